@@ -1,0 +1,120 @@
+# Needs GNU make, git and Python 3.11 or later (with its venv module); all else is installed from requirements/*.txt.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.ONESHELL:
+SHELL := /bin/sh
+.SHELLFLAGS := -euc
+
+# Variables to set on the command line: the Python to use, and more arguments for pytest, the demo or the benchmarks.
+PYTHON ?=
+ARGS ?=
+LOCK_ARGS ?=
+
+VENV := .venv
+BENCH := .venv-bench
+LOCKER := .venv-lock
+UV := uv==0.13.7
+PYTHONS = $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+# $(call venv,folder): a virtual environment that works; a broken or half-made one is made anew.
+define venv
+if ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then
+    found=
+    for python in $(PYTHONS); do
+        if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            found=$$python
+            break
+        fi
+    done
+    if [ -z "$$found" ]; then
+        echo "No usable Python found; looked for: $(PYTHONS)." >&2
+        echo "Install Python 3.11 or later with its venv module (Debian: python3-venv)," >&2
+        echo "or name one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2
+        exit 1
+    fi
+    echo "Creating $(1) with $$("$$found" --version)"
+    "$$found" -m venv --clear $(1)
+fi
+endef
+
+# $(call pip,folder,arguments): silent when it works, the whole log when it does not.
+define pip
+$(1)/bin/python -m pip install $(2) >$(1)/pip.log 2>&1 || { cat $(1)/pip.log >&2; exit 1; }
+endef
+
+##@ The two commands
+.PHONY: demo test
+demo: $(VENV)/.runtime  ## see an agent survive being killed
+	@$(VENV)/bin/holdfast demo $(ARGS)
+
+test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
+	@$(VENV)/bin/pytest -q -n auto --dist worksteal $(ARGS)
+
+##@ For developers
+.PHONY: check lint types format bench lock clean help
+check: lint types test  ## lint, types and tests
+
+lint: $(VENV)/.dev  ## ruff: rules and format
+	@$(VENV)/bin/ruff check --quiet
+	$(VENV)/bin/ruff format --check --quiet || { echo "Not formatted; run: make format" >&2; exit 1; }
+
+types: $(VENV)/.dev  ## mypy on the package, pyright on what users write
+	@$(VENV)/bin/mypy --no-error-summary
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+format: $(VENV)/.dev  ## format the code
+	@$(VENV)/bin/ruff format --quiet
+
+bench: $(BENCH)/.installed  ## run the benchmarks
+	@$(BENCH)/bin/python benchmarks/run.py $(ARGS)
+
+lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer versions)
+	@$(call venv,$(LOCKER))
+	$(call pip,$(LOCKER),$(UV))
+	# dev.txt comes first: it holds everything, and the others take their versions from it.
+	compile() {
+	    $(LOCKER)/bin/uv --quiet --no-config pip compile --universal --python-version 3.11 --generate-hashes \
+	        --no-annotate --no-emit-index-url --custom-compile-command "make lock" "$$@" >/dev/null
+	}
+	compile pyproject.toml --group dev -o requirements/dev.txt $(LOCK_ARGS)
+	compile pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt $(LOCK_ARGS)
+	compile --group build -c requirements/dev.txt -o requirements/build.txt $(LOCK_ARGS)
+	if grep -n '://' requirements/*.txt; then echo "The locked files must not name hosts." >&2; exit 1; fi
+
+clean:  ## remove what make and the tools have made
+	@rm -rf $(VENV) $(BENCH) $(LOCKER) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help:  ## show this list
+	@awk 'BEGIN { FS = ":.*##" } /^##@/ { printf "%s%s\n", (n++ ? "\n" : ""), substr($$0, 5) } \
+	    /^[a-z]+:.*##/ { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Environments. A stamp is written last, so an interrupted install is done again.
+
+$(VENV)/.runtime: pyproject.toml requirements/runtime.txt requirements/build.txt
+	@$(call venv,$(VENV))
+	echo "Installing Holdfast and what it needs into $(VENV)"
+	$(call pip,$(VENV),--require-hashes -r requirements/runtime.txt -r requirements/build.txt)
+	$(call pip,$(VENV),--no-deps --no-build-isolation -e .)
+	touch $@
+
+$(VENV)/.dev: pyproject.toml requirements/dev.txt
+	@$(call venv,$(VENV))
+	echo "Installing Holdfast and its development tools into $(VENV)"
+	$(call pip,$(VENV),--require-hashes -r requirements/dev.txt)
+	$(call pip,$(VENV),--no-deps --no-build-isolation -e .)
+	touch $(VENV)/.runtime $@
+
+# The peers that are compared may ask for other versions than the lock; what they ask for wins here.
+$(BENCH)/.installed: pyproject.toml requirements/runtime.txt requirements/build.txt benchmarks/requirements.txt
+	@$(call venv,$(BENCH))
+	echo "Installing Holdfast and its peers into $(BENCH)"
+	$(call pip,$(BENCH),--require-hashes -r requirements/runtime.txt -r requirements/build.txt)
+	$(call pip,$(BENCH),-r benchmarks/requirements.txt)
+	$(call pip,$(BENCH),--no-deps --no-build-isolation -e .)
+	touch $@

@@ -1,0 +1,244 @@
+"""`@agent` and `@step`: plain functions become objects that frameworks still take for coroutine functions."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, overload
+
+from holdfast.durations import Duration, seconds
+from holdfast.errors import BadArguments, LeafError, NotInRun
+from holdfast.resources import step_outside_run
+from holdfast.retry import Retry, as_retry
+from holdfast.runtime import AgentSpec, Placed, StepContext, StepSpec, here
+from holdfast.signature import Signature
+
+P = ParamSpec("P")
+P2 = ParamSpec("P2")
+R = TypeVar("R")
+S = TypeVar("S")
+R_co = TypeVar("R_co", covariant=True)
+
+_NAME = re.compile(r"[\w][\w.:@-]{0,99}")
+
+
+class NotDone:
+    """What a probe returns when the effect did not happen."""
+
+    def __repr__(self) -> str:
+        return "NOT_DONE"
+
+
+NOT_DONE: Final = NotDone()
+
+
+async def _marker() -> None: ...
+
+
+class _CoroutineFunction:
+    """Makes an object look like an `async def` to inspect, asyncio and frameworks that check for one."""
+
+    _is_coroutine_mark: Any
+    name: str
+    fn: Callable[..., Any]
+
+    def _dress(self, fn: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fn)
+        # inspect (3.11) reads these off anything that looks like a function; later versions read the mark.
+        self.__code__ = _marker.__code__
+        self.__defaults__ = getattr(fn, "__defaults__", None)
+        self.__kwdefaults__ = getattr(fn, "__kwdefaults__", None)
+        self.__signature__ = inspect.signature(fn)
+        self._is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", True)
+        self._is_coroutine_mark = getattr(inspect, "_is_coroutine_mark", True)
+
+
+def _checked_name(name: str, what: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadArguments(f"{name!r} cannot be the name of {what}; use letters, digits and any of '_ . : @ -'")
+    return name
+
+
+class Step(_CoroutineFunction, Generic[P, R_co]):
+    """One recorded action of an agent. `.fn` is the function as it was written."""
+
+    def __init__(self, spec: StepSpec, target: object = None) -> None:
+        self.spec, self.name, self.fn, self._target = spec, spec.name, spec.fn, target
+        self._dress(spec.fn)
+        if target is not None:
+            parameters = list(self.__signature__.parameters.values())
+            self.__signature__ = self.__signature__.replace(parameters=parameters[1:])
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        place = here()
+        if place is None:
+            return self._outside(args, kwargs)
+        if isinstance(place, StepContext):
+            raise LeafError(
+                f"step {self.name!r} was called inside the step at {place.key!r}; a step's body is a leaf. "
+                f"Call the plain function, `{self.fn.__name__}.fn(...)`, or move the call into the agent"
+            )
+        return place.step(self.spec, self._target, args, kwargs)
+
+    async def _outside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._target is not None:
+            args = (self._target, *args)
+        async with step_outside_run(self.name) as context:
+            with Placed(context):
+                if self.spec.threaded:
+                    return await asyncio.to_thread(self.fn, *args, **kwargs)
+                return await self.fn(*args, **kwargs)
+
+    @overload
+    def __get__(self, obj: None, owner: type, /) -> Self: ...
+    @overload
+    def __get__(self: Step[Concatenate[S, P2], R], obj: S, owner: type | None = None, /) -> Step[P2, R]: ...
+    def __get__(self, obj: Any, owner: type | None = None, /) -> Any:
+        return self if obj is None else Step(self.spec, obj)
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
+
+class Agent(_CoroutineFunction, Generic[P, R_co]):
+    """A durable agent. Inside another agent, calling it is a child run."""
+
+    def __init__(self, spec: AgentSpec) -> None:
+        self.spec, self.name, self.fn = spec, spec.name, spec.fn
+        self._dress(spec.fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        place = here()
+        if place is None:
+            raise NotInRun(
+                f"agent {self.name!r} was called outside a run, where nothing would be durable. Start it with "
+                f"`await hf.start({self.fn.__name__}, ...)` inside `async with holdfast.open(...) as hf`, or with "
+                f"`holdfast run FILE.py:{self.fn.__name__} ...`; `{self.fn.__name__}.fn(...)` is the plain function"
+            )
+        if isinstance(place, StepContext):
+            raise LeafError(
+                f"agent {self.name!r} was called inside the step at {place.key!r}; a step's body is a leaf. "
+                "Call the agent from the agent, not from the step"
+            )
+        return place.child(self.spec, args, kwargs)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise BadArguments(
+            f"@agent on the method {owner.__name__}.{name} is refused: a run outlives the object. Use a plain function, "
+            "and pass what it needs as arguments"
+        )
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name}>"
+
+
+class _StepDeco(Protocol):
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Step[P, R]: ...
+
+
+class _AgentDeco(Protocol):
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+
+
+@overload
+def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+@overload
+def step(fn: Callable[P, R], /) -> Step[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: int | Retry = 1,
+    timeout: Duration | None = None,
+    raises: tuple[type[Exception], ...] = (),
+    in_doubt: Literal["retry", "ask", "fail"] = "retry",
+) -> _StepDeco: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: int | Retry = 1,
+    timeout: Duration | None = None,
+    raises: tuple[type[Exception], ...] = (),
+    in_doubt: Callable[P, Coroutine[Any, Any, R | NotDone]],
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Step[P, R]]: ...
+def step(fn: Any = None, /, **options: Any) -> Any:
+    """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt."""
+    if fn is None:
+        return functools.partial(_declare_step, **options)
+    return _declare_step(fn, **options)
+
+
+def _declare_step(
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    retry: int | Retry = 1,
+    timeout: Duration | None = None,
+    raises: tuple[type[Exception], ...] = (),
+    in_doubt: Any = "retry",
+) -> Step[Any, Any]:
+    if isinstance(fn, staticmethod | classmethod) or not inspect.isfunction(fn):
+        raise BadArguments(f"@step belongs on a function or method written with def or async def, not on {fn!r}")
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        raise BadArguments(f"@step on the generator {fn.__qualname__!r} is refused: a step returns one value; return a list")
+    policy, probe = in_doubt, None
+    if callable(in_doubt):
+        policy, probe = "probe", getattr(in_doubt, "fn", in_doubt)
+        if not inspect.iscoroutinefunction(probe):
+            raise BadArguments(f"in_doubt={in_doubt!r}: a probe is an async function that takes the step's arguments")
+    elif in_doubt not in ("retry", "ask", "fail"):
+        raise BadArguments(f"in_doubt={in_doubt!r}: use 'retry', 'ask', 'fail', or an async probe function")
+    raises = tuple(raises) if isinstance(raises, tuple | list) else (raises,)
+    for kind in raises:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise BadArguments(f"raises={raises!r}: every entry must be an exception class")
+    spec = StepSpec(
+        name=_checked_name(name or fn.__name__.lstrip("_").strip("<>") or "step", "a step"),
+        fn=fn,
+        signature=Signature(fn, skip_self=_is_method(fn)),
+        retry=as_retry(retry),
+        timeout_s=None if timeout is None else seconds(timeout),
+        raises=raises,
+        in_doubt=policy,
+        probe=probe,
+        threaded=not inspect.iscoroutinefunction(fn),
+    )
+    return Step(spec)
+
+
+def _is_method(fn: Callable[..., Any]) -> bool:
+    """A function written in a class body, with `self` first: decorated before it knows its class."""
+    parameters = list(inspect.signature(fn).parameters)
+    outer = fn.__qualname__.rpartition(".")[0]
+    return bool(parameters) and parameters[0] == "self" and bool(outer) and not outer.endswith("<locals>")
+
+
+@overload
+def agent(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+@overload
+def agent(*, name: str | None = None, version: str | None = None) -> _AgentDeco: ...
+def agent(fn: Any = None, /, **options: Any) -> Any:
+    """Declare an agent: plain async code that goes on where it stopped."""
+    if fn is None:
+        return functools.partial(_declare_agent, **options)
+    return _declare_agent(fn, **options)
+
+
+def _declare_agent(
+    fn: Callable[..., Any], *, name: str | None = None, version: str | None = None
+) -> Agent[Any, Any]:
+    if not inspect.iscoroutinefunction(fn) or not inspect.isfunction(fn):
+        raise BadArguments(f"@agent belongs on an `async def` function, not on {fn!r}")
+    if _is_method(fn):
+        raise BadArguments(
+            f"@agent on the method {fn.__qualname__!r} is refused: a run outlives the object. Use a plain function, and "
+            "pass what it needs as arguments"
+        )
+    return Agent(AgentSpec(_checked_name(name or fn.__name__, "an agent"), fn, Signature(fn), version))

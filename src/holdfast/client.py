@@ -1,0 +1,313 @@
+"""From outside: open a store, start runs, and ask and tell them things. From any process, by id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, Self, TypeVar, TypeVarTuple, overload
+
+from holdfast.agent import Agent
+from holdfast.codec import UNTYPED, checked_size, digest, preview
+from holdfast.durations import Duration, milliseconds
+from holdfast.errors import BadArguments, RunExists, UnknownAgent, UnknownApproval
+from holdfast.model import ApprovalRow, RunRow, checked_run_id
+from holdfast.run import Run, RunEvent, RunInfo, stored_value
+from holdfast.runtime import AgentSpec
+from holdfast.schema import check_against
+from holdfast.signature import arguments_from_published
+from holdfast.store.base import Change, NewRun, Store, spilled, unspilled
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.worker.worker import Settings, Worker
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+DEFAULT_URL = "sqlite:holdfast.db"
+
+
+def open(  # noqa: A001 - `holdfast.open` is what users write
+    url: str | None = None, *, agents: Iterable[Agent[..., Any] | ModuleType] = (), settings: Settings | None = None
+) -> Client:
+    """Open a store. With agents there is a worker inside, and interrupted runs go on at once."""
+    return Client(url, agents=agents, settings=settings)
+
+
+def store_for(url: str | None) -> Store:
+    """The store that a URL names; `HOLDFAST_URL`, then a file in the current folder, when none is given."""
+    url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+    if url.startswith("sqlite:"):
+        return SQLiteStore.from_url(url)
+    raise BadArguments(f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r}")
+
+
+def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
+    """The agents named, and all agents of the modules named."""
+    if isinstance(agents, Agent | ModuleType):
+        raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
+    specs: dict[str, AgentSpec] = {}
+    for entry in agents:
+        found = [value for value in vars(entry).values() if isinstance(value, Agent)] if isinstance(entry, ModuleType) else [entry]
+        for agent in found:
+            if not isinstance(agent, Agent):
+                raise BadArguments(f"agents= takes agents (functions with @holdfast.agent) and modules, not {agent!r}")
+            known = specs.setdefault(agent.name, agent.spec)
+            if known is not agent.spec:
+                raise BadArguments(f"two agents are named {agent.name!r}; give one another name with @agent(name=...)")
+    return list(specs.values())
+
+
+class Client:
+    """An open store. Use it as `async with holdfast.open(...) as hf`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        agents: Iterable[Agent[..., Any] | ModuleType] = (),
+        settings: Settings | None = None,
+    ) -> None:
+        self._url, self._specs, self._settings = url, specs_of(agents), settings or Settings()
+        self._store: Store | None = None
+        self._worker: Worker | None = None
+        self._ears: dict[str, set[asyncio.Event]] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._close()
+
+    def _make_store(self) -> Store:
+        return store_for(self._url)
+
+    async def _open(self) -> None:
+        if self._store is not None:
+            raise BadArguments("this client is open already")
+        store = self._make_store()
+        await store.open()
+        self._store = store
+        store.on_change(self._hear)
+        if self._specs:
+            self._worker = Worker(store, self._specs, self._settings)
+            await self._worker.start()
+
+    async def _close(self, grace_s: float | None = None) -> None:
+        worker, self._worker = self._worker, None
+        store, self._store = self._store, None
+        try:
+            if worker is not None:
+                await worker.stop(grace_s)
+        finally:
+            if store is not None:
+                await store.close()
+
+    @property
+    def store(self) -> Store:
+        """The store behind this client: private, and free to change."""
+        if self._store is None:
+            raise BadArguments("this client is not open; use `async with holdfast.open(...) as hf`")
+        return self._store
+
+    # Starting
+
+    @overload
+    async def start(
+        self, agent: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, id: str | None = None,
+        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
+        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+    ) -> Run[Any]: ...  # fmt: skip
+    async def start(
+        self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+    ) -> Run[Any]:  # fmt: skip
+        """Start a run and return at once. The same id again is the same run; with other arguments it is `RunExists`."""
+        name, version, text = await self._input(agent, args, dict(kwargs or {}))
+        run_id = checked_run_id(id) if id is not None else f"{name}-{secrets.token_hex(4)}"
+        delay_ms = 0 if after is None else milliseconds(after)
+        stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
+        stored, blobs = spilled(checked_size(text, self._settings.value_limit_bytes, "the arguments"))
+        new = NewRun(run_id, secrets.token_hex(16), name, stored, version, "default", stored_labels, delay_ms=delay_ms)
+        row, created = await self.store.create(new, blobs)
+        if not created:
+            await self._check_same(row, name, text)
+        return Run(self, run_id, agent if isinstance(agent, Agent) else None)
+
+    async def _input(self, agent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None, str]:
+        if isinstance(agent, Agent):
+            return agent.name, agent.spec.version, agent.spec.signature.bind(args, kwargs).text
+        if not isinstance(agent, str):
+            raise BadArguments(f"start takes an agent (a function with @holdfast.agent) or its name, not {agent!r}")
+        spec = next((spec for spec in self._specs if spec.name == agent), None)
+        if spec is not None:
+            return agent, spec.version, spec.signature.bind(args, kwargs).text
+        published = await self.store.agents()
+        if agent not in published:
+            known = ", ".join(sorted(published)) or "none so far"
+            raise UnknownAgent(
+                f"no worker ever published an agent {agent!r} in this store (published: {known}). "
+                "Start a worker that has it, or check the name"
+            )
+        version, schema, _ = published[agent]
+        arguments, text = arguments_from_published(json.loads(schema), args, kwargs, agent)
+        check_against(json.loads(schema), arguments, agent)
+        return agent, version, text
+
+    async def _check_same(self, row: RunRow, name: str, text: str) -> None:
+        before = await unspilled(self.store, row.input) or "{}"
+        if row.agent != name or digest(before) != digest(text):
+            raise RunExists(
+                f"run {row.id!r} exists as {row.agent}({preview(before)}), and cannot be started as "
+                f"{name}({preview(text)}). Use another id, or the same arguments to go on with it"
+            )
+
+    async def run(
+        self, agent: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, id: str | None = None
+    ) -> R:
+        """Start a run and wait for its result."""
+        run: Run[R] = await self.start(agent, *args, id=id)
+        return await run.result()
+
+    # Finding
+
+    @overload
+    def get(self, id: str, /) -> Run[Any]: ...
+    @overload
+    def get(self, id: str, agent: Callable[..., Coroutine[Any, Any, R]], /) -> Run[R]: ...
+    def get(self, id: str, agent: Any = None, /) -> Run[Any]:
+        """A handle to a run; nothing is read before it is used."""
+        return Run(self, checked_run_id(id), agent if isinstance(agent, Agent) else None)
+
+    async def runs(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunInfo]:
+        """Runs, newest first; `after` is the id of the last one of the page before."""
+        statuses = [status] if isinstance(status, str) else status
+        name = agent.name if isinstance(agent, Agent) else agent
+        rows = await self.store.runs(
+            statuses=statuses, agent=name, labels=dict(labels) if labels else None, parent=parent, limit=limit, after=after
+        )
+        served = await self.store.agents() if any(row.status == "ready" for row in rows) else {}
+        return [RunInfo.of(row, served) for row in rows]
+
+    async def events(
+        self, *, after: int = 0, kinds: Iterable[str] | None = None, follow: bool = True
+    ) -> AsyncIterator[RunEvent]:
+        """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`)."""
+        chosen = None if kinds is None else list(kinds)
+        with self._listening("") as heard:
+            while True:
+                heard.clear()
+                page = await self.store.feed(after, chosen)
+                for event in page:
+                    after = event.position
+                    yield RunEvent.of(event)
+                if not page:
+                    if not follow:
+                        return
+                    await self._pause_for(heard)
+
+    # Questions
+
+    async def approvals(self, *, run: str | None = None, open: bool = True) -> list[ApprovalRow]:
+        """Questions to people; only the open ones unless told otherwise."""
+        return await self.store.approvals(run=run, statuses=("open",) if open else ("open", "decided", "withdrawn"))
+
+    async def answer(self, approval: ApprovalRow | str, value: Any, *, by: str, note: str = "") -> ApprovalRow:
+        """Answer a question. For one in doubt: {"result": ...} (it happened), "run" (it did not), or "fail"."""
+        row = await self._approval(approval)
+        answer = _checked_answer(row, value)
+        return await self.store.decide(row.id, UNTYPED.store(answer, "answer")[0], by, note)
+
+    async def _approval(self, approval: ApprovalRow | str) -> ApprovalRow:
+        if isinstance(approval, ApprovalRow):
+            return approval
+        found = await self.store.approvals(approval=approval, statuses=("open", "decided", "withdrawn"))
+        if not found:
+            found = await self.store.approvals(run=approval)
+        if len(found) != 1:
+            raise UnknownApproval(
+                f"{approval!r} is neither the id of a question nor a run with exactly one open question "
+                f"(it has {len(found)}); list them with `await hf.approvals()`"
+            )
+        return found[0]
+
+    async def prune(
+        self, older_than: Duration, *, status: str | Iterable[str] = ("completed", "cancelled")
+    ) -> int:
+        """Delete runs that finished longer ago than this, with their children; returns how many root runs."""
+        statuses = [status] if isinstance(status, str) else list(status)
+        return await self.store.prune(self.store.clock.now() - milliseconds(older_than), statuses)
+
+    # Hearing of changes
+
+    def _hear(self, change: Change) -> None:
+        everyone = [self._ears.get("", ())]
+        everyone += self._ears.values() if not change.run else [self._ears.get(change.run, ())]
+        for ears in everyone:
+            for ear in ears:
+                ear.set()
+
+    @contextlib.contextmanager
+    def _listening(self, run: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever something of this run (or, for "", of any) has changed."""
+        ear = asyncio.Event()
+        self._ears.setdefault(run, set()).add(ear)
+        try:
+            yield ear
+        finally:
+            self._ears[run].discard(ear)
+            if not self._ears[run]:
+                del self._ears[run]
+
+    async def _pause_for(self, ear: asyncio.Event) -> None:
+        """Wait to be told, or look again after a while: being told is only a hint."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await ear.wait()
+
+    def _spec(self, agent: str) -> AgentSpec | None:
+        if self._worker is not None:
+            return self._worker.spec_of(agent)
+        return next((spec for spec in self._specs if spec.name == agent), None)
+
+
+def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    found = dict(labels or {})
+    for name, value in found.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise BadArguments(f"labels are strings: {name!r}={value!r} is not")
+    return found
+
+
+def _checked_answer(row: ApprovalRow, value: Any) -> Any:
+    if value in ("run", "fail") or (isinstance(value, dict) and set(value) == {"result"}):
+        if isinstance(value, dict) and row.schema:
+            schema = json.loads(row.schema)
+            wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
+            check_against(wrapped, {"result": stored_value(value["result"])}, f"question {row.id}")
+        return value
+    raise BadArguments(
+        f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not and "
+        "should run, 'fail' to fail the step"
+    )

@@ -1,0 +1,68 @@
+"""Time as a parameter: what the store and the engine ask instead of the operating system.
+
+`now()` is the durable time (milliseconds since 1970) that timers and records use; `call_at` wakes a callback on the
+loop at such a time. Leases and graces use the loop's monotonic time and never come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+_LONGEST_NAP_S = 60.0  # look at the wall clock again this often: it may be set while we sleep
+
+
+class Timer(Protocol):
+    """A wake-up that can be taken back."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Durable time."""
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+    def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        """Call back on the running loop once `now() >= when`; never earlier."""
+        ...
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
+        """Call back on the running loop after this long, whatever the wall clock does meanwhile."""
+        ...
+
+
+class SystemClock:
+    """The computer's own clock."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        return _Nap(self, when, callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(delay_s, callback)
+
+
+class _Nap:
+    """Sleeps in bounded naps and looks at the clock after each, so that a changed wall clock is noticed."""
+
+    def __init__(self, clock: Clock, when: int, callback: Callable[[], object]) -> None:
+        self._clock, self._when, self._callback = clock, when, callback
+        self._loop = asyncio.get_running_loop()
+        self._nap()
+
+    def _nap(self) -> None:
+        left_s = (self._when - self._clock.now()) / 1000
+        if left_s <= 0:
+            self._handle: asyncio.Handle = self._loop.call_soon(self._callback)
+        else:
+            self._handle = self._loop.call_later(min(left_s, _LONGEST_NAP_S), self._nap)
+
+    def cancel(self) -> None:
+        self._handle.cancel()

@@ -1,0 +1,338 @@
+"""Values: how what a step takes and returns becomes text and comes back the same.
+
+One text format (`holdfast.tagged`), two ways into it. A plain value is written as it is. A value of an annotated type
+is first taken apart by pydantic, into plain data without the fields that are at their default (so that adding a field
+with a default breaks no run), and what is read back goes through the type's validation. pydantic loses things in
+silence: secrets become stars, fields of a subclass drop, a tuple becomes a list. So when a value is first stored it is
+read back and compared, part by part; if it came back as anything else, it is refused with the path and the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import hashlib
+from collections import abc, deque
+from typing import Any, Final, get_args, get_origin
+
+from holdfast import tagged
+from holdfast.errors import NotStorable
+from holdfast.exact import exact_check, is_untyped
+from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
+from holdfast.sameness import Difference, difference
+from holdfast.tagged import BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Refused
+
+__all__ = [
+    "BLOB_BYTES", "DEFAULT_LIMIT_BYTES", "DEPTH_LIMIT", "UNTYPED", "Misfit", "Shape",
+    "checked_size", "digest", "hashed", "preview", "schemas", "shape_of",
+]  # fmt: skip
+
+_DIGEST_VERSION: Final = b"holdfast-value-1\n"
+_RETURN_ADVICE: Final = "return plain data, a dataclass or a pydantic type"
+_PASS_ADVICE: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
+
+
+class Misfit(NotStorable):
+    """A value that is not of the annotated type, or would not come back as what it is."""
+
+    def __init__(self, message: str, path: str, found: str, expected: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.path, self.found, self.expected, self.reason = path, found, expected, reason
+
+
+class Shape:
+    """How values of one annotation are stored and read."""
+
+    __slots__ = ("_adapter", "_fits", "annotation", "name")
+
+    def __init__(self, annotation: Any = Any) -> None:
+        self.annotation, self.name = annotation, annotation_name(annotation)
+        self._fits = exact_check(annotation)
+        self._adapter: Any = None
+
+    def __repr__(self) -> str:
+        return f"<shape {self.name}>"
+
+    def store(self, value: Any, where: str = "result", *, argument: bool = False) -> tuple[str, Any]:
+        """The value as text, and the copy that the running code goes on with. Raises `NotStorable`."""
+        if self._fits is not None and self._fits(value):
+            text = _written(value, where, argument, tagged.refuse)
+            return text, value if type(value) in ATOMS else tagged.read(text)
+        try:
+            adapter = self._pydantic(where)
+        except NotStorable:
+            if self._fits is None:
+                raise
+            raise _misfit(where, value, self.name, argument) from None  # bytearray, for one
+        refusal: NotStorable | None = None
+        for leave_out_defaults in (True, False):
+            # The second round is for types that need a default to be told apart, such as a union by a `kind` field.
+            try:
+                return self._checked(adapter, value, where, argument, leave_out_defaults)
+            except NotStorable as error:
+                refusal = error
+        assert refusal is not None
+        raise refusal
+
+    def text(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
+        """As `store`, without a copy where none is needed to be sure of the text."""
+        if self._fits is not None and self._fits(value):
+            return _written(value, where, argument, tagged.refuse)
+        return self.store(value, where, argument=argument)[0]
+
+    def load(self, text: str, where: str = "value") -> Any:
+        """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation."""
+        return self.revive(tagged.read(text), where)
+
+    def revive(self, plain: Any, where: str = "value") -> Any:
+        """Plain data as a value of the annotated type: what fits exactly is itself, the rest is validated (laxly)."""
+        if self._fits is not None and self._fits(plain):
+            return plain
+        adapter = self._pydantic(where)
+        try:
+            # By name: an alias may differ between reading and writing, a field's name cannot.
+            return adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
+        except RecursionError:
+            raise NotStorable(f"{where}: is nested too deeply to be read as {self.name}") from None
+        except Exception as error:  # the type's own validators may raise anything
+            raise _not_valid(error, plain, where, self.name) from error
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the annotation; `{}` where anything goes."""
+        (own,), definitions = schemas([self])
+        return {**own, "$defs": definitions} if definitions else own
+
+    def _checked(self, adapter: Any, value: Any, where: str, argument: bool, lean: bool) -> tuple[str, Any]:
+        text = _taken_apart(adapter, value, where, argument, lean)
+        copy = self._read_back(text, value, where, argument)
+        again = _taken_apart(adapter, copy, where, argument, lean)
+        if again != text:
+            # An int became the float it was annotated as, or the keys took the order of the type: settled, or unstable?
+            text, copy = again, self._read_back(again, value, where, argument)
+            if _taken_apart(adapter, copy, where, argument, lean) != text:
+                raise NotStorable(f"{where}: {self.name} is written differently each time; check its serializers")
+        return text, copy
+
+    def _read_back(self, text: str, value: Any, where: str, argument: bool) -> Any:
+        plain = tagged.read(text)
+        try:
+            copy = self.revive(plain, where)
+        except Misfit as misfit:
+            if misfit.path != where:
+                raise
+            # Say what the value is, not what pydantic made of it.
+            raise _misfit(where, value, self.name, argument, misfit.reason) from misfit
+        found = difference(value, copy)
+        if found:
+            raise _lossy(found, value, where, self.name, argument)
+        return copy
+
+    def prepare(self, where: str) -> None:
+        """Raise `NotStorable` now if no value of this annotation could ever be stored."""
+        if self._fits is None:
+            self._pydantic(where)
+
+    def _pydantic(self, where: str) -> Any:
+        if self._adapter is None:
+            self._adapter = _adapter(self.annotation, self.name, where)
+        return self._adapter
+
+
+# --- with pydantic ---
+
+
+def _adapter(annotation: Any, name: str, where: str) -> Any:
+    from pydantic import TypeAdapter
+
+    origin = get_origin(annotation) or annotation
+    if origin in (abc.Iterable, abc.Collection):
+        annotation = abc.Sequence[get_args(annotation)[0] if get_args(annotation) else Any]  # type: ignore[misc]
+    try:
+        return TypeAdapter(annotation)
+    except Exception as error:  # pydantic has several classes for this, and a type's own hook may raise anything
+        reason = str(error).splitlines()[0] if type(error).__name__ == "PydanticUserError" else ""
+        raise NotStorable(
+            f"{where}: {name} is annotated, and values of it cannot be stored; annotate plain data, a dataclass or a "
+            f"pydantic type, or mark the parameter Local[{name}]" + (f" ({reason})" if reason else "")
+        ) from error
+
+
+def _leaf(value: Any) -> Any:
+    """What pydantic leaves as an object because only its type can read it: enums, paths, addresses, URLs."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    for plain in (dict, tuple, set, frozenset):
+        if isinstance(value, plain):  # a Counter, an OrderedDict, a named tuple: its annotation makes it one again
+            return plain(value)
+    if isinstance(value, list | deque):
+        return list(value)
+    if hasattr(value, "get_secret_value"):
+        raise Refused(f"{type_name(type(value))} is a secret and would be stored as stars; pass secrets by a resource")
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    if type(value).__name__ == "ZoneInfo" and getattr(value, "key", None):
+        return value.key
+    try:
+        plain_value = to_jsonable_python(value)
+    except (PydanticSerializationError, ValueError, TypeError):
+        raise Refused(f"{type_name(type(value))} cannot be stored", advise=True) from None
+    if type(plain_value) is type(value):
+        raise Refused(f"{type_name(type(value))} cannot be stored", advise=True)
+    return plain_value
+
+
+def _taken_apart(adapter: Any, value: Any, where: str, argument: bool, lean: bool) -> str:
+    try:
+        plain = adapter.dump_python(
+            value, mode="python", round_trip=True, by_alias=False, exclude_defaults=lean, warnings=False
+        )
+    except RecursionError:
+        raise NotStorable(f"{where}: contains itself or is nested too deeply") from None
+    except Exception as error:  # the type's own serializers may raise anything
+        reason = str(error)
+        if isinstance(error, TypeError) and "unhashable" in reason:
+            reason = "models and dataclasses cannot be stored inside a set or as the keys of a dict; use a list"
+        elif "ircular reference" in reason or "depth exceeded" in reason:
+            reason = f"contains itself or is nested more than {DEPTH_LIMIT} levels deep"
+        raise NotStorable(f"{where}: {cut(reason, 300)}") from error
+    return _written(plain, where, argument, _leaf)
+
+
+def _written(value: Any, where: str, argument: bool, other: Any) -> str:
+    try:
+        return tagged.write(value, other)
+    except Refused as refused:
+        advice = f"; {_PASS_ADVICE if argument else _RETURN_ADVICE}" if refused.advise else ""
+        raise NotStorable(f"{spell(where, reversed(refused.path))}: {refused.reason}{advice}") from None
+    except RecursionError:
+        raise NotStorable(f"{where}: is nested too deeply to be stored from this depth of calls") from None
+
+
+def schemas(shapes: list[Shape]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The JSON schemas of several shapes, with the definitions they share; `{}` for what has no schema."""
+    from pydantic import TypeAdapter
+
+    made: dict[Any, dict[str, Any]] = {}
+    definitions: dict[str, Any] = {}
+    inputs = []
+    for at, shape in enumerate(shapes):
+        if not is_untyped(shape.annotation):
+            shape.prepare("the annotation")
+            adapter = _adapter_or_none(shape)
+            inputs += [(at, "validation", adapter)] if adapter is not None and _has_schema(adapter) else []
+    if inputs:
+        by_key, rest = TypeAdapter.json_schemas(inputs, by_alias=False)  # type: ignore[arg-type]
+        made, definitions = {at: found for (at, _), found in by_key.items()}, rest.get("$defs", {})
+    return [made.get(at, {}) for at in range(len(shapes))], definitions
+
+
+def _adapter_or_none(shape: Shape) -> Any:
+    try:
+        return shape._pydantic("")
+    except NotStorable:
+        return None
+
+
+def _has_schema(adapter: Any) -> bool:
+    from pydantic.errors import PydanticInvalidForJsonSchema
+
+    try:
+        adapter.json_schema()
+    except PydanticInvalidForJsonSchema:
+        return False
+    return True
+
+
+# --- refusals ---
+
+
+def _spoken(value: Any) -> str:
+    return f"{type_name(type(value))} {short(value)}" if type(value) in ATOMS and value is not None else short(value)
+
+
+def _misfit(path: str, value: Any, expected: str, argument: bool, reason: str = "") -> Misfit:
+    verb = "found" if argument or not path.startswith("result") else "returned"
+    message = f"{path}: {verb} {_spoken(value)} where {expected} is annotated" + (f": {reason}" if reason else "")
+    return Misfit(message, path, _spoken(value), expected, reason)
+
+
+def _lossy(found: Difference, value: Any, where: str, name: str, argument: bool) -> Misfit:
+    path = spell(where, found.path)
+    if found.kinds and not found.path:
+        return _misfit(path, value, name, argument)
+    if found.kinds:
+        message = f"{path}: {found.before} would come back as {found.after}; make it what its annotation says"
+        return Misfit(message, path, found.before, found.after)
+    message = f"{path}: {found.before} would come back as {found.after}; its type does not store all of it"
+    return Misfit(message, path, found.before, f"what {name} can store")
+
+
+def _not_valid(error: Exception, plain: Any, where: str, name: str) -> NotStorable:
+    listed = getattr(error, "errors", None)
+    if not callable(listed):
+        return NotStorable(f"{where}: {name} refused the value: {type_name(type(error))}: {cut(str(error), 200)}")
+    first = listed(include_url=False, include_context=False)[0]
+    path, at = [], plain
+    for key in first["loc"]:
+        # pydantic also puts the names of union members and validators there, which lead nowhere in the value.
+        try:
+            at = at[key]
+        except (LookupError, TypeError):
+            if first["type"] != "missing":
+                continue
+        path.append(segment(key))
+    found = "nothing" if first["type"] == "missing" else _spoken(first["input"])
+    spelled, reason = spell(where, path), cut(first["msg"], 200)
+    message = f"{spelled}: found {found} where {name} is annotated: {reason}"
+    return Misfit(message, spelled, found, reason if path else name, "" if path else reason)
+
+
+# --- shapes and texts ---
+
+
+@functools.lru_cache(maxsize=2048)
+def _cached_shape(annotation: Any, _text: str) -> Shape:
+    return Shape(annotation)
+
+
+def shape_of(annotation: Any) -> Shape:
+    """The shape of an annotation; nothing is resolved or imported before the first value needs it."""
+    try:
+        # `A | B == B | A`, but their order matters to validation: so the text is part of the cache's key.
+        return UNTYPED if is_untyped(annotation) else _cached_shape(annotation, str(annotation))
+    except TypeError:  # cannot be hashed
+        return Shape(annotation)
+
+
+UNTYPED: Final = Shape(Any)
+
+
+def digest(text: str) -> str:
+    """32 hex digits, the same for equal values in every process: dicts count by content, not by the order of keys."""
+    with contextlib.suppress(NotStorable):  # not a text of ours: its own characters identify it
+        text = tagged.canonical(text)
+    return hashed(text)
+
+
+def hashed(canonical: str) -> str:
+    """The digest of a text that is known to be canonical."""
+    return hashlib.sha256(_DIGEST_VERSION + canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def preview(text: str, limit: int = 120) -> str:
+    """The value in one line for people, cut to `limit` characters. Control characters come out escaped."""
+    if len(text) <= BLOB_BYTES:
+        with contextlib.suppress(NotStorable):
+            return cut(show(tagged.read(text), limit), limit)
+    return cut(text if text.isprintable() else text.encode("unicode_escape").decode("ascii"), limit)
+
+
+def checked_size(text: str, limit: int = DEFAULT_LIMIT_BYTES, where: str = "result") -> str:
+    """The text itself, if it is not too large. It is ASCII, so characters are bytes."""
+    if len(text) > limit:
+        raise NotStorable(
+            f"{where}: {size(len(text))} is more than the limit of {size(limit)}; "
+            "put it into a file or an object store and keep its address"
+        )
+    return text

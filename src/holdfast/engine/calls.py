@@ -1,0 +1,309 @@
+"""Durable calls other than steps: each knows how to begin when live, and what to do with its outcome.
+
+The life of a call: asked (its key is claimed in the journal) -> begun (only once every recorded outcome is through) ->
+numbered (its outcome has a place in the journal) -> durable -> settled (delivered through the gate). A waiter that is
+cancelled withdraws the call; once numbered, the outcome is delivered to nobody and nothing more is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.codec import UNTYPED, Shape
+from holdfast.engine.journal import facts, first_of
+from holdfast.engine.tasks import GateFuture
+from holdfast.errors import BadArguments, NotStorable, RunCancelled, RunFailed
+from holdfast.model import Event
+from holdfast.runtime import AgentSpec, _here
+
+if TYPE_CHECKING:
+    from holdfast.clock import Timer
+    from holdfast.engine.execution import Execution
+
+
+class Wait(NamedTuple):
+    """Why a call waits: for what, until when, and which arrival would end it."""
+
+    waits_for: str
+    due: int | None = None
+    token: str | None = None
+
+
+class Call:
+    """One durable call. Subclasses say how it begins and what its outcome means."""
+
+    __slots__ = (
+        "asked", "begun", "digest", "execution", "future", "key", "name", "numbered", "preview", "settled", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, execution: Execution, key: str, name: str, digest: str, preview: str) -> None:
+        self.execution, self.key, self.name, self.digest, self.preview = execution, key, name, digest, preview
+        self.asked = 0  # how many outcomes the run had seen when this was asked
+        self.begun = self.numbered = self.settled = self.withdrawn = False
+        self.future: asyncio.Future[Any] = GateFuture(loop=execution.loop)
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        """Ask, and wait for the outcome."""
+        yield from self.execution.ask(self)
+        try:
+            event = yield from self.execution.rest(self)
+        except asyncio.CancelledError:
+            self.execution.withdraw(self)
+            raise
+        return self.read(event)
+
+    def begin(self) -> None:
+        """Start, now that the run is live."""
+        raise NotImplementedError
+
+    def settle(self, event: Event) -> None:
+        """Take the outcome."""
+        if not self.future.done():
+            self.future.set_result(event)
+
+    def read(self, event: Event) -> Any:
+        """What the agent gets for the outcome."""
+
+    def abandon(self) -> None:
+        """The waiter is gone and there is no outcome yet: stop what was begun."""
+
+    def facts(self, **more: Any) -> dict[str, Any]:
+        return facts(self.name, self.digest, self.preview, self.asked, **more)
+
+    def past(self) -> list[Event]:
+        """What the journal says was begun under this key."""
+        return self.execution.journal.begun.get(self.key, [])
+
+
+class TimerCall(Call):
+    """A durable wait: `timer.set` when it begins, `timer.fired` when it is over. Counted from the store's own time."""
+
+    __slots__ = ("_callback", "_delay_ms", "_timer", "_until_ms")
+
+    def prepare(self, delay_ms: int | None, until_ms: int | None) -> None:
+        self._delay_ms, self._until_ms = delay_ms, until_ms
+        self._timer: Timer | None = None
+        self._callback: Callable[[], None] | None = None
+
+    def calls_back(self, callback: Callable[[], None]) -> None:
+        """Call this instead of being awaited."""
+        self._callback = callback
+        self.execution.asks(self)
+
+    def begin(self) -> None:
+        set_before = first_of(self.past(), "timer.set")
+        if set_before is not None:
+            self._arm(set_before)
+        else:
+            data = self.facts(ms=self._delay_ms, until=self._until_ms)
+            self.execution.record("timer.set", self.key, data, then=self._arm)
+
+    def _arm(self, was_set: Event) -> None:
+        if self.withdrawn:
+            return
+        due = self._until_ms if self._until_ms is not None else was_set.at + (self._delay_ms or 0)
+        self.execution.waits[self.key] = Wait("timer", due)
+        self._timer = self.execution.arm(due, self._fire)
+
+    def _fire(self) -> None:
+        if not self.withdrawn and not self.numbered:
+            self.numbered = True
+            self.execution.waits.pop(self.key, None)
+            self.execution.record("timer.fired", self.key, self.facts())
+
+    def settle(self, event: Event) -> None:
+        if self._callback is None:
+            super().settle(event)
+        elif not self.withdrawn:
+            self._callback()
+
+    def abandon(self) -> None:
+        self.execution.waits.pop(self.key, None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def cancel(self) -> None:
+        """Take a deadline back."""
+        self.execution.withdraw(self)
+
+
+class Tick(Call):
+    """A plain asyncio timer of agent code, recorded when it fires. To asyncio it is a `TimerHandle`."""
+
+    __slots__ = ("_args", "_callback", "_context", "_delay_s", "_timer", "_when")
+
+    def prepare(self, delay_s: float, callback: Callable[..., Any], args: tuple[Any, ...], context: Any) -> None:
+        self._delay_s, self._callback, self._args = delay_s, callback, args
+        self._context: contextvars.Context = context if context is not None else contextvars.copy_context()
+        self._timer: Timer | None = None
+        self._when = self.execution.loop.time() + delay_s
+        self.execution.asks(self)
+
+    def begin(self) -> None:
+        self.execution.ticks += 1
+        self._timer = self.execution.clock.call_later(max(self._delay_s, 0), self._fire)
+
+    def _fire(self) -> None:
+        if not self.withdrawn:
+            self.numbered = True
+            self.execution.ticks -= 1
+            self.execution.record("tick", self.key, {"asked": self.asked})
+
+    def settle(self, event: Event) -> None:
+        if not self.withdrawn:
+            try:
+                self._context.run(self._callback, *self._args)
+            except Exception as error:
+                message = f"an asyncio timer of run {self.execution.run.id!r} raised"
+                self.execution.loop.call_exception_handler({"message": message, "exception": error})
+
+    def abandon(self) -> None:
+        if self._timer is not None:
+            self.execution.ticks -= 1
+            self._timer.cancel()
+
+    def cancel(self) -> None:
+        self.execution.withdraw(self)
+
+    def cancelled(self) -> bool:
+        return self.withdrawn
+
+    def when(self) -> float:
+        return self._when
+
+
+class ReceiveCall(Call):
+    """Waits for the next message of a topic. Taking it needs no record: its arrival is one."""
+
+    __slots__ = ("_shape", "_timer", "_topic")
+
+    def prepare(self, topic: str, shape: Shape, timer: TimerCall | None) -> None:
+        self._topic, self._shape, self._timer = topic, shape, timer
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        execution, mailbox = self.execution, self.execution.mailbox
+        yield from execution.ask(None)
+        event = mailbox.take(self._topic)
+        if event is None:
+            mailbox.wait("message", self._topic, self.future)
+            execution.waits[self.key] = Wait("message", None, self._topic)
+            if self._timer is not None:
+                self._timer.calls_back(self._timed_out)
+            try:
+                event = yield from execution.rest(self)
+            except asyncio.CancelledError:
+                mailbox.forget("message", self._topic, self.future)
+                raise
+            finally:
+                execution.waits.pop(self.key, None)
+                if self._timer is not None:
+                    self._timer.cancel()
+        try:
+            return self._shape.load(execution.text_of(event))
+        except NotStorable as error:
+            raise BadArguments(f"a message on the topic {self._topic!r} has another form than expected: {error}") from None
+
+    def _timed_out(self) -> None:
+        if not self.future.done():
+            self.execution.mailbox.forget("message", self._topic, self.future)
+            self.future.set_exception(TimeoutError(f"no message came on the topic {self._topic!r} in time"))
+
+
+class NoteCall(Call):
+    """A line in the history."""
+
+    __slots__ = ("_stored", "_text")
+
+    def prepare(self, stored: str, text: str) -> None:
+        self._stored, self._text = stored, text
+
+    def begin(self) -> None:
+        self.numbered = True
+        self.execution.record("note", self.key, self.facts(text=self._text[:2000]), self._stored)
+
+
+class SpawnCall(Call):
+    """Starts a child run: the child's row and the outcome are written together."""
+
+    __slots__ = ("_child", "_input", "_spec")
+
+    def prepare(self, spec: AgentSpec, text: str) -> None:
+        self._spec, self._input = spec, text
+        self._child = self.execution.child_id(self.key, spec.name)
+
+    def begin(self) -> None:
+        self.numbered = True
+        child = self.execution.new_child(self._spec, self._child, self.key, self._input)
+        self.execution.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
+
+    def read(self, event: Event) -> str:
+        self.execution.host.serve(self._spec)
+        child: str = event.data["child"]
+        return child
+
+
+class ChildCall(Call):
+    """Waits for a child's end: one it starts itself (`await other(...)`), or one spawned before (`await child`)."""
+
+    __slots__ = ("_child", "_input", "_spec")
+
+    def prepare(self, spec: AgentSpec, text: str) -> None:
+        self._spec: AgentSpec | None = spec
+        self._input: str | None = text
+        self._child = self.execution.child_id(self.key, spec.name)
+
+    def awaits(self, child: str, agent: str) -> None:
+        self._spec, self._input, self._child = self.execution.host.spec_of(agent), None, child
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        execution, mailbox = self.execution, self.execution.mailbox
+        yield from execution.ask(self)
+        event = mailbox.ended.get(self._child)
+        try:
+            if event is None:
+                mailbox.wait("child", self._child, self.future)
+                event = yield from execution.rest(self)
+        except asyncio.CancelledError:
+            mailbox.forget("child", self._child, self.future)
+            raise
+        finally:
+            execution.drop(self)
+        return self.read(event)
+
+    def begin(self) -> None:
+        execution = self.execution
+        execution.waits[self.key] = Wait("child", None, f"child:{self._child}")
+        if self._input is None:
+            execution.look_for_end(self._child)
+            return
+        assert self._spec is not None
+        execution.host.serve(self._spec)
+        if first_of(self.past(), "child.started") is None:
+            child = execution.new_child(self._spec, self._child, self.key, self._input)
+            execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
+
+    def read(self, event: Event) -> Any:
+        status, error = event.data["status"], event.data.get("error") or {}
+        if status == "completed":
+            shape = self._spec.signature.returns if self._spec else UNTYPED
+            return shape.load(self.execution.text_of(event))
+        if status == "cancelled":
+            raise tagged(RunCancelled(f"child run {self._child!r} was cancelled"), self.key, event.seq)
+        failure = RunFailed(error.get("message", ""), run=self._child, type=error.get("type", ""))
+        raise tagged(failure, self.key, event.seq, self._child)
+
+
+def tagged(error: Exception, key: str, seq: int, child: str | None = None) -> Exception:
+    """Remember which outcome an exception came from, so that a retry of the run knows where to cut."""
+    error.__holdfast__ = {"key": key, "seq": seq, "child": child}  # type: ignore[attr-defined]
+    return error
+
+
+def outside() -> contextvars.Context:
+    """A copy of this context in which code is in no run."""
+    context = contextvars.copy_context()
+    context.run(_here.set, None)
+    return context

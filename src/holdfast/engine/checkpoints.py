@@ -1,0 +1,86 @@
+"""Checkpoints: the agent's state, stored once, from which a resumed run starts.
+
+A checkpoint opens a new era: counters start again, and keys, seeds and idempotency keys carry its number. It is taken in
+the root task with nothing open, for whatever is open would be unknown to the era that follows. What the run has been given
+and not used (unread messages, patches) is carried along in the event itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import Shape
+from holdfast.engine.calls import Call
+from holdfast.errors import HoldfastError
+from holdfast.model import Event
+
+if TYPE_CHECKING:
+    from holdfast.engine.scope import Scope
+
+
+def restore(
+    scope: Scope, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None
+) -> Generator[Any, Any, Any]:
+    """The state of the last checkpoint, or the first one."""
+    execution = scope.execution
+    yield from execution.ask(None)
+    if execution.state_shape is not None or (execution.asked_any and not execution.awaits_restore):
+        raise HoldfastError("restore must be the first durable call of an agent, and called once; call it at the top")
+    execution.state_shape = shape
+    if execution.awaits_restore:
+        event = execution.restored()
+        return shape.load(execution.text_of(event))
+    if build is not None:
+        execution.asked_any = True
+        return (yield from build().__await__())
+    return shape.store(first, "state")[1]
+
+
+class CheckpointCall(Call):
+    """Stores the state; when it is delivered, a new era begins."""
+
+    __slots__ = ("_copy", "_scope", "_state")
+
+    def prepare(self, scope: Scope, state: object) -> None:
+        self._scope, self._state = scope, state
+        self._copy: Any = None
+
+    def begin(self) -> None:
+        self.numbered = True
+        execution = self.execution
+        assert execution.state_shape is not None
+        text, self._copy = execution.stored(execution.state_shape, self._state, "state")
+        execution.record("checkpoint", self.key, execution.carried(), text, checkpoint=True)
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        problem = self._problem()
+        if problem:
+            raise HoldfastError(f"checkpoint: {problem}")
+        return (yield from super().wait())
+
+    def _problem(self) -> str | None:
+        execution = self.execution
+        if execution.state_shape is None:
+            return "call `state = await restore(...)` first, so that a resumed run knows where its state goes"
+        if self._scope.path:
+            return f"it can be taken only in the root of the agent, not in the task or scope {self._scope.path!r}"
+        if execution.open_scopes:
+            return f"the scope {sorted(execution.open_scopes)[0]!r} is open; leave it first"
+        others = [task.scope.path for task in execution.tasks if task.scope.path]
+        if others:
+            return f"other tasks are alive ({', '.join(sorted(others)[:3])}); wait for them first"
+        open_calls = [key for key, call in execution.calls.items() if not call.withdrawn]
+        if open_calls:
+            return f"{open_calls[0]!r} is open (a timeout, a timer or a call that was not awaited); end it first"
+        return None
+
+    def settle(self, event: Event) -> None:
+        self.execution.new_era(event)
+        super().settle(event)
+
+    def read(self, event: Event) -> Any:
+        assert self.execution.state_shape is not None
+        if self._copy is not None:
+            return self._copy
+        return self.execution.state_shape.load(self.execution.text_of(event))

@@ -1,0 +1,79 @@
+"""How a run ends: the agent returned or raised, and everything it started is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from holdfast import failures
+from holdfast.errors import HoldfastError, NotStorable
+from holdfast.store.base import Transition
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+
+
+def conclude(execution: Execution) -> None:
+    """Record the end, unless the journal holds something the code has not asked for."""
+    root = execution.root
+    assert root is not None
+    if not execution.live:
+        left_over = execution.journal.left_over()
+        if left_over is not None:
+            execution.diverge(left_over, "the agent ended without asking for it")
+            return
+        execution.live = True
+    if execution.holding:
+        return  # it is being released; the next worker will end it
+    error: BaseException | None
+    if root.cancelled():
+        error = asyncio.CancelledError("the agent was cancelled from inside")
+    else:
+        error = root.exception()
+    if error is None and execution.unawaited:
+        names = sorted({call.__name__ for call in execution.unawaited.values()})
+        error = HoldfastError(
+            f"the agent called {', '.join(names)} without awaiting it, so it did not happen; write `await {names[0]}(...)`"
+        )
+    execution.unawaited.clear()
+    if error is None:
+        try:
+            text, _ = execution.stored(execution.spec.signature.returns, root.result(), "result")
+        except NotStorable as problem:
+            error = problem
+        else:
+            _end(execution, "completed", text, None)
+            return
+    _end(execution, "failed", None, error_record(error))
+
+
+def _end(execution: Execution, status: str, text: str | None, error: dict[str, Any] | None) -> None:
+    transition = Transition(status, result=text, error=None if error is None else json.dumps(error))
+    data = {} if error is None else {"error": error}
+    execution.may_begin.clear()
+    execution.record(f"run.{status}", None, data, transition=transition, then=lambda _: execution.close("ended"))
+
+
+def error_record(error: BaseException) -> dict[str, Any]:
+    """An agent's exception as a record, with the outcomes it came from: where a retry would cut."""
+    record = failures.record(error, ())
+    sources: list[dict[str, Any]] = []
+    _sources(error, sources, set())
+    record["from"] = sources
+    return record
+
+
+def _sources(error: BaseException | None, found: list[dict[str, Any]], seen: set[int]) -> None:
+    if error is None or id(error) in seen:
+        return
+    seen.add(id(error))
+    mark = getattr(error, "__holdfast__", None)
+    if mark is not None:
+        found.append(mark)
+        return
+    for inner in getattr(error, "exceptions", ()):
+        _sources(inner, found, seen)
+    _sources(error.__cause__, found, seen)
+    if not error.__suppress_context__:
+        _sources(error.__context__, found, seen)

@@ -1,0 +1,62 @@
+"""Raw I/O and threads in agent code: nothing records them, so they are reported with task and line, never passed over."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from holdfast.engine.tasks import GateFuture, RunTask, waiting_location
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+
+_log = logging.getLogger("holdfast")
+
+
+def report(execution: Execution, path: str, what: str, line: str) -> None:
+    """Tell once per place: in the log, and in the run's history when it is live."""
+    mark = f"{path} {line}"
+    if mark in execution.foreign or execution.closing:
+        return
+    execution.foreign.add(mark)
+    _log.warning(
+        "run %r: task %r waits for something that is not recorded (%s) at %s; it will be done again on every resume. "
+        "Put it into a step", execution.run.id, path or "root", what, line,
+    )  # fmt: skip
+    if execution.live and not execution.holding:
+        execution.record("foreign", None, {"task": path or "root", "what": what, "line": line})
+
+
+def stirred(execution: Execution, path: str, coro: Any) -> None:
+    """A task of a settled run moved and the gate did not cause it."""
+    execution.resting = False
+    report(execution, path, "raw I/O, a thread or a timer of another loop", waiting_location(coro))
+    execution.gate.kick()
+
+
+def report_stall(execution: Execution, seen: int) -> None:
+    """Nothing durable is pending and the run does not end: say where its tasks are."""
+    if execution.closing or execution.gate.activity != seen or execution.bodies or execution.unacked:
+        return
+    for task in unaccounted(execution):
+        report(execution, task.scope.path, "nothing durable is pending", waiting_location(task.get_coro()))
+
+
+def unaccounted(execution: Execution) -> list[RunTask]:
+    """Live tasks that wait for something other than the gate or another task of the run."""
+    return [task for task in execution.tasks if not _accounted(execution, getattr(task, "_fut_waiter", None))]
+
+
+def _accounted(execution: Execution, waiter: Any) -> bool:
+    if isinstance(waiter, GateFuture):
+        return True
+    if isinstance(waiter, RunTask):
+        return waiter in execution.tasks
+    children = getattr(waiter, "_children", None)  # gather
+    return bool(children) and all(_accounted(execution, child) or child.done() for child in children)
+
+
+def where(execution: Execution) -> str:
+    """The lines at which the run's tasks wait, for a message."""
+    places = [f"{task.scope.path or 'root'} at {waiting_location(task.get_coro())}" for task in execution.tasks]
+    return f"; the run waits in {', '.join(places[:3])}" if places else ""

@@ -1,0 +1,51 @@
+"""What an execution needs of the worker it runs in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+from holdfast.clock import Clock
+from holdfast.runtime import AgentSpec, Resources, StepSpec
+from holdfast.store.base import Store
+
+
+class Host(Protocol):
+    """A worker, seen from one of its runs."""
+
+    store: Store
+    clock: Clock
+    resources: Resources
+    threads: Executor
+    value_limit_bytes: int
+
+    def park_grace_s(self, run: str) -> float:
+        """How long a run that waits stays in memory."""
+        ...
+
+    def serve(self, spec: AgentSpec) -> None:
+        """A run calls this agent: make sure this worker serves it."""
+        ...
+
+    def spec_of(self, agent: str) -> AgentSpec | None: ...
+    def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
+        """What runs instead of the step's body, in tests."""
+        ...
+
+    def body_runs(self, spec: StepSpec, key: str) -> None:
+        """A body is about to run."""
+        ...
+
+    def trusted(self, lease_until: float) -> bool:
+        """Is a lease claimed until then surely ours? Past that no effect may begin until a heartbeat has told."""
+        ...
+
+    async def trust(self) -> None:
+        """Wait until it is."""
+        ...
+
+    def keep(self, stray: asyncio.Task[Any]) -> None:
+        """Hold on to a task that has not ended though its run has left memory."""
+        ...

@@ -1,0 +1,122 @@
+"""The recorded history of one run, as replay sees it. No I/O and no loop: events in, answers out.
+
+Outcomes are kept in the order in which the agent saw them, and `next` walks them. What was only begun (a timer, a child,
+an attempt) is kept by key, for the call that will ask for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.model import KINDS, OUTCOMES, Event
+
+
+@dataclass(slots=True)
+class Journal:
+    """What was recorded since the last checkpoint."""
+
+    checkpoint: Event | None = None
+    outcomes: list[Event] = field(default_factory=list)
+    closed: dict[str, Event] = field(default_factory=dict)
+    begun: dict[str, list[Event]] = field(default_factory=dict)
+    patched: set[str] = field(default_factory=set)
+    unclaimed: set[str] = field(default_factory=set)  # keys and patches in the journal that the code has not asked for
+    turn: int = 0
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Journal:
+        """Sort events into what replay needs; a checkpoint makes everything before it history."""
+        journal = cls()
+        for event in events:
+            if event.kind == "checkpoint":
+                journal = cls(checkpoint=event)
+            elif event.kind in OUTCOMES:
+                journal.outcomes.append(event)
+                if KINDS[event.kind].closes and event.key is not None:
+                    journal.closed[event.key] = event
+            elif event.kind == "patched":
+                journal.patched.add(event.data["patch"])
+                journal.unclaimed.add(_marker(event.data["patch"]))
+            elif event.key is not None:
+                journal.begun.setdefault(event.key, []).append(event)
+                journal.unclaimed.add(event.key)
+        return journal
+
+    @property
+    def exhausted(self) -> bool:
+        """Has every recorded outcome been delivered?"""
+        return self.turn >= len(self.outcomes)
+
+    def next(self) -> Event | None:
+        """The outcome to be delivered next, in the order of the first time."""
+        return self.outcomes[self.turn] if self.turn < len(self.outcomes) else None
+
+    def claim(self, key: str, name: str, digest: str) -> Divergence | None:
+        """The code asks for this call; a record of it with another name or input is a divergence."""
+        self.unclaimed.discard(key)
+        begun = self.begun.get(key)
+        event = self.closed.get(key) or (begun[0] if begun else None)
+        if event is None:
+            return None
+        if event.data.get("name", name) == name and event.data.get("digest", digest) == digest:
+            return None
+        return Divergence.of(event)
+
+    def claim_patch(self, patch: str) -> bool:
+        """Is the patch in the journal?"""
+        self.unclaimed.discard(_marker(patch))
+        return patch in self.patched
+
+    def left_over(self) -> Divergence | None:
+        """Something recorded that the code has not asked for, if there is any: an outcome first, then what was begun."""
+        for event in self.outcomes[self.turn :]:
+            if not KINDS[event.kind].arrives:
+                return Divergence.of(event)
+        for key in sorted(self.unclaimed):
+            if key in self.begun:
+                return Divergence.of(self.begun[key][0])
+            return Divergence(key, "patched", key.removeprefix("patched:"), "", "")
+        return None
+
+
+def _marker(patch: str) -> str:
+    return f"patched:{patch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """One recorded thing that does not fit the code, told as people need it."""
+
+    key: str
+    kind: str
+    name: str
+    input: str
+    digest: str
+
+    @classmethod
+    def of(cls, event: Event) -> Divergence:
+        data = event.data
+        return cls(event.key or "", event.kind, data.get("name", ""), data.get("input", ""), data.get("digest", ""))
+
+    def told(self, run: str, found: str) -> str:
+        """The whole reason: what was recorded, what was found, why it may be and what to do."""
+        recorded = f"{self.kind} of {self.name}({self.input})" if self.name else self.kind
+        return (
+            f"run {run!r}: the journal has {recorded} under the key {self.key!r}, but {found}. "
+            "The code changed since this was recorded, or it depends on something that is not recorded: the order of a "
+            "set, a clock, random numbers, the environment, raw I/O, another Python minor version. Nothing was done and "
+            "nothing was written. Go on with the code that wrote the journal, or guard the change with "
+            "holdfast.patched('name'), then resume the run"
+        )
+
+
+def first_of(events: list[Event] | None, kind: str) -> Event | None:
+    """The first event of a kind, if there is one."""
+    return next((event for event in events or () if event.kind == kind), None)
+
+
+def facts(name: str, digest: str, preview: str, asked: int, **more: Any) -> dict[str, Any]:
+    """The part of an event's data that identifies its call."""
+    return {"name": name, "digest": digest, "input": preview, "asked": asked, **more}

@@ -1,0 +1,73 @@
+"""What has arrived at a run: messages by topic, ends of children, decisions of people.
+
+Arrivals come through the gate in journal order, so what is in the mailbox at any line of the agent is the same on every
+replay, and taking from it needs no record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.model import Event
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """Arrivals, and who waits for them. A waiter is a future that gets the event."""
+
+    letters: dict[str, deque[Event]] = field(default_factory=lambda: defaultdict(deque))
+    ended: dict[str, Event] = field(default_factory=dict)
+    decided: dict[str, Event] = field(default_factory=dict)
+    _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=lambda: defaultdict(deque))
+
+    def deliver(self, event: Event) -> None:
+        """Give an arrival to whoever waits for it, or keep it."""
+        if event.kind == "message.received":
+            topic = event.data["topic"]
+            if not self._wake_one("message", topic, event):
+                self.letters[topic].append(event)
+        elif event.kind == "child.ended":
+            self.ended[event.data["child"]] = event
+            while self._wake_one("child", event.data["child"], event):
+                pass
+        else:
+            self.decided[event.data["approval"]] = event
+            while self._wake_one("approval", event.data["approval"], event):
+                pass
+
+    def _wake_one(self, kind: str, name: str, event: Event) -> bool:
+        waiting = self._waiters.get((kind, name))
+        while waiting:
+            future = waiting.popleft()
+            if not future.done():
+                future.set_result(event)
+                return True
+        return False
+
+    def wait(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
+        """Have this future resolved by the next arrival of the kind and name."""
+        self._waiters[kind, name].append(future)
+
+    def forget(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
+        """The waiter is gone; a message it was given but never saw goes back to the front."""
+        waiting = self._waiters.get((kind, name))
+        if waiting is not None and future in waiting:
+            waiting.remove(future)
+        if kind == "message" and future.done() and not future.cancelled() and future.exception() is None:
+            self.letters[name].appendleft(future.result())
+
+    def take(self, topic: str) -> Event | None:
+        """The oldest message of a topic that nobody has received."""
+        box = self.letters.get(topic)
+        return box.popleft() if box else None
+
+    def take_all(self, topic: str) -> list[Event]:
+        """Every message of a topic that nobody has received."""
+        return list(self.letters.pop(topic, ()))
+
+    def unread(self) -> list[Event]:
+        """Every message that nobody has received, in order of arrival: what a checkpoint carries over."""
+        return sorted((event for box in self.letters.values() for event in box), key=lambda event: event.seq)

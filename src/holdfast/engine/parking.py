@@ -1,0 +1,139 @@
+"""Leaving memory while waiting: a parked run costs a row.
+
+A run may be parked when something durable is pending and nothing else is: no body runs, no write is on its way, no asyncio
+timer of the agent is set (it would start afresh), and a grace has passed. The store refuses to park a run that has a signal
+it has not seen, so no wake-up is lost. While the answer is on its way nothing new begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.engine.foreign import report_stall
+from holdfast.errors import LeaseLost
+from holdfast.runtime import Placed
+from holdfast.store.base import Append, InboxMoved, Transition, unspilled
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+
+_log = logging.getLogger("holdfast")
+_STALL_NOTICE_S = 1.0
+_ORDER = ("person", "message", "child", "retry", "timer")  # what a person would name first
+
+
+def idle(execution: Execution) -> None:
+    """The run has settled and nothing is left to deliver."""
+    if execution.bodies or execution.unacked or execution.ticks or execution.holding or execution.fetching:
+        return
+    with Placed(None):
+        if execution.park_timer is not None:
+            execution.park_timer.cancel()
+        seen = execution.gate.activity
+        if not execution.waits:
+            execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, report_stall, execution, seen)
+            return
+        grace_s = execution.host.park_grace_s(execution.run.id)
+        if grace_s <= 0:
+            park(execution, seen)
+        else:
+            execution.park_timer = execution.loop.call_later(grace_s, park, execution, seen)
+
+
+def _can_park(execution: Execution, seen: int) -> bool:
+    busy = execution.bodies or execution.unacked or execution.ticks or execution.ready or execution.fetching
+    quiet = execution.gate.activity == seen and not execution.gate.pumping
+    return bool(execution.live and quiet and execution.waits and not busy and not execution.holding)
+
+
+def park(execution: Execution, seen: int) -> None:
+    """Give the run back until a time or an arrival."""
+    if execution.closing or not _can_park(execution, seen):
+        return
+    execution.may_begin.clear()
+    written = execution.store.append(_giving_back(execution))
+    written.add_done_callback(lambda future: _parked(execution, future), context=execution.outside)
+
+
+def _giving_back(execution: Execution) -> Append:
+    waits = list(execution.waits.values())
+    dues = [wait.due for wait in waits if wait.due is not None]
+    named = min((wait.waits_for for wait in waits), key=_ORDER.index)
+    tokens = sorted({wait.token for wait in waits if wait.token is not None})
+    transition = Transition(
+        "waiting", min(dues, default=None), named, tokens, execution.inbox_seen
+    )
+    return Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=transition)
+
+
+def _parked(execution: Execution, future: asyncio.Future[int]) -> None:
+    error = None if future.cancelled() else future.exception()
+    if error is None:
+        execution.close("parked")
+    elif isinstance(error, InboxMoved):
+        resume_asking(execution)
+        notice(execution)
+    else:
+        if not isinstance(error, LeaseLost):
+            _log.error("run %r: it could not be parked: %s", execution.run.id, error)
+        execution.close("lost")
+
+
+def resume_asking(execution: Execution) -> None:
+    """The run stays after all: what was asked meanwhile begins."""
+    execution.may_begin.set()
+    for call in list(execution.calls.values()):
+        if execution.live and not call.begun and not call.withdrawn:
+            execution._begin(call)
+    execution.gate.kick()
+
+
+def notice(execution: Execution) -> None:
+    """Something may have come into the run's inbox: fetch it, if the run can take it now."""
+    if execution.live and not execution.closing and not execution.fetching:
+        execution.fetching = True
+        execution.start_driver(_fetch(execution))
+
+
+async def _fetch(execution: Execution) -> None:
+    try:
+        signals = await execution.store.inbox(execution.run.id, execution.inbox_seen)
+        for signal in signals:
+            signal.value = await unspilled(execution.store, signal.value)
+            if signal.position > execution.inbox_seen:
+                execution.arrive(signal)
+    finally:
+        execution.fetching = False
+        execution.gate.kick()
+
+
+async def release(execution: Execution, grace_s: float) -> None:
+    """Stop at a safe point: running bodies end and are recorded, nothing new begins, and the run is free for any worker."""
+    execution.may_begin.clear()
+    deadline = execution.loop.time() + grace_s
+    while (execution.bodies or execution.unacked) and not execution.closing:
+        left_s = deadline - execution.loop.time()
+        if left_s <= 0:
+            break
+        execution.progress.clear()
+        try:
+            await asyncio.wait_for(execution.progress.wait(), left_s)
+        except TimeoutError:
+            break
+    if execution.closing:
+        return
+    waiting = execution.live and execution.waits and not execution.ready and not execution.ticks
+    busy = execution.bodies or execution.unacked
+    append = Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=Transition("ready"))
+    if waiting and not busy and all(call.begun for call in execution.calls.values()):
+        append = _giving_back(execution)
+    execution.close("released")
+    try:
+        await execution.store.append(append)
+    except InboxMoved:
+        append.transition = Transition("ready")
+        await execution.store.append(append)
+    except LeaseLost:
+        pass

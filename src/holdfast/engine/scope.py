@@ -1,0 +1,202 @@
+"""Identity: a call's key is the path of asyncio tasks that leads to it, its name, and how often that name came before.
+
+`summarise_all#0/summarise#2` is the third `summarise` in the first task `summarise_all` of the root. Each task is
+sequential code, so it has an order of its own that no timing can change; a key is taken when the verb is called, before
+anything is awaited. `scope(name)` pins a path, leaving out the private task names of a framework around it.
+
+A scope is the local engine's `Runtime`: one per task of a run, the value of the context variable while agent code runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.codec import UNTYPED, Shape, digest, preview
+from holdfast.durations import moment
+from holdfast.engine.calls import Call, ChildCall, NoteCall, ReceiveCall, SpawnCall, Tick, TimerCall
+from holdfast.engine.checkpoints import CheckpointCall, restore
+from holdfast.engine.steps import StepCall
+from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
+from holdfast.runtime import AgentSpec, Durable, RunFacts, StepSpec, _here
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+
+
+class Scope:
+    """One task of a run, or one named block of it; hands out keys in program order."""
+
+    __slots__ = ("execution", "named", "path", "task")
+    is_scope: Final = True
+
+    def __init__(self, execution: Execution, path: str, named: str, task: asyncio.Task[Any] | None = None) -> None:
+        self.execution, self.path, self.named, self.task = execution, path, named, task
+
+    # Identity
+
+    def key(self, label: str) -> str:
+        """The next key for this label; one counter per path and label in a run."""
+        execution = self.execution
+        place = f"{self.path}/{label}" if self.path else label
+        nth = execution.counters.get(place, 0)
+        execution.counters[place] = nth + 1
+        return f"@{execution.era}/{place}#{nth}" if execution.era else f"{place}#{nth}"
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        if self._check("scope") is not None:
+            raise Suspended
+        if not isinstance(name, str) or not name or "/" in name or "#" in name or len(name) > 200:
+            raise BadArguments(f"{name!r} cannot name a scope; use 1 to 200 characters without '/' and '#'")
+        path = f"{self.named}/{name}" if self.named else name
+        if path in self.execution.open_scopes:
+            raise HoldfastError(
+                f"scope {path!r} is open already; two blocks with one name at the same time would mix up their calls. "
+                "Give each its own name, such as the tool call's id"
+            )
+        self.execution.open_scopes.add(path)
+        token = _here.set(Scope(self.execution, path, path, self.task))
+        try:
+            yield
+        finally:
+            _here.reset(token)
+            self.execution.open_scopes.discard(path)
+
+    def _check(self, verb: str) -> Durable[Any] | None:
+        """A verb must be called in the task it belongs to: from a thread or a callback its order would be chance.
+
+        While the run leaves memory every verb is refused; the first hundred times by raising `Suspended`, then (code that
+        swallows everything must not spin the loop) by a call that never ends.
+        """
+        if self.execution.closing:
+            return self.execution.refused(verb)
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        if task is not self.task:
+            raise NotInRun(
+                f"{verb} was called outside the task {self.path or 'root'!r} it belongs to (from a thread, a callback or "
+                "another loop), where its place in the run's history would be chance. Call it in the agent's own tasks"
+            )
+        return None
+
+    def _durable(self, name: str, call: Call) -> Durable[Any]:
+        return self.execution.offered(name, call.wait)
+
+    # Verbs
+
+    @property
+    def facts(self) -> RunFacts:
+        return self.execution.facts()
+
+    def step(self, spec: StepSpec, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
+        if (refused := self._check(spec.name)) is not None:
+            return refused
+        if target is None and spec.signature.skip_self:
+            target, args = args[0], args[1:]
+        bound = spec.signature.bind(args, kwargs)
+        call = StepCall(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
+        call.prepare(spec, target, bound)
+        return self._durable(spec.name, call)
+
+    def timer(self, delay_ms: int | None, until_ms: int | None) -> Durable[None]:
+        if (refused := self._check("sleep")) is not None:
+            return refused
+        return self._durable("sleep", self._timer(":sleep", delay_ms, until_ms))
+
+    def _timer(self, label: str, delay_ms: int | None, until_ms: int | None) -> TimerCall:
+        text = f'{{"ms": {delay_ms}}}' if until_ms is None else f'{{"until": {until_ms}}}'
+        call = TimerCall(self.execution, self.key(label), label, digest(text), text)
+        call.prepare(delay_ms, until_ms)
+        return call
+
+    def deadline(self, delay_ms: int, callback: Callable[[], None]) -> TimerCall:
+        if self._check("timeout") is not None:
+            raise Suspended
+        call = self._timer(":timeout", delay_ms, None)
+        call.calls_back(callback)
+        return call
+
+    def tick(self, delay_s: float, callback: Any, args: tuple[Any, ...], context: Any) -> Tick:
+        if not self.execution.closing:
+            self._check("an asyncio timer")
+        call = Tick(self.execution, self.key(":tick"), ":tick", "", "")
+        call.prepare(delay_s, callback, args, context)
+        return call
+
+    def message(self, topic: str, shape: Shape, timeout_ms: int | None) -> Durable[Any]:
+        if (refused := self._check("receive")) is not None:
+            return refused
+        label = f":receive.{digest(topic)[:8]}"
+        call = ReceiveCall(self.execution, self.key(label), label, "", topic)
+        call.prepare(topic, shape, None if timeout_ms is None else self._timer(":receive.timeout", timeout_ms, None))
+        return self._durable("receive", call)
+
+    def messages(self, topic: str, shape: Shape) -> list[Any]:
+        if self._check("receive_nowait") is not None:
+            raise Suspended
+        box = self.execution.mailbox.take_all(topic)
+        return [shape.load(self.execution.text_of(event)) for event in box]
+
+    def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
+        if (refused := self._check(spec.name)) is not None:
+            return refused
+        bound = spec.signature.bind(args, kwargs)
+        call = ChildCall(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
+        call.prepare(spec, bound.text)
+        return self._durable(spec.name, call)
+
+    def spawn(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[str]:
+        if (refused := self._check("spawn")) is not None:
+            return refused
+        bound = spec.signature.bind(args, kwargs)
+        call = SpawnCall(self.execution, self.key(f":spawn.{spec.name}"), spec.name, bound.digest, bound.preview)
+        call.prepare(spec, bound.text)
+        return self._durable("spawn", call)
+
+    def child_result(self, child: str, agent: str) -> Durable[Any]:
+        if (refused := self._check("awaiting a child")) is not None:
+            return refused
+        call = ChildCall(self.execution, self.key(f":await.{agent}"), agent, digest(f'"{child}"'), child)
+        call.awaits(child, agent)
+        return self._durable("child", call)
+
+    def note(self, text: str, data: dict[str, Any]) -> Durable[None]:
+        if (refused := self._check("note")) is not None:
+            return refused
+        stored, _ = UNTYPED.store({"text": text, "data": data}, "note")
+        call = NoteCall(self.execution, self.key(":note"), ":note", digest(stored), preview(stored))
+        call.prepare(stored, text)
+        return self._durable("note", call)
+
+    def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]:
+        if (refused := self._check("restore")) is not None:
+            return refused
+        return self.execution.offered("restore", lambda: restore(self, first, shape, build))
+
+    def checkpoint(self, state: object) -> Durable[Any]:
+        if (refused := self._check("checkpoint")) is not None:
+            return refused
+        call = CheckpointCall(self.execution, self.key(":checkpoint"), ":checkpoint", "", "")
+        call.prepare(self, state)
+        return self._durable("checkpoint", call)
+
+    def patched(self, patch: str) -> bool:
+        if self._check("patched") is not None:
+            raise Suspended
+        return self.execution.patched(patch)
+
+    def now(self) -> datetime:
+        if self._check("now") is not None:
+            raise Suspended
+        return moment(self.execution.time)
+
+    def seed(self, label: str) -> str:
+        if self._check(label.partition(":")[0]) is not None:
+            raise Suspended
+        return self.execution.derived(self.key(f":{label}"))

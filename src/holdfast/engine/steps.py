@@ -1,0 +1,285 @@
+"""Steps: running a body, again if it must be, and knowing what is not known.
+
+`_drive` is the whole life of a call that has no outcome yet: settle what a crash left in doubt, wait until the next
+attempt is due, write the intent where a crash must be noticed, run the body, and record how it ended.
+
+Crash points. Before the intent: nothing happened. Between intent and outcome: in doubt, the policy decides. Without an
+intent (policy 'retry') a crash leaves no trace and the body runs again with the same idempotency key. After the outcome:
+never again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import failures
+from holdfast.engine.calls import Call, Wait, tagged
+from holdfast.engine.journal import first_of
+from holdfast.errors import InDoubt, NotStorable, StepTimeout
+from holdfast.model import Event
+from holdfast.runtime import Placed, StepContext, StepSpec
+from holdfast.signature import Bound
+
+
+@dataclass(slots=True)
+class _Past:
+    """What the journal knows of the attempts so far."""
+
+    attempt: int = 0
+    failures: int = 0
+    due: int | None = None
+    in_doubt: bool = False
+    question: str | None = None
+
+    @classmethod
+    def of(cls, events: list[Event]) -> _Past:
+        past = cls()
+        for event in events:
+            if event.kind == "step.started":
+                past.attempt, past.in_doubt, past.question = event.data["attempt"], True, None
+            elif event.kind == "step.retrying":
+                past.attempt, past.failures = event.data["attempt"], event.data["failures"]
+                past.due, past.in_doubt = event.at + event.data["wait_ms"], False
+            elif event.kind == "approval.asked":
+                past.question = event.data["approval"]
+        return past
+
+
+@dataclass(slots=True)
+class _Ended:
+    """How an attempt ended. `doubt`: the body may or may not have had its effect."""
+
+    value: Any = None
+    error: Exception | None = None
+    doubt: bool = False
+
+
+_RUN_IT = _Ended()
+
+
+class StepCall(Call):
+    """One call of a step."""
+
+    __slots__ = ("_began_at", "_bound", "_copy", "_has_copy", "_past", "_spec", "_target", "_task")
+
+    def prepare(self, spec: StepSpec, target: object, bound: Bound) -> None:
+        self._spec, self._target, self._bound = spec, target, bound
+        self._task: asyncio.Task[None] | None = None
+        self._copy: Any = None
+        self._has_copy = False
+        self._began_at = 0
+
+    def begin(self) -> None:
+        self._past = _Past.of(self.past())
+        self._task = self.execution.start_driver(self._drive(), self._fail)
+
+    async def _drive(self) -> None:
+        """From an unanswered call to its recorded outcome."""
+        execution, spec, past = self.execution, self._spec, self._past
+        ended = _RUN_IT
+        if past.in_doubt:
+            ended = await self._resolve(InDoubt("a crash came while the body ran"), crashed=True)
+        while True:
+            while ended is _RUN_IT:
+                if past.due is not None:
+                    await self._wait_until(past.due)
+                    past.due = None
+                past.attempt += 1
+                if spec.in_doubt != "retry":
+                    await execution.durably("step.started", self.key, self.facts(attempt=past.attempt))
+                ended = await self._attempt()
+                if ended.doubt and spec.in_doubt != "retry":
+                    assert ended.error is not None
+                    ended = await self._resolve(ended.error, crashed=False)
+            if ended.error is None:
+                self._complete(ended.value)
+                return
+            past.failures += 1
+            final = isinstance(ended.error, InDoubt) and spec.in_doubt == "fail"
+            wait_s = None if final else spec.retry.delay_s(past.failures, ended.error, self.key)
+            if wait_s is None:
+                self._fail(ended.error)
+                return
+            record = failures.record(ended.error, spec.raises)
+            wait_ms = round(wait_s * 1000)
+            data = self.facts(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record)
+            event = await execution.durably("step.retrying", self.key, data)
+            past.due, past.in_doubt, ended = event.at + wait_ms, False, _RUN_IT
+
+    # One attempt
+
+    async def _attempt(self) -> _Ended:
+        execution, spec = self.execution, self._spec
+        await execution.permission()
+        self._began_at = execution.clock.now()
+        execution.bodies += 1
+        try:
+            context = StepContext(
+                self.key, execution.idempotency_key(self.key), self._past.attempt, execution.facts(), execution.host.resources
+            )
+            execution.host.body_runs(spec, self.key)
+            return await self._body(context)
+        finally:
+            execution.body_ended()
+
+    async def _body(self, context: StepContext) -> _Ended:
+        spec, timeout_s = self._spec, self._spec.timeout_s
+        fn = self.execution.host.replacement(spec) or spec.fn
+        args = self._bound.args if self._target is None else (self._target, *self._bound.args)
+        threaded = spec.threaded and not asyncio.iscoroutinefunction(fn)
+        try:
+            with Placed(context):
+                if threaded:
+                    return await self._in_thread(functools.partial(fn, *args, **self._bound.kwargs))
+                if timeout_s is None:
+                    return _Ended(await fn(*args, **self._bound.kwargs))
+                async with asyncio.timeout(timeout_s) as limit:
+                    value = await fn(*args, **self._bound.kwargs)
+                return _Ended(value)
+        except TimeoutError as error:
+            if timeout_s is not None and not threaded and limit.expired():
+                return _Ended(error=self._timed_out(), doubt=True)
+            return _Ended(error=error)
+        except InDoubt as error:
+            return _Ended(error=error, doubt=True)
+        except Exception as error:
+            return _Ended(error=error)
+        except asyncio.CancelledError:
+            if self._task is not None and self._task.cancelling() == 0:  # the body's own, not ours
+                return _Ended(error=RuntimeError("the body of the step was cancelled from inside"))
+            raise
+
+    async def _in_thread(self, body: Any) -> _Ended:
+        """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
+        running = self.execution.run_in_thread(body)
+        done, _ = await asyncio.wait([running], timeout=self._spec.timeout_s)
+        if not done:
+            if self._spec.in_doubt == "retry":
+                running.add_done_callback(lambda late: late.cancelled() or late.exception())
+                return _Ended(error=self._timed_out(), doubt=True)
+            await asyncio.wait([running])
+        return _Ended(running.result())
+
+    def _timed_out(self) -> StepTimeout:
+        return StepTimeout(f"no end within {self._spec.timeout_s:g} s")
+
+    async def _wait_until(self, due: int) -> None:
+        """A durable wait: the run may leave memory meanwhile."""
+        execution, over = self.execution, self.execution.loop.create_future()
+        execution.waits[self.key] = Wait("retry", due)
+        timer = execution.clock.call_at(due, lambda: over.done() or over.set_result(None))
+        execution.gate.kick()
+        try:
+            await over
+        finally:
+            timer.cancel()
+            execution.waits.pop(self.key, None)
+
+    # In doubt
+
+    async def _resolve(self, error: Exception, *, crashed: bool) -> _Ended:
+        """The policy, before any further attempt: what happened, or that it must run (again)."""
+        policy = self._spec.in_doubt
+        if policy == "probe":
+            found = await self._probe()
+            if found is not None:
+                return found
+            return _RUN_IT if crashed else _Ended(error=error)
+        if policy == "ask":
+            return await self._ask(error)
+        if policy == "fail":
+            return _Ended(error=InDoubt(f"whether the effect happened is not known: {error}"))
+        return _RUN_IT
+
+    async def _probe(self) -> _Ended | None:
+        """Look whether the effect happened; None when it did not. A probe that fails is tried again like a step."""
+        execution, spec = self.execution, self._spec
+        assert spec.probe is not None
+        args = self._bound.args if self._target is None else (self._target, *self._bound.args)
+        tries = 0
+        while True:
+            await execution.permission()
+            key, attempt = execution.idempotency_key(self.key), self._past.attempt
+            context = StepContext(self.key, key, attempt, execution.facts(), execution.host.resources)
+            execution.bodies += 1
+            try:
+                with Placed(context):
+                    value = await spec.probe(*args, **self._bound.kwargs)
+                return None if type(value).__name__ == "NotDone" else _Ended(value)
+            except Exception as error:
+                tries += 1
+                wait_s = spec.retry.delay_s(tries, error, f"{self.key}:probe")
+                if wait_s is None:
+                    return _Ended(error=InDoubt(f"the probe failed, so what happened is not known: {error!r}"))
+            finally:
+                execution.body_ended()
+            await self._wait_until(execution.clock.now() + round(wait_s * 1000))
+
+    async def _ask(self, error: Exception) -> _Ended:
+        """Ask a person; the answer may come days later, in another process."""
+        execution, past = self.execution, self._past
+        question = past.question or f"q-{execution.derived(f'{self.key}:{past.attempt}')[:16]}"
+        if past.question is None:
+            text = (
+                f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
+                'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
+            )
+            await execution.ask_person(question, self.key, self.facts(approval=question), text, self._spec.signature.returns)
+        decided = execution.mailbox.decided.get(question)
+        if decided is None:
+            decision = execution.loop.create_future()
+            execution.mailbox.wait("approval", question, decision)
+            execution.waits[self.key] = Wait("person", None, f"approval:{question}")
+            execution.gate.kick()
+            try:
+                decided = await decision
+            finally:
+                execution.waits.pop(self.key, None)
+        past.question = None
+        answer = execution.answer_of(decided)
+        if answer == "run":
+            return _RUN_IT
+        if answer == "fail":
+            by = decided.data.get("by")
+            return _Ended(error=InDoubt(f"whether the effect happened is not known; {by} decided to fail the step"))
+        return _Ended(self._spec.signature.returns.load(answer["result"]))
+
+    # Outcomes
+
+    def _spent(self) -> dict[str, Any]:
+        return {"attempts": max(self._past.attempt, 1), "began": self._began_at}
+
+    def _complete(self, value: Any) -> None:
+        try:
+            text, self._copy = self.execution.stored(self._spec.signature.returns, value, "result")
+        except NotStorable as error:
+            self._fail(error)
+            return
+        self._has_copy = self.numbered = True
+        self.execution.record("step.completed", self.key, self.facts(**self._spent()), text)
+
+    def _fail(self, error: Exception) -> None:
+        self.numbered = True
+        record = failures.record(error, self._spec.raises)
+        self.execution.record("step.failed", self.key, self.facts(**self._spent(), error=record))
+
+    def read(self, event: Event) -> Any:
+        if event.kind == "step.completed":
+            if self._has_copy:
+                return self._copy
+            return self._spec.signature.returns.load(self.execution.text_of(event))
+        attempts = event.data.get("attempts", 1)
+        error = failures.rebuild(event.data["error"], self._spec.raises, step=self.name, attempts=attempts)
+        raise tagged(error, self.key, event.seq)
+
+    def abandon(self) -> None:
+        """Stop the body. Whether it had its effect is not known, which the record says."""
+        began = self._task is not None and (self._began_at > 0 or first_of(self.past(), "step.started") is not None)
+        if self._task is not None:
+            self._task.cancel()
+        if self.begun:
+            self.numbered = True
+            self.execution.record("step.cancelled", self.key, self.facts(in_doubt=began))

@@ -1,0 +1,196 @@
+"""asyncio, as a run sees it: numbered tasks, counted steps, recorded timers, and nothing foreign unnoticed.
+
+`install` puts a task factory and a few instance methods on the loop. Each looks at the context variable first and does
+nothing unless the caller is agent code, so everything else on the loop is as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import Suspended
+from holdfast.runtime import _here
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+    from holdfast.engine.scope import Scope
+
+# What an agent may call on the loop to wait for something that no journal records.
+_FOREIGN = (
+    "run_in_executor", "create_connection", "create_unix_connection", "create_datagram_endpoint", "create_server",
+    "subprocess_exec", "subprocess_shell", "connect_read_pipe", "sock_connect", "sock_accept", "sock_recv",
+)  # fmt: skip
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ASYNCIO = os.path.dirname(os.path.abspath(asyncio.__file__)) + os.sep
+
+
+REFUSALS = 100
+
+
+def never(loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
+    """What a coroutine yields to sleep for ever."""
+    future: asyncio.Future[Any] = loop.create_future()
+    future._asyncio_future_blocking = True
+    return future
+
+
+class GateFuture(asyncio.Future[Any]):
+    """A future that only the gate resolves; a task that waits for one is accounted for."""
+
+
+class RunTask(asyncio.Task[Any]):
+    """A task of a run. It hashes by order of creation, so that sets of tasks iterate the same way on every replay."""
+
+    def __init__(self, coro: Any, *, number: int, scope: Scope, **kw: Any) -> None:
+        self._number = number  # before Task.__init__, which puts the task into a set
+        self.scope = scope
+        super().__init__(coro, **kw)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Stirring(Coroutine[Any, Any, Any]):
+    """A task's coroutine whose every step counts as activity of its run; unwinds when the run leaves memory."""
+
+    __slots__ = ("__name__", "__qualname__", "_coro", "_execution", "_resumed", "scope")
+
+    def __init__(self, coro: Any, execution: Execution, scope: Scope) -> None:
+        self._coro, self._execution, self.scope = coro, execution, scope
+        self._resumed = 0  # how often since the run began to leave memory
+        self.__name__ = getattr(coro, "__name__", type(coro).__name__)
+        self.__qualname__ = getattr(coro, "__qualname__", self.__name__)
+
+    def send(self, value: Any, /) -> Any:
+        execution = self._execution
+        execution.gate.activity += 1
+        if execution.closing:
+            return self._unwind(self._coro.send, value)
+        if execution.resting:
+            execution.stirred_by_foreign(self.scope, self._coro)
+        return self._coro.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        execution = self._execution
+        execution.gate.activity += 1
+        if execution.closing:
+            return self._unwind(self._coro.throw, *error)
+        if execution.resting:
+            execution.stirred_by_foreign(self.scope, self._coro)
+        return self._coro.throw(*error)
+
+    def _unwind(self, resume: Callable[..., Any], *what: Any) -> Any:
+        """Throw `Suspended` in once; `finally` blocks may then await local things, and how it ends matters to nobody.
+
+        Code that swallows everything and goes on is put to sleep for ever after REFUSALS turns: it must not spin the
+        loop. A second cancellation (the loop is closing) ends even that.
+        """
+        self._resumed += 1
+        if self._resumed > REFUSALS:
+            if resume == self._coro.throw and self._resumed > REFUSALS + 1:
+                raise asyncio.CancelledError
+            self._resumed = REFUSALS + 1
+            return never(self._execution.loop)
+        try:
+            return self._coro.throw(Suspended()) if self._resumed == 1 else resume(*what)
+        except (StopIteration, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            raise asyncio.CancelledError from None  # a cancelled task is not reported as lost
+
+    def close(self) -> None:
+        self._coro.close()
+
+    def __await__(self) -> Any:
+        return self._coro.__await__()
+
+    def __getattr__(self, name: str) -> Any:  # cr_frame, cr_await: for tracebacks and debuggers
+        return getattr(self._coro, name)
+
+
+def install(loop: asyncio.AbstractEventLoop) -> None:
+    """Make the loop know about runs. Safe to call again; chained to a task factory that was there before."""
+    inner = loop.get_task_factory()
+    if getattr(inner, "knows_runs", False):
+        return
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **kw: Any) -> Any:
+        context: contextvars.Context | None = kw.pop("context", None)
+        place: Any = _here.get() if context is None else context.get(_here)
+        if _is_scope(place):
+            return place.execution.adopt(place, coro, (context or contextvars.copy_context()).copy(), **kw)
+        if context is not None:
+            kw["context"] = context
+        return inner(loop, coro, **kw) if inner is not None else asyncio.Task(coro, loop=loop, **kw)
+
+    factory.knows_runs = True  # type: ignore[attr-defined]
+    loop.set_task_factory(factory)
+    anyloop: Any = loop
+    call_at, call_later = loop.call_at, loop.call_later
+
+    def run_call_at(when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        place: Any = _here.get()
+        if _is_scope(place):
+            return place.tick(when - loop.time(), callback, args, context)
+        return call_at(when, callback, *args, context=context)
+
+    def run_call_later(delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        place: Any = _here.get()
+        if _is_scope(place):
+            return place.tick(delay, callback, args, context)
+        return call_later(delay, callback, *args, context=context)
+
+    anyloop.call_at, anyloop.call_later = run_call_at, run_call_later
+    for name in _FOREIGN:
+        if hasattr(loop, name):
+            setattr(loop, name, _watched(name, getattr(loop, name)))
+
+
+def _watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(*args: Any, **kw: Any) -> Any:
+        place: Any = _here.get()
+        if _is_scope(place) and not place.execution.closing:
+            place.execution.report_foreign(place.path, f"loop.{name}", frame_location(sys._getframe(1)))
+        return method(*args, **kw)
+
+    return watched
+
+
+def _is_scope(place: object) -> bool:
+    return getattr(place, "is_scope", False)
+
+
+def is_ours(filename: str) -> bool:
+    """Is this file part of Holdfast or of asyncio, and so of no interest to the person who reads a report?"""
+    return filename.startswith((_PACKAGE, _ASYNCIO)) or filename.startswith("<")
+
+
+def frame_location(frame: FrameType | None) -> str:
+    """The nearest caller outside asyncio and Holdfast, as file:line."""
+    while frame is not None:
+        if not is_ours(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return "unknown line"
+
+
+def waiting_location(coro: Any) -> str:
+    """Where a suspended coroutine waits: its innermost frame outside asyncio and Holdfast, as file:line."""
+    found = "unknown line"
+    for _ in range(1000):
+        frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
+        if frame is not None and not is_ours(frame.f_code.co_filename):
+            found = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None)
+        if coro is None:
+            break
+    return found

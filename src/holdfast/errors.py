@@ -1,0 +1,189 @@
+"""Every exception Holdfast raises. A class's docstring is its message when none is given.
+
+`HoldfastError` is the base of what callers may catch. `Suspended` and `LeaseLost` are private `BaseException`s: they
+carry control through agent code, and `except Exception` must not be able to eat them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class HoldfastError(Exception):
+    """Something went wrong in Holdfast."""
+
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or " ".join((type(self).__doc__ or "").split()))
+
+
+class StepFailed(HoldfastError):
+    """A step failed. `type` and `message` are those of the exception its body raised last."""
+
+    http_status = 502
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        step: str = "",
+        type: str = "",
+        attempts: int = 1,
+        data: Any = None,
+        traceback: str = "",
+    ) -> None:
+        tries = f"after {attempts} attempts" if attempts > 1 else "at its only attempt"
+        super().__init__(f"step {step!r} failed {tries}: {type}: {message}" if step else message)
+        self.step, self.type, self.message = step, type, message or ""
+        self.attempts, self.data, self.traceback = attempts, data, traceback
+
+
+class StepTimeout(StepFailed, TimeoutError):
+    """A step did not end within its timeout; whether its effect happened is not known."""
+
+    http_status = 504
+
+
+class RunFailed(HoldfastError):
+    """The run failed. `type`, `message` and `traceback` are those of the exception its agent raised."""
+
+    def __init__(self, message: str | None = None, *, run: str = "", type: str = "", traceback: str = "") -> None:
+        super().__init__(f"run {run!r} failed: {type}: {message}" if run else message)
+        self.run, self.type, self.message, self.traceback = run, type, message or "", traceback
+
+
+class RunCancelled(HoldfastError):
+    """The run was cancelled."""
+
+    http_status = 409
+
+
+class NondeterminismError(HoldfastError):
+    """The agent's code no longer does what its journal says it did; the run is paused and nothing was changed."""
+
+    http_status = 409
+
+
+class RunPaused(HoldfastError):
+    """The run is paused and will not go on by itself."""
+
+    http_status = 409
+
+
+class NotStorable(HoldfastError, TypeError):
+    """A value cannot be stored; return plain data, a dataclass or a pydantic type."""
+
+    http_status = 422
+
+
+class UnknownAgent(HoldfastError):
+    """No worker ever published an agent of this name."""
+
+    http_status = 404
+
+
+class UnknownRun(HoldfastError):
+    """There is no run with this id."""
+
+    http_status = 404
+
+
+class UnknownApproval(HoldfastError):
+    """There is no such question, or the run has not exactly one open."""
+
+    http_status = 404
+
+
+class BadArguments(HoldfastError, ValueError):
+    """The arguments do not fit."""
+
+    http_status = 422
+
+
+class RunExists(HoldfastError):
+    """A run with this id exists, with another agent or other arguments."""
+
+    http_status = 409
+
+
+class AlreadyDecided(HoldfastError):
+    """This question was decided before."""
+
+    http_status = 409
+
+
+class NotAllowed(HoldfastError):
+    """This person may not decide this."""
+
+    http_status = 403
+
+
+class Expired(HoldfastError):
+    """This question expired before the decision came."""
+
+    http_status = 410
+
+
+class RunFinished(HoldfastError):
+    """The run has ended, so this can no longer be done to it."""
+
+    http_status = 409
+
+
+class RunActive(HoldfastError):
+    """The run has not ended, so this cannot be done to it yet."""
+
+    http_status = 409
+
+
+class BadBundle(HoldfastError):
+    """This is not a run bundle, or it was changed after it was made."""
+
+    http_status = 422
+
+
+class NewerJournal(HoldfastError):
+    """The store was written by a newer Holdfast; upgrade this one."""
+
+    http_status = 409
+
+
+class NotInRun(HoldfastError, RuntimeError):
+    """This works only inside a running agent."""
+
+    http_status = 500
+
+
+class LeafError(HoldfastError, RuntimeError):
+    """A step's body is a leaf: durable calls belong in the agent."""
+
+
+class StoreUnavailable(HoldfastError):
+    """The store is closed or cannot be reached."""
+
+    http_status = 503
+
+
+class Permanent(Exception):
+    """Raised by a step's body: this failure is final, do not retry."""
+
+
+class RetryAfter(Exception):
+    """Raised by a step's body: try again, but not before this long."""
+
+    def __init__(self, after: Any, message: str = "") -> None:
+        super().__init__(message or f"retry after {after}")
+        self.after = after
+
+
+class InDoubt(Exception):
+    """Raised by a step's body: whether the effect happened is not known."""
+
+
+class Suspended(BaseException):
+    """The run is leaving memory; every task of it is unwound and nothing it does now is recorded."""
+
+
+class LeaseLost(BaseException):
+    """Another worker owns this run now; nothing of ours is recorded any more."""

@@ -1,0 +1,166 @@
+"""The nouns: run, event, signal, approval; and the two tables that say which states and events there are.
+
+Nothing here does I/O. Times are milliseconds since 1970, by the store's clock.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from holdfast.errors import BadArguments
+
+Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled"]
+WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry"]
+
+# Which states can follow which: the picture in docs/design.md is drawn from this table.
+TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
+    "ready": ("running", "paused", "cancelled"),
+    "running": ("ready", "waiting", "paused", "completed", "failed", "cancelled"),
+    "waiting": ("running", "ready", "paused", "cancelled"),
+    "paused": ("ready", "cancelled"),
+    "completed": (),
+    "failed": ("ready",),
+    "cancelled": (),
+}
+FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a kind of event means to replay.
+
+    `closes`: it is the outcome of a call, so a key has at most one. `arrives`: it comes from the inbox and needs no call
+    to ask for it. Both are delivered through the gate in journal order; all other kinds only say what was begun.
+    """
+
+    meaning: str
+    closes: bool = False
+    arrives: bool = False
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "run.interrupted": Kind("a worker took the run over from one that died or lost its lease"),
+    "run.paused": Kind("the run stopped at a safe point and waits to be resumed"),
+    "run.resumed": Kind("the run was told to go on"),
+    "run.retried": Kind("a failed run goes on from its failure"),
+    "run.completed": Kind("the agent returned"),
+    "run.failed": Kind("the agent raised"),
+    "run.cancelled": Kind("the run was cancelled"),
+    "step.started": Kind("a body is about to run (written only where a crash must be noticed)"),
+    "step.retrying": Kind("an attempt failed; the next one comes later"),
+    "step.completed": Kind("a step returned", closes=True),
+    "step.failed": Kind("a step failed for good", closes=True),
+    "step.cancelled": Kind("the agent stopped waiting for a step", closes=True),
+    "timer.set": Kind("a durable wait began"),
+    "timer.fired": Kind("a durable wait is over", closes=True),
+    "tick": Kind("a plain asyncio timer of the agent fired", closes=True),
+    "message.received": Kind("a message arrived", arrives=True),
+    "child.started": Kind("a child run was started by calling an agent"),
+    "child.spawned": Kind("a child run was started by spawn", closes=True),
+    "child.ended": Kind("a child run ended", arrives=True),
+    "approval.asked": Kind("a person was asked"),
+    "approval.decided": Kind("a person decided", arrives=True),
+    "patched": Kind("the run took the new side of a patched line"),
+    "note": Kind("the agent wrote a line into its history", closes=True),
+    "checkpoint": Kind("the agent's state was stored; replay starts here", closes=True),
+    "foreign": Kind("agent code waited for something that is not recorded (raw I/O, a thread)"),
+}
+OUTCOMES: Final = frozenset(name for name, kind in KINDS.items() if kind.closes or kind.arrives)
+CLOSING: Final = frozenset(name for name, kind in KINDS.items() if kind.closes)
+
+
+@dataclass(slots=True)
+class Event:
+    """One line of a run's journal. `value` is an encoded payload; a large one lies in `blobs` under the digest `blob`."""
+
+    seq: int
+    kind: str
+    key: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    value: str | None = None
+    blob: str | None = None
+    at: int = 0
+    epoch: int = 0
+    run: str = ""
+    position: int = 0  # where it stands in the order of all events of the store
+    dropped: int | None = None  # the seq of the retry that took it out of the history
+
+
+@dataclass(slots=True)
+class RunRow:
+    """A run as the store keeps it."""
+
+    id: str
+    uid: str
+    agent: str
+    status: str
+    input: str
+    version: str | None = None
+    queue: str = "default"
+    due_at: int | None = None
+    lease_owner: str | None = None
+    lease_epoch: int = 0
+    next_seq: int = 0
+    checkpoint_seq: int | None = None
+    inbox_count: int = 0
+    inbox_seen: int = 0
+    awaits: str | None = None  # JSON list of the topics that may wake it; None: any
+    waits_for: str | None = None
+    crash_count: int = 0
+    parent_id: str | None = None
+    parent_key: str | None = None
+    root_id: str = ""
+    labels: str = "{}"
+    result: str | None = None
+    error: str | None = None  # JSON error record
+    reason: str | None = None
+    steps: int = 0  # steps completed, for lists
+    created_at: int = 0
+    started_at: int | None = None
+    finished_at: int | None = None
+    updated_at: int = 0
+
+
+@dataclass(slots=True)
+class Signal:
+    """Something that came to a run from outside: a message, a child's end, a person's decision."""
+
+    position: int
+    kind: str  # the kind of the event it becomes
+    topic: str
+    value: str | None
+    data: dict[str, Any]
+    sent_at: int
+
+
+@dataclass(slots=True)
+class ApprovalRow:
+    """A question to a person, and its answer once there is one."""
+
+    id: str
+    run_id: str
+    key: str
+    kind: str  # 'in_doubt' so far
+    question: str
+    shown: str | None
+    schema: str | None
+    status: str  # 'open', 'decided', 'withdrawn'
+    asked_at: int
+    decided_at: int | None = None
+    decided_by: str | None = None
+    decision: str | None = None
+    note: str | None = None
+
+
+_RUN_ID = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
+
+
+def checked_run_id(run_id: str) -> str:
+    """The id itself, or `BadArguments` that says what an id looks like."""
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+        raise BadArguments(
+            f"{run_id!r} is not a run id; use 1 to 200 letters, digits or any of '_ . : @ -', for example 'invoice-42'"
+        )
+    return run_id

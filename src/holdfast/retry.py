@@ -1,0 +1,80 @@
+"""When to try a failed step again: pure arithmetic, no clock and no I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from holdfast.durations import Duration, seconds
+from holdfast.errors import BadArguments, HoldfastError, LeafError, NotStorable, Permanent, RetryAfter
+
+_NEVER_AGAIN = (Permanent, NotStorable, LeafError, BadArguments)  # what can never succeed is never retried
+
+
+class Retry:
+    """How often and how patiently a step is tried: `attempts` in all, waiting `first`, then `factor` times more."""
+
+    model: ClassVar[Retry]
+    tool: ClassVar[Retry]
+
+    def __init__(
+        self,
+        attempts: int = 3,
+        *,
+        first: Duration = "1s",
+        factor: float = 2,
+        max: Duration = "1m",
+        on: tuple[type[Exception], ...] | Callable[[Exception], bool] = (Exception,),
+    ) -> None:
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+            raise BadArguments(f"retry attempts must be a whole number of at least 1 (all attempts), not {attempts!r}")
+        if factor < 1:
+            raise BadArguments(f"retry factor must be at least 1, not {factor!r}")
+        self.attempts, self.factor, self.on = attempts, factor, on
+        self.first_s, self.max_s = seconds(first), seconds(max)
+
+    def wants(self, error: Exception) -> bool:
+        """Is this kind of failure worth another attempt at all?"""
+        if isinstance(error, _NEVER_AGAIN):
+            return False
+        if isinstance(error, RetryAfter):
+            return True
+        return isinstance(error, self.on) if isinstance(self.on, tuple) else bool(self.on(error))
+
+    def delay_s(self, failures: int, error: Exception | None, seed: str = "") -> float | None:
+        """Seconds to wait after the n-th failure, or None to stop.
+
+        What the failure itself asks for (`RetryAfter`, a Retry-After header) is a minimum. The spread of up to a quarter
+        comes from the seed, so that many runs do not come back at the same moment and each run computes the same wait.
+        """
+        if failures >= self.attempts or (error is not None and not self.wants(error)):
+            return None
+        wait = min(self.first_s * self.factor ** min(failures - 1, 64), self.max_s)
+        wait *= 1 - 0.25 * random.Random(f"{seed}:{failures}").random()
+        asked = asked_wait_s(error)
+        return wait if asked is None else max(asked, wait if not isinstance(error, RetryAfter) else 0.0)
+
+    def __repr__(self) -> str:
+        return f"Retry({self.attempts}, first={self.first_s}, factor={self.factor}, max={self.max_s})"
+
+
+def asked_wait_s(error: object) -> float | None:
+    """How long the failure itself asks to wait: `RetryAfter`, or the Retry-After header of an HTTP client's error."""
+    if isinstance(error, RetryAfter):
+        return seconds(error.after)
+    headers: Any = getattr(getattr(error, "response", None), "headers", None)
+    value = headers.get("retry-after") if hasattr(headers, "get") else getattr(error, "retry_after", None)
+    try:
+        return seconds(float(value)) if value is not None else None
+    except (TypeError, ValueError, HoldfastError):
+        return None  # an HTTP date, or nonsense from a server: the usual wait applies
+
+
+def as_retry(retry: int | Retry) -> Retry:
+    """`retry=5` means five attempts in all."""
+    return retry if isinstance(retry, Retry) else Retry(retry)
+
+
+Retry.model = Retry(8, first="2s", factor=2, max="2m")
+Retry.tool = Retry(3, first="0.2s", factor=3, max="5s")

@@ -1,0 +1,229 @@
+"""One run, from outside: its state, its result, its history, and what one can do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from holdfast.agent import Agent
+from holdfast.codec import UNTYPED, Shape, checked_size, shape_of
+from holdfast.durations import Duration, moment, seconds
+from holdfast.errors import (
+    BadArguments,
+    NondeterminismError,
+    RunActive,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunPaused,
+    UnknownRun,
+)
+from holdfast.model import FINISHED, ApprovalRow, Event, RunRow
+from holdfast.store.base import spilled, unspilled
+from holdfast.verbs.messages import checked_topic
+
+if TYPE_CHECKING:
+    from holdfast.client import Client
+
+R_co = TypeVar("R_co", covariant=True)
+_PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a list of runs shows."""
+
+    id: str
+    agent: str
+    status: str
+    waits_for: str | None
+    reason: str | None
+    error: str | None
+    labels: dict[str, str]
+    parent: str | None
+    root: str
+    version: str | None
+    steps: int
+    crashes: int
+    due_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, row: RunRow, served: dict[str, tuple[str | None, str, bool]]) -> RunInfo:
+        def when(at: int | None) -> datetime | None:
+            return None if at is None else moment(at)
+
+        error = None if row.error is None else json.loads(row.error)
+        waits_for = row.waits_for if row.status == "waiting" else None
+        if row.status == "ready" and not served.get(row.agent, (None, "", False))[2]:
+            waits_for = "worker"
+        return cls(
+            id=row.id, agent=row.agent, status=row.status, waits_for=waits_for, reason=row.reason,
+            error=None if error is None else f"{error.get('type')}: {error.get('message')}",
+            labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
+            crashes=row.crash_count, due_at=when(row.due_at) if row.status == "waiting" else None,
+            created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One line of a run's history."""
+
+    position: int
+    run: str
+    seq: int
+    kind: str
+    key: str | None
+    at: datetime
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, event: Event) -> RunEvent:
+        return cls(event.position, event.run, event.seq, event.kind, event.key, moment(event.at), event.data)
+
+
+class Run(Generic[R_co]):
+    """A handle to a run. It holds nothing open."""
+
+    def __init__(self, client: Client, id: str, agent: Agent[..., Any] | None = None) -> None:
+        self._client, self.id, self._agent = client, id, agent
+
+    def __await__(self) -> NoReturn:
+        raise BadArguments("a run is a handle and cannot be awaited; write `await run.result()`")
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+    async def _row(self) -> RunRow:
+        row = await self._client.store.run(self.id)
+        if row is None:
+            raise UnknownRun(f"there is no run {self.id!r} in {self._client.store.url}")
+        return row
+
+    async def info(self) -> RunInfo:
+        """Its state now."""
+        row = await self._row()
+        return RunInfo.of(row, await self._client.store.agents() if row.status == "ready" else {})
+
+    async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
+        """Until it is in one of these states (any finished one by default)."""
+        wanted = set(states) or FINISHED
+        async with asyncio.timeout(None if timeout is None else seconds(timeout)):
+            with self._client._listening(self.id) as heard:
+                while True:
+                    heard.clear()
+                    info = await self.info()
+                    if info.status in wanted:
+                        return info
+                    if info.status in FINISHED:
+                        raise RunFinished(f"run {self.id!r} is {info.status} and will never be {' or '.join(sorted(wanted))}")
+                    await self._client._pause_for(heard)
+
+    async def result(self, *, timeout: Duration | None = None) -> R_co:
+        """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
+        async with asyncio.timeout(None if timeout is None else seconds(timeout)):
+            with self._client._listening(self.id) as heard:
+                while True:
+                    heard.clear()
+                    row = await self._row()
+                    if row.status in FINISHED or row.status == "paused":
+                        return await self._outcome(row)
+                    await self._client._pause_for(heard)
+
+    async def _outcome(self, row: RunRow) -> Any:
+        if row.status == "completed":
+            return self._returns(row).load(await unspilled(self._client.store, row.result) or "null")
+        if row.status == "paused":
+            reason = row.reason or f"run {self.id!r} is paused"
+            if reason.startswith("NondeterminismError: "):
+                raise NondeterminismError(reason.removeprefix("NondeterminismError: "))
+            raise RunPaused(reason)
+        if row.status == "cancelled":
+            raise RunCancelled(f"run {self.id!r} was cancelled" + (f": {row.reason}" if row.reason else ""))
+        error = json.loads(row.error or "{}")
+        message, kind = error.get("message", ""), error.get("type", "")
+        raise RunFailed(message, run=self.id, type=kind, traceback=error.get("traceback", ""))
+
+    def _returns(self, row: RunRow) -> Shape:
+        if self._agent is not None:
+            return self._agent.spec.signature.returns
+        spec = self._client._spec(row.agent)
+        return spec.signature.returns if spec is not None else UNTYPED
+
+    async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
+        """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
+        with self._client._listening(self.id) as heard:
+            while True:
+                heard.clear()
+                row = await self._row()
+                page = await self._client.store.journal(self.id, after, 500)
+                for event in page:
+                    after = event.seq + 1
+                    yield RunEvent.of(event)
+                if not page:
+                    if not follow or row.status in FINISHED:
+                        return
+                    await self._client._pause_for(heard)
+
+    async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> None:
+        """Send a message; with a key, the same message twice is one."""
+        text = stored_text(value)
+        checked_size(text, self._client._settings.value_limit_bytes, "the message")
+        stored, blobs = spilled(text)
+        signal = f"key:{key}" if key is not None else f"id:{secrets.token_hex(8)}"
+        await self._client.store.send(self.id, signal, "message.received", checked_topic(topic), stored, {}, blobs)
+
+    async def approvals(self) -> list[ApprovalRow]:
+        """Its open questions."""
+        return await self._client.approvals(run=self.id)
+
+    async def resume(self, *, by: str = "") -> None:
+        """Let a paused run go on."""
+        row = await self._row()
+        if row.status != "paused":
+            raise RunActive(f"run {self.id!r} is {row.status}, not paused; there is nothing to resume")
+        await self._client.store.resume(self.id, by=by)
+
+    async def retry(self, *, by: str = "") -> None:
+        """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
+
+        A failed child that brought the run down is retried with it. A paused run is resumed.
+        """
+        row = await self._row()
+        if row.status == "paused":
+            await self._client.store.resume(self.id, by=by)
+            return
+        if row.status != "failed":
+            kind = RunFinished if row.status in FINISHED else RunActive
+            raise kind(f"run {self.id!r} is {row.status}; only a failed or paused run can be retried")
+        sources = json.loads(row.error or "{}").get("from", [])
+        for source in sources:
+            if source.get("child"):
+                child = self._client.get(source["child"])
+                if (await child.info()).status == "failed":
+                    await child.retry(by=by)
+        cut = min((source["seq"] for source in sources), default=None)
+        await self._client.store.resume(self.id, by=by, cut=cut, retry=True)
+
+    async def delete(self) -> int:
+        """Delete a finished run with its children; returns how many runs went."""
+        return await self._client.store.delete(self.id)
+
+
+def stored_text(value: Any) -> str:
+    """A value as text, by its own type."""
+    shape = UNTYPED if type(value) in _PLAIN else shape_of(type(value))
+    return shape.store(value, "value")[0]
+
+
+def stored_value(value: Any) -> Any:
+    """A value as the plain data that is stored of it."""
+    return UNTYPED.load(stored_text(value))

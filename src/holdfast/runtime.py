@@ -1,0 +1,219 @@
+"""The seam between verbs and engines: what a verb may ask of whatever runs the agent.
+
+One context variable says where code is: in an agent (a `Runtime`, one per asyncio task of the run), in a step's body (a
+`StepContext`), or neither. Verbs know nothing else, so that the same agent runs on the local engine and on another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
+
+from holdfast.codec import Shape
+from holdfast.errors import HoldfastError, LeafError, NotInRun
+from holdfast.retry import Retry
+from holdfast.signature import Signature
+
+S = TypeVar("S")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StepSpec:
+    """A step as declared."""
+
+    name: str
+    fn: Callable[..., Any]
+    signature: Signature
+    retry: Retry
+    timeout_s: float | None
+    raises: tuple[type[Exception], ...]
+    in_doubt: str  # 'retry', 'probe', 'ask', 'fail'
+    probe: Callable[..., Coroutine[Any, Any, Any]] | None
+    threaded: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AgentSpec:
+    """An agent as declared."""
+
+    name: str
+    fn: Callable[..., Coroutine[Any, Any, Any]]
+    signature: Signature
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What `this_run()` tells."""
+
+    id: str
+    agent: str
+    labels: dict[str, str]
+    parent: str | None
+    root: str
+    replaying: bool
+
+
+@dataclass(slots=True)
+class StepContext:
+    """What `this_step()` tells, and what a body may use."""
+
+    key: str
+    idempotency_key: str
+    attempt: int
+    run: RunFacts | None = None
+    resources: Resources | None = None
+
+
+class Resources(Protocol):
+    """The opened resources of one worker."""
+
+    async def get(self, resource: Any) -> Any: ...
+
+
+class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
+    """A durable call: it has its identity already and happens when it is awaited, once.
+
+    It is no truth value, for `if approve(...)` without await would always hold.
+    """
+
+    __slots__ = ("__name__", "__qualname__", "_begin", "_number", "_on_await", "_steps")
+
+    def __init__(
+        self,
+        name: str,
+        begin: Callable[[], Generator[Any, Any, T_co]],
+        number: int = 0,
+        on_await: Callable[[Durable[Any]], None] | None = None,
+    ) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._begin, self._number, self._on_await = begin, number, on_await
+        self._steps: Generator[Any, Any, T_co] | None = None
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        return self._start()
+
+    def _start(self) -> Generator[Any, Any, T_co]:
+        if self._steps is not None:
+            raise RuntimeError(f"{self.__name__}: this call was awaited before; call it again for another one")
+        if self._on_await is not None:
+            self._on_await(self)
+        self._steps = self._begin()
+        return self._steps
+
+    def send(self, value: Any, /) -> Any:
+        return (self._steps or self._start()).send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return (self._steps or self._start()).throw(*error)
+
+    def close(self) -> None:
+        if self._steps is None and self._on_await is not None:
+            self._on_await(self)
+        if self._steps is not None:
+            self._steps.close()
+
+    def then(self, make: Callable[[Any], S]) -> Durable[S]:
+        """The same call, its value passed through `make`."""
+        begin = self._begin
+
+        def steps() -> Generator[Any, Any, Any]:
+            return make((yield from begin()))
+
+        self._begin = steps
+        return cast("Durable[S]", self)
+
+    def __bool__(self) -> NoReturn:
+        raise HoldfastError(
+            f"{self.__name__}(...) was used as a truth value without await; write `if await {self.__name__}(...)`"
+        )
+
+    def __hash__(self) -> int:  # by order of creation, so that sets of calls iterate alike on replay
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return f"<durable call {self.__name__}>"
+
+
+class Deadline(Protocol):
+    """A durable timer that calls back instead of being awaited."""
+
+    def cancel(self) -> None: ...
+
+
+class Runtime(Protocol):
+    """One task of one run. A method that returns a `Durable` takes the call's identity before it returns."""
+
+    @property
+    def facts(self) -> RunFacts: ...
+    @property
+    def task(self) -> asyncio.Task[Any] | None: ...
+
+    def step(self, spec: StepSpec, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
+        """One recorded action; `target` is the `self` of a method, or None."""
+        ...
+
+    def timer(self, delay_ms: int | None, until_ms: int | None) -> Durable[None]: ...
+    def deadline(self, delay_ms: int, callback: Callable[[], None]) -> Deadline: ...
+    def message(self, topic: str, shape: Shape, timeout_ms: int | None) -> Durable[Any]: ...
+    def messages(self, topic: str, shape: Shape) -> list[Any]: ...
+    def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]: ...
+    def spawn(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[str]: ...
+    def child_result(self, child: str, agent: str) -> Durable[Any]: ...
+    def note(self, text: str, data: dict[str, Any]) -> Durable[None]: ...
+    def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]: ...
+    def checkpoint(self, state: object) -> Durable[Any]: ...
+    def patched(self, patch: str) -> bool: ...
+    def now(self) -> datetime: ...
+    def seed(self, label: str) -> str:
+        """A string that is the same on every replay of this call and unlike any other."""
+        ...
+
+    def scope(self, name: str) -> AbstractContextManager[None]: ...
+
+
+_here: ContextVar[Runtime | StepContext | None] = ContextVar("holdfast", default=None)
+
+
+def here() -> Runtime | StepContext | None:
+    """Where the running code is: in an agent, in a step, or in neither."""
+    return _here.get()
+
+
+def current(verb: str) -> Runtime:
+    """The runtime of the agent that is running, or an error that says what to do instead."""
+    place = _here.get()
+    if place is None:
+        raise NotInRun(
+            f"{verb} works only inside a running agent; start one with `await hf.start(agent, ...)` or "
+            "`holdfast run file.py:agent`"
+        )
+    if isinstance(place, StepContext):
+        raise LeafError(
+            f"{verb} was called inside the step at {place.key!r}; a step's body is a leaf and cannot make durable calls. "
+            "Move the call into the agent, or call the plain function with `.fn(...)`"
+        )
+    return place
+
+
+@dataclass(slots=True)
+class Placed:
+    """Sets where code is, for one block."""
+
+    place: Runtime | StepContext | None
+    _token: Any = field(default=None)
+
+    def __enter__(self) -> None:
+        self._token = _here.set(self.place)
+
+    def __exit__(self, *_: object) -> None:
+        _here.reset(self._token)

@@ -1,0 +1,355 @@
+"""Arguments: how a call of an agent or step becomes text, an identity, and copies to call the function with.
+
+Arguments are recorded by parameter name. One that is left at its default, or equals it, is left out: adding a parameter
+with a default changes no recorded call. A parameter marked `Local[T]` is passed as it is and is no part of the record.
+Type hints are resolved at the first call, when every module has been imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, NoReturn
+
+from holdfast import tagged
+from holdfast.codec import Misfit, Shape, digest, hashed, schemas, shape_of
+from holdfast.errors import BadArguments, NotStorable
+from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved
+from holdfast.naming import ATOMS, cut, short, show
+from holdfast.schema import arguments_from_published, check_against
+
+__all__ = ["Bound", "Local", "Signature", "arguments_from_published", "check_against"]
+
+_EMPTY: Final = inspect.Parameter.empty
+_ONLY_POSITION: Final = inspect.Parameter.POSITIONAL_ONLY
+_POSITION: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_ONLY_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
+_REST: Final = inspect.Parameter.VAR_POSITIONAL
+_EXTRA: Final = inspect.Parameter.VAR_KEYWORD
+
+
+@dataclass(slots=True, eq=False)
+class Parameter:
+    """A parameter, and what is known of it before any call."""
+
+    name: str
+    kind: Any
+    default: Any
+    shape: Shape
+    local: bool
+    hint: str
+    default_text: str | None = None
+
+    def __str__(self) -> str:
+        stars = {_REST: "*", _EXTRA: "**"}.get(self.kind, "")
+        hint = f": {self.hint}" if self.hint else ""
+        return f"{stars}{self.name}{hint}" + ("" if self.default is _EMPTY else f" = {short(self.default)}")
+
+
+class _Parts(NamedTuple):
+    """The parameters, sorted by what may be passed how."""
+
+    positional: list[Parameter]
+    by_name: list[Parameter]  # those that may be passed by keyword, in order
+    rest: Parameter | None
+    extra: Parameter | None
+    taken: frozenset[str]  # names that stand in the record for something other than a keyword of `**extra`
+    sortable: bool  # do the names sort as their JSON does?
+
+
+class _Argument:
+    """One argument of a call. `text` is None for what is not recorded: local ones, and the default itself."""
+
+    __slots__ = ("parameter", "text", "value", "where")
+
+    def __init__(self, parameter: Parameter, value: Any, where: str) -> None:
+        self.parameter, self.value, self.where = parameter, value, where
+        self.text: str | None = None
+        if not parameter.local and value is not parameter.default:
+            self.text = parameter.shape.text(value, where, argument=True)
+
+    def fresh(self) -> Any:
+        """A copy of the argument as it was when the call was made."""
+        if self.text is None or type(self.value) in ATOMS:
+            return self.value
+        return self.parameter.shape.load(self.text, self.where)
+
+    def shown(self) -> str:
+        value = self.value if type(self.value) in ATOMS else tagged.read(self.text or "null")
+        return f"{self.where}={show(value, 120)}"
+
+
+class Bound:
+    """The arguments of one call: `text` is their record, `args` and `kwargs` are copies to call the function with."""
+
+    __slots__ = ("_by_keyword", "_by_position", "_canonical", "_recorded", "text")
+
+    def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
+        self._by_position, self._by_keyword = by_position, by_keyword
+        self._recorded: list[_Argument] = []
+        pieces: list[str] = []
+        rest: list[str] = []
+        for argument in (*by_position, *by_keyword.values()):
+            text, parameter = argument.text, argument.parameter
+            if parameter.kind is _REST:
+                rest.append(text or "null")
+            elif text is None or text == parameter.default_text:
+                continue
+            else:
+                pieces.append(f"{tagged.quote(argument.where)}:{text}")
+            self._recorded.append(argument)
+        if rest and parts.rest is not None:
+            pieces.insert(len(parts.positional), f"{tagged.quote(parts.rest.name)}:[{','.join(rest)}]")
+        self.text = "{" + ",".join(pieces) + "}"
+        if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
+            name, text = self._recorded[0].where, self._recorded[0].text
+            self.text = f'{{"$map":[[{tagged.quote(name)},{text}]]}}'
+        # Without parsing, if the names sort as their JSON does and nothing inside has keys.
+        simple = parts.sortable and self.text.count("{") == 1
+        self._canonical = "{" + ",".join(sorted(pieces)) + "}" if simple else ""
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Fresh copies at each access, so that a second attempt is not handed what the first one changed."""
+        return tuple([argument.fresh() for argument in self._by_position])
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Fresh copies at each access."""
+        return {name: argument.fresh() for name, argument in self._by_keyword.items()}
+
+    @property
+    def digest(self) -> str:
+        """The identity of the arguments: `codec.digest(self.text)`."""
+        return hashed(self._canonical) if self._canonical else digest(self.text)
+
+    @property
+    def preview(self) -> str:
+        """`topic='otters', depth=3`, cut to 120 characters."""
+        if len(self.text) > tagged.BLOB_BYTES:
+            return cut(self.text, 120)
+        return cut(", ".join([argument.shown() for argument in self._recorded]), 120)
+
+
+class Signature:
+    """The parameters and the result of a function, as far as they are stored.
+
+    With `skip_self` the first parameter is left aside: calls are bound without it, and copies come without it.
+    `what` names the function in messages, for example "agent 'research'".
+    """
+
+    def __init__(self, fn: Callable[..., Any], skip_self: bool = False, what: str = "") -> None:
+        self.fn, self.skip_self = fn, skip_self
+        self.what = what or repr(getattr(fn, "__name__", type(fn).__name__))
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.parameters))})"
+
+    @functools.cached_property
+    def _python(self) -> inspect.Signature:
+        found = inspect.signature(self.fn)
+        return found.replace(parameters=list(found.parameters.values())[1:]) if self.skip_self else found
+
+    @functools.cached_property
+    def _hints(self) -> dict[str, Any]:
+        return resolved(self.fn, self.what)
+
+    @functools.cached_property
+    def parameters(self) -> list[Parameter]:
+        """What the function takes, in order."""
+        return [self._parameter(found) for found in self._python.parameters.values()]
+
+    def _parameter(self, found: inspect.Parameter) -> Parameter:
+        hint = self._hints.get(found.name, Any)
+        local = is_local(hint)
+        shape = shape_of(Any if local or is_unpacked(hint) else hint)
+        shown = local_name(hint) if local else "" if hint is Any else shape.name
+        made = Parameter(found.name, found.kind, found.default, shape, local, shown)
+        if found.default is not _EMPTY and not local:
+            with contextlib.suppress(NotStorable):  # a sentinel, or `x: str = None`: recognised by identity only
+                made.default_text = shape.text(found.default, found.name, argument=True)
+        return made
+
+    @functools.cached_property
+    def _parts(self) -> _Parts:
+        def of(*kinds: Any) -> list[Parameter]:
+            return [parameter for parameter in self.parameters if parameter.kind in kinds]
+
+        rest, extra = next(iter(of(_REST)), None), next(iter(of(_EXTRA)), None)
+        taken = frozenset(parameter.name for parameter in self.parameters if parameter is not extra)
+        sortable = extra is None and all(parameter.name.isascii() for parameter in self.parameters)
+        return _Parts(of(_ONLY_POSITION, _POSITION), of(_POSITION, _ONLY_KEYWORD), rest, extra, taken, sortable)
+
+    @functools.cached_property
+    def returns(self) -> Shape:
+        """The shape of the result."""
+        return shape_of(self._hints.get("return", Any))
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
+        """The arguments of a call, checked and written. Raises `BadArguments` or `NotStorable`."""
+        by_position, by_keyword = self._arranged(args, kwargs)
+        try:
+            return Bound(
+                self._parts,
+                [_Argument(parameter, value, where) for parameter, value, where in by_position],
+                {name: _Argument(parameter, value, name) for name, (parameter, value) in by_keyword.items()},
+            )
+        except Misfit as misfit:
+            raise self._unfit(misfit) from misfit
+
+    def _arranged(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[tuple[Parameter, Any, str]], dict[str, tuple[Parameter, Any]]]:
+        """Which value goes to which parameter: as Python would have it, but by the order of the parameters."""
+        positional, by_name, rest = self._parts[:3]
+        by_position = [(parameter, value, parameter.name) for parameter, value in zip(positional, args, strict=False)]
+        if len(args) > len(positional):
+            if rest is None:
+                self._mismatch(args, kwargs)
+            more = enumerate(args[len(positional) :])
+            by_position += [(rest, value, f"{rest.name}[{at}]") for at, value in more]
+        by_keyword: dict[str, tuple[Parameter, Any]] = {}
+        filled = {parameter.name for parameter, _, _ in by_position}
+        for parameter in by_name:
+            if parameter.name in kwargs:
+                by_keyword[parameter.name] = parameter, kwargs[parameter.name]
+        for parameter in (*positional, *by_name):
+            if parameter.default is _EMPTY and parameter.name not in filled and parameter.name not in by_keyword:
+                self._mismatch(args, kwargs)
+        if len(by_keyword) < len(kwargs) or (by_keyword and not filled.isdisjoint(by_keyword)):
+            self._take_extra(args, kwargs, by_keyword)
+        return by_position, by_keyword
+
+    def _take_extra(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], by_keyword: dict[str, tuple[Parameter, Any]]
+    ) -> None:
+        try:
+            self._python.bind(*args, **kwargs)
+        except TypeError:
+            self._mismatch(args, kwargs)
+        extra, taken = self._parts.extra, self._parts.taken
+        assert extra is not None
+        for name, value in kwargs.items():
+            if name in by_keyword:
+                continue
+            if name in taken:
+                raise BadArguments(
+                    f"{self.what}: the keyword {name!r} has the name of another parameter; arguments are recorded by "
+                    f"name, so rename one of them"
+                )
+            by_keyword[name] = extra, value
+
+    def _mismatch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoReturn:
+        reason = ""
+        try:
+            self._python.bind(*args, **kwargs)
+        except TypeError as error:
+            reason = f": {error}"
+        got = ", ".join([*map(short, args), *(f"{name}={short(value)}" for name, value in kwargs.items())])
+        raise BadArguments(f"{self.what} takes {self}; got ({cut(got, 200)}){reason}")
+
+    def _unfit(self, misfit: Misfit) -> BadArguments:
+        reason = f" ({misfit.reason})" if misfit.reason else ""
+        return BadArguments(f"{self.what}: {misfit.path}: found {misfit.found}, expected {misfit.expected}{reason}")
+
+    def load(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a stored input, for the call. Raises `BadArguments` if they no longer fit the function."""
+        values = tagged.read(text)
+        if type(values) is not dict or not all(type(name) is str for name in values):
+            raise BadArguments(f"{self.what}: a stored input is an object of arguments by name, not {short(values)}")
+        try:
+            return self._called(values)
+        except Misfit as misfit:
+            raise self._unfit(misfit) from misfit
+
+    def _called(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        positional, by_name, rest, extra, taken, _ = self._parts
+        more = values.get(rest.name) if rest else None
+        if more is not None and type(more) is not list:
+            raise BadArguments(f"{self.what}: {rest and rest.name}: found {short(more)}, expected a list")
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for parameter in (*positional, *(each for each in by_name if each.kind is _ONLY_KEYWORD)):
+            given = parameter.name in values and not parameter.local
+            if not given and parameter.default is _EMPTY:
+                why = "Local, which a stored input cannot hold" if parameter.local else "missing in the stored input"
+                raise BadArguments(f"{self.what} takes {self}; {parameter.name!r} is {why}")
+            # What stands before positional-only or rest arguments must be passed by position too, default or not.
+            if parameter.kind is _ONLY_POSITION or (more and parameter.kind is _POSITION):
+                value = values.get(parameter.name)
+                args.append(parameter.shape.revive(value, parameter.name) if given else parameter.default)
+            elif given:
+                kwargs[parameter.name] = parameter.shape.revive(values[parameter.name], parameter.name)
+        if rest and more:
+            args += [rest.shape.revive(value, f"{rest.name}[{at}]") for at, value in enumerate(more)]
+        for name in [name for name in values if name not in taken]:
+            if extra is None:
+                raise BadArguments(f"{self.what} takes {self}; the stored input has {short(name)} as well")
+            kwargs[name] = extra.shape.revive(values[name], name)
+        return tuple(args), kwargs
+
+    def parse(self, strings: Sequence[str], named: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments typed on a command line. Raises `BadArguments` that names parameter, found and expected."""
+        known = {parameter.name for parameter in self._parts.by_name}
+        keywords = {name if name in known else name.replace("-", "_"): text for name, text in named.items()}
+        by_position, by_keyword = self._arranged(strings, keywords)
+        args = tuple(self._typed_in(parameter, text, where) for parameter, text, where in by_position)
+        return args, {name: self._typed_in(parameter, text, name) for name, (parameter, text) in by_keyword.items()}
+
+    def _typed_in(self, parameter: Parameter, text: str, where: str) -> Any:
+        if parameter.local:
+            raise BadArguments(f"{self.what}: {where} is {parameter.hint}, which cannot be given from outside")
+        first: Misfit | None = None
+        for candidate in _readings(text, parameter.shape):
+            try:
+                return parameter.shape.revive(candidate, where)
+            except Misfit as misfit:
+                first = first or misfit
+        assert first is not None
+        reason = f" ({first.reason or first.expected})" if first.path == where else f": {first}"
+        raise BadArguments(f"{self.what}: {where}: found {short(text)}, expected {parameter.hint}{reason}") from first
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments as one object; `x-positional` and `x-rest` say what may come by position."""
+        stored = [parameter for parameter in self.parameters if not parameter.local]
+        for parameter in stored:
+            parameter.shape.prepare(parameter.name)
+        made, definitions = schemas([parameter.shape for parameter in stored])
+        out: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+        for parameter, own in zip(stored, made, strict=True):
+            if parameter.kind is _EXTRA:
+                out["additionalProperties"] = own or True
+            elif parameter.kind is _REST:
+                out["properties"][parameter.name] = {"type": "array", "items": own}
+                out["x-rest"] = parameter.name
+            elif parameter.default is _EMPTY:
+                out["properties"][parameter.name] = own
+                out["required"].append(parameter.name)
+            else:
+                text = parameter.default_text
+                plain = text is not None and '{"$' not in text  # a quote inside a string is escaped, so this is a tag
+                out["properties"][parameter.name] = {**own, "default": json.loads(text or "null")} if plain else own
+        positional = [parameter.name for parameter in self._parts.positional if not parameter.local]
+        if positional != list(out["properties"]):
+            out["x-positional"] = positional
+        return {**out, "$defs": definitions} if definitions else out
+
+
+def _readings(text: str, shape: Shape) -> Iterator[Any]:
+    """What a typed text may mean, the likeliest first."""
+    base = base_of(shape.annotation)
+    if base is not str:
+        if base is Decimal:
+            yield text  # as JSON it would be a float first, and lose digits
+        with contextlib.suppress(ValueError, RecursionError):
+            yield json.loads(text, parse_constant=_no_constant)
+    yield text
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)

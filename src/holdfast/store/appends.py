@@ -1,0 +1,249 @@
+"""The owner's writes: many appends, of many runs, in few statements.
+
+Appends of one run that follow each other are merged, then come, for the whole batch: one `reserve` per run (or `leave`,
+if the lease ends), what must be stored with the events, one `record` per event. Nothing here uses a savepoint. If any
+row is not as its writer expects, `Refused` says so and the caller rolls everything back; it then offers each append by
+itself (`apply_one`), which finds out what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import apsw
+
+from holdfast.errors import BadArguments, LeaseLost
+from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
+from holdfast.store.base import Append, InboxMoved, NewRun, Transition
+from holdfast.store.queries import QUERIES
+from holdfast.store.transaction import Transaction, to_json
+
+_RESERVE: Final = QUERIES["reserve"]
+_LEAVE: Final = QUERIES["leave"]
+_RECORD: Final = QUERIES["record"]
+_LEFT: Final = frozenset(TRANSITIONS["running"])
+
+
+class Refused(Exception):
+    """A batch of appends is not accepted as a whole."""
+
+
+class QueuedAppend:
+    """An append, prepared on the loop as far as possible: the writer thread should do little under the GIL."""
+
+    __slots__ = ("again", "append", "future", "next_seq", "progress", "rows", "steps", "stored_with")
+    journal = True
+
+    def __init__(self, append: Append, future: asyncio.Future[int]) -> None:
+        self.append, self.future, self.again = append, future, False
+        run, epoch, seq = append.run, append.epoch, append.expected_seq
+        self.steps = self.progress = 0
+        self.rows: list[tuple[Any, ...]] = []
+        for event in append.events:
+            if event.seq != seq:
+                raise BadArguments(f"event {event.kind} of run {run!r} has seq {event.seq}, expected {seq}")
+            seq += 1
+            event.run, event.epoch = run, epoch
+            kind = event.kind
+            if kind in OUTCOMES:
+                self.progress = 1
+                if kind == "step.completed":
+                    self.steps += 1
+            data = to_json(event.data) if event.data else None
+            self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
+        self.next_seq = seq
+        self.stored_with = bool(append.blobs or append.children or append.approvals)
+        if append.transition is not None and append.transition.status not in _LEFT:
+            raise BadArguments(f"a running run cannot become {append.transition.status!r}")
+
+
+def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> None:
+    """Write all of them, or raise with the transaction in any state: the caller rolls back."""
+    going, leaving = _merge(tx.now, batch)
+    _reserve(tx, going)
+    parents = [_leave(tx, fence, transition) for fence, transition in leaving]
+    for queued in batch:
+        if queued.stored_with:
+            _store_with(tx, queued.append)
+    now = (tx.now,)
+    tx.db.executemany(_RECORD, [row + now for queued in batch for row in queued.rows])
+    for (fence, transition), parent in zip(leaving, parents, strict=True):
+        if transition.status in FINISHED:
+            _end(tx, fence[6], fence[7], parent, transition)
+
+
+def apply_one(tx: Transaction, queued: QueuedAppend) -> int:
+    """Write one append, or say why not. One that is there already, by its own rows, is acknowledged."""
+    try:
+        apply_all(tx, [queued])
+    except Refused:
+        return _judge(tx, queued)
+    except apsw.ConstraintError as error:
+        at = _written_at(tx, queued)
+        if at is not None:
+            return at
+        keys = sorted({row[3] for row in queued.rows if row[3] is not None})
+        raise LeaseLost(f"run {queued.append.run!r} has an outcome for one of {keys} already: {error}") from error
+    return tx.now
+
+
+# A fence is the list of parameters of `reserve`, in order: next_seq, now, steps, progress, checkpoint_seq, inbox_seen,
+# run, epoch, expected. A list and not a class, because it is bound as it is.
+Fence = list[Any]
+
+
+def _merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[tuple[Fence, Transition]]]:
+    """One fence per run: those that go on, and those whose last append ends the lease."""
+    fences: dict[str, Fence] = {}
+    leaving: dict[str, Transition] = {}
+    for queued in batch:
+        append = queued.append
+        fence = fences.get(append.run)
+        if fence is None:
+            fences[append.run] = [
+                queued.next_seq, now, queued.steps, queued.progress, append.checkpoint_seq, append.inbox_seen,
+                append.run, append.epoch, append.expected_seq,
+            ]  # fmt: skip
+        elif fence[7] == append.epoch and fence[0] == append.expected_seq and append.run not in leaving:
+            fence[0] = queued.next_seq
+            fence[2] += queued.steps
+            fence[3] |= queued.progress
+            if append.checkpoint_seq is not None:
+                fence[4] = append.checkpoint_seq
+            if append.inbox_seen is not None:
+                fence[5] = append.inbox_seen
+        else:
+            raise Refused
+        if append.transition is not None:
+            leaving[append.run] = append.transition
+    going = [fence for run, fence in fences.items() if run not in leaving]
+    return going, [(fences[run], transition) for run, transition in leaving.items()]
+
+
+def _reserve(tx: Transaction, going: list[Fence]) -> None:
+    if not going:
+        return
+    before = tx.db.total_changes()
+    tx.db.executemany(_RESERVE, going)
+    if tx.db.total_changes() - before != len(going):
+        raise Refused
+    for fence in going:
+        tx.changed(fence[6])
+
+
+def _leave(tx: Transaction, fence: Fence, transition: Transition) -> str | None:
+    """End the lease; returns the parent."""
+    status = transition.status
+    due_at = tx.now if status == "ready" else transition.due_at if status == "waiting" else None
+    awaits = to_json(list(transition.awaits)) if status == "waiting" and transition.awaits is not None else None
+    waits_for = transition.waits_for if status == "waiting" else None
+    finished_at = tx.now if status in FINISHED else None
+    parameters = [
+        *fence[:6], status, due_at, waits_for, awaits, transition.result, transition.error, transition.reason,
+        finished_at, *fence[6:], transition.inbox_seen,
+    ]  # fmt: skip
+    left = tx.db.execute(_LEAVE, parameters).fetchall()
+    if not left:
+        raise Refused
+    tx.changed(fence[6], due_at is not None)
+    (parent,) = left[0]
+    return None if parent is None else str(parent)
+
+
+def _store_with(tx: Transaction, append: Append) -> None:
+    for digest, content in append.blobs.items():
+        tx.rows("insert_blob", digest=digest, content=content)
+    for child in append.children:
+        insert_run(tx, child)
+    for approval in append.approvals:
+        tx.rows("insert_approval", id=approval.id, run=append.run, key=approval.key, kind=approval.kind,
+                question=approval.question, shown=approval.shown, schema=approval.schema)  # fmt: skip
+
+
+def insert_run(tx: Transaction, run: NewRun) -> Any:
+    """Create a run; None if there is one with this id."""
+    created = tx.row(
+        "insert_run", id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
+        due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
+        labels=run.labels,
+    )  # fmt: skip
+    if created is not None:
+        tx.changed(run.id, due=True)
+    return created
+
+
+def _end(tx: Transaction, run: str, epoch: int, parent: str | None, transition: Transition) -> None:
+    """What the end of a run brings: open questions are withdrawn, and its parent hears of it."""
+    tx.rows("withdraw", run=run)
+    if parent is None:
+        return
+    data = {"child": run, "status": transition.status, "error": _error_record(transition.error)}
+    # The epoch is part of the id: a child that failed and was retried ends a second time.
+    put_signal(tx, parent, f"child:{run}:{epoch}", "child.ended", run, transition.result, data)
+
+
+def _error_record(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return {"message": text}
+
+
+def wake_token(kind: str, topic: str) -> str:
+    """What `Transition.awaits` must contain for a signal to wake a parked run.
+
+    A message's token is its topic; a child's end is `child:<child id>`, a decision `approval:<approval id>`.
+    """
+    return {"child.ended": "child:", "approval.decided": "approval:"}.get(kind, "") + topic
+
+
+def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str, value: str | None,
+               data: dict[str, Any]) -> int | None:  # fmt: skip
+    """Put a signal into an inbox and wake the run if it waits for it; None when the run has ended or is not there."""
+    notified = tx.row("notify", run=run, token=wake_token(kind, topic))
+    if notified is None:
+        return None
+    position: int = notified[0]
+    tx.rows("insert_signal", run=run, position=position, signal_id=signal_id, kind=kind, topic=topic, value=value,
+            data=to_json(data) if data else None)  # fmt: skip
+    tx.changed(run, due=bool(notified[1]))
+    return position
+
+
+def _judge(tx: Transaction, queued: QueuedAppend) -> int:
+    """Why was it refused? Written before: the time of that. Else `InboxMoved` or `LeaseLost`."""
+    append, transition = queued.append, queued.append.transition
+    at = _written_at(tx, queued)
+    if at is not None:
+        return at
+    found = tx.row("fence", run=append.run)
+    if found is None:
+        raise LeaseLost(f"run {append.run!r} is not there any more")
+    status, epoch, next_seq, inbox_count, owner, result, error = found
+    if epoch == append.epoch and next_seq == append.expected_seq and transition is not None:
+        if status == "running":
+            raise InboxMoved(f"run {append.run!r} has {inbox_count} signals, its owner has seen {transition.inbox_seen}")
+        # Without events there are no rows to recognise; the state that this very epoch left is ours.
+        if not queued.rows and owner is None and (status, result, error) == (
+            transition.status, transition.result, transition.error,
+        ):  # fmt: skip
+            return tx.now
+    raise LeaseLost(
+        f"run {append.run!r} is {status} at epoch {epoch}, seq {next_seq}; this append is of epoch {append.epoch},"
+        f" seq {append.expected_seq}"
+    )
+
+
+def _written_at(tx: Transaction, queued: QueuedAppend) -> int | None:
+    """When exactly these events were written by this epoch; None if they were not. Atomic: so was all else in it."""
+    if not queued.rows:
+        return None
+    append = queued.append
+    found = tx.rows("written", run=append.run, first=append.expected_seq, end=queued.next_seq, epoch=append.epoch)
+    if [row[:6] for row in found] != [row[1:7] for row in queued.rows]:
+        return None
+    at: int = found[0][6]
+    return at

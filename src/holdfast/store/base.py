@@ -1,0 +1,253 @@
+"""The contract between the engine and a database. Private and free to change: it serves us, not outsiders.
+
+Rules every store keeps (the suite in tests/store proves them):
+
+1. An acknowledged write survives; a write that was not acknowledged may or may not be there.
+2. Only the owner of a run writes its journal. Each claim adds one to `lease_epoch`; `append` changes nothing unless the
+   run is running under the epoch and at the `next_seq` that the owner names. No match: `LeaseLost`. An append whose
+   commit was unknown and in fact happened is recognised by its own rows, and acknowledged.
+3. A key has at most one closing event that is not dropped.
+4. `due_at` says when someone should look at a run: new = now, timer = its time, waiting for a message = null, running =
+   the end of its lease, finished = null. Claim, wake-up and recovery are one query on it.
+5. Senders never write the journal: a signal is an inbox row and `inbox_count + 1`. A run is parked only if it has seen
+   every signal, so no wake-up is lost.
+6. All writes that wait in a process go out in one transaction; one that fails (fence, duplicate) fails alone.
+
+Lock order: the run's row first, then its events, signals and approvals; of two runs the child before the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from holdfast.clock import Clock
+from holdfast.codec import BLOB_BYTES
+from holdfast.model import ApprovalRow, Event, RunRow, Signal
+
+
+@dataclass(slots=True)
+class NewRun:
+    """A run to be created. `uid` is random and never shown to be guessed; seeds and idempotency keys come from it."""
+
+    id: str
+    uid: str
+    agent: str
+    input: str
+    version: str | None = None
+    queue: str = "default"
+    labels: str = "{}"
+    parent_id: str | None = None
+    parent_key: str | None = None
+    root_id: str = ""
+    delay_ms: int = 0
+
+
+@dataclass(slots=True)
+class NewApproval:
+    """A question to be stored together with the event that asks it."""
+
+    id: str
+    key: str
+    kind: str
+    question: str
+    shown: str | None = None
+    schema: str | None = None
+
+
+@dataclass(slots=True)
+class Transition:
+    """How an append leaves the run: parked, released, paused or finished. The lease ends with it."""
+
+    status: str
+    due_at: int | None = None  # for 'waiting'; 'ready' is due at once
+    waits_for: str | None = None
+    awaits: Sequence[str] | None = None  # topics that may wake it; None: any
+    inbox_seen: int | None = None  # refuse to park (InboxMoved) when a signal came after this one
+    result: str | None = None
+    error: str | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class Append:
+    """What the owner of a run writes in one piece: events, and what must be stored with them or not at all."""
+
+    run: str
+    epoch: int
+    expected_seq: int
+    events: list[Event] = field(default_factory=list)  # their `seq` counts up from expected_seq; the store sets `at`
+    blobs: dict[str, bytes] = field(default_factory=dict)  # digest -> content
+    children: list[NewRun] = field(default_factory=list)
+    approvals: list[NewApproval] = field(default_factory=list)
+    inbox_seen: int | None = None  # the last inbox position these events take in
+    checkpoint_seq: int | None = None
+    transition: Transition | None = None
+
+
+class InboxMoved(Exception):
+    """The run was not parked: a signal came that its owner has not seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a heartbeat tells the owner about one of its runs."""
+
+    run: str
+    epoch: int
+    inbox_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something a commit changed that somebody may be waiting for. `due`: a worker should look for work."""
+
+    run: str
+    due: bool = False
+
+
+class Faults(Protocol):
+    """Hooks for tests that break things: called in the writer thread around each commit that holds journal writes."""
+
+    def before_commit(self, appends: int) -> None: ...
+
+    def after_commit(self, appends: int) -> None: ...
+
+
+class Store(Protocol):
+    """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
+
+    clock: Clock
+    url: str
+    worker_id: str  # this process's incarnation, random at each opening
+
+    # Life of the store
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    def abandon(self) -> None:
+        """Drop everything as a killed process would: nothing queued is written, the incarnation's lock is let go."""
+        ...
+
+    def on_change(self, listener: Callable[[Change], None]) -> None:
+        """Hear of changes on the loop: at once for this process's commits, soon for other processes'.
+
+        A change by another process may come as `Change("", due=True)`: something changed, look at everything.
+        """
+        ...
+
+    # The owner's writes
+    def append(self, append: Append) -> asyncio.Future[int]:
+        """Queue a write; done with the time of its commit. Writes of one run are committed in the order given.
+
+        Fails with `LeaseLost` or `InboxMoved`. On a full or failing disk it waits and tries again: nothing is lost.
+        """
+        ...
+
+    async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
+                    alone: bool = False) -> list[RunRow]:
+        """Take up to `limit` due runs of these agents (of this root's tree only, if given), epoch + 1 each.
+
+        A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
+        with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
+        a run that this very incarnation is running.
+        """
+        ...  # fmt: skip
+
+    async def heartbeat(self, ttl_ms: int) -> list[Lease]:
+        """Prolong every lease of this incarnation in one statement; tells which ones it still has."""
+        ...
+
+    async def recover(self) -> int:
+        """Make the runs of dead incarnations due now; returns how many. A stopped (not dead) process keeps its runs."""
+        ...
+
+    # Writes from outside
+    async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
+        """Create the run, or return the one with this id; True when it was created."""
+        ...
+
+    async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None,
+                   data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> int:
+        """Put a signal into the run's inbox; the same signal_id twice is one signal. Returns its position.
+
+        `UnknownRun`, or `RunFinished` when the run has ended.
+        """
+        ...  # fmt: skip
+
+    async def decide(self, approval: str, decision: str, by: str, note: str) -> ApprovalRow:
+        """Decide an open question once, and tell its run; `AlreadyDecided` shows who was first."""
+        ...
+
+    async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
+        """Make a paused (or, with retry, failed) run ready again, its crash count zero, with an audit row.
+
+        With `cut`: events from this seq on are marked dropped, except completed outcomes of calls asked before the cut.
+        """
+        ...
+
+    async def delete(self, run: str) -> int:
+        """Delete a finished run, its finished descendants and what only they used; `RunActive` if one is unfinished."""
+        ...
+
+    async def prune(self, before: int, statuses: Iterable[str], limit: int = 1000) -> int:
+        """Delete up to `limit` root runs that finished before this time, with their descendants; returns the count."""
+        ...
+
+    async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
+        """Record (name, version, schema JSON) of agents this process serves."""
+        ...
+
+    # Reads
+    async def run(self, run: str) -> RunRow | None: ...
+    async def runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
+                   labels: dict[str, str] | None = None, parent: str | None = None, root: str | None = None,
+                   limit: int = 100, after: str | None = None) -> list[RunRow]:
+        """Newest first; `after` is the id of the last run of the page before."""
+        ...  # fmt: skip
+
+    async def journal(self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False) -> list[Event]:
+        """The run's events from a seq on, in order; dropped ones only if asked for."""
+        ...
+
+    async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
+        """Events of all runs after a position, in the order in which they became visible."""
+        ...
+
+    async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]: ...
+    async def blob(self, digest: str) -> bytes: ...
+    async def approvals(self, *, run: str | None = None, approval: str | None = None,
+                        statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]: ...  # fmt: skip
+    async def agents(self) -> dict[str, tuple[str | None, str, bool]]:
+        """Published agents: name -> (version, schema JSON, is a live worker serving it)."""
+        ...
+
+    async def next_due(self, agents: Iterable[str]) -> int | None:
+        """The earliest time at which one of these agents' runs is due (it may be past)."""
+        ...
+
+    async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]: ...
+    async def facts(self) -> dict[str, Any]:
+        """What `doctor` shows: versions, sizes, counts by status, pragmas, integrity."""
+        ...
+
+
+def spilled(text: str) -> tuple[str, dict[str, bytes]]:
+    """A text as it is kept in a column: itself, or a reference to the blob that holds it when it is large.
+
+    A reference cannot be confused with a value: the codec escapes a user's dict whose only key starts with a dollar sign.
+    """
+    if len(text) <= BLOB_BYTES:
+        return text, {}
+    content = text.encode()
+    digest = hashlib.sha256(content).hexdigest()
+    return f'{{"$blob":"{digest}"}}', {digest: content}
+
+
+async def unspilled(store: Store, text: str | None) -> str | None:
+    """The text itself, wherever it is kept."""
+    if text is None or not text.startswith('{"$blob":'):
+        return text
+    return (await store.blob(text[10:74])).decode()

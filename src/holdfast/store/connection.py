@@ -1,0 +1,125 @@
+"""How a SQLite file is opened: the URL, the settings, and waiting for a lock.
+
+`power` means that an acknowledged write survives a power cut (`synchronous=FULL`: the log is flushed before each
+commit returns). `process` survives the death of the process but may lose the last commits when the computer loses
+power (`NORMAL`: the log is flushed at checkpoints only). Neither can corrupt the file.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+from urllib.parse import parse_qsl
+
+import apsw
+
+from holdfast.errors import BadArguments, StoreUnavailable
+
+Durability = Literal["power", "process"]
+_SYNCHRONOUS: Final = {"power": "FULL", "process": "NORMAL"}
+
+# Up to 3.51.2 two connections that write and checkpoint at once can corrupt a WAL file (sqlite.org/wal.html#walresetbug).
+_OLDEST_SQLITE: Final = (3, 51, 3)
+
+# A page holds several events of typical size. With 4 KiB pages an event of 2 KiB has a page to itself, and the file is
+# twice the size of what it holds; with 16 KiB it is 1.2 times that.
+_PAGE_BYTES: Final = 16_384
+_CHECKPOINT_PAGES: Final = 1_000
+_BUSY_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a store URL says."""
+
+    path: str
+    durability: Durability = "power"
+
+
+def parse_url(url: str) -> Options:
+    """`sqlite:PATH` or `sqlite:PATH?durability=process`; `BadArguments` says what is wrong with any other."""
+    scheme, colon, rest = url.partition(":")
+    if scheme != "sqlite" or not colon:
+        raise BadArguments(f"{url!r} is not a SQLite URL; write 'sqlite:PATH', for example 'sqlite:holdfast.db'")
+    path, _, query = rest.partition("?")
+    if not path or path == ":memory:":
+        raise BadArguments(f"{url!r} names no file; runs must outlive the process, write for example 'sqlite:holdfast.db'")
+    durability = "power"
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name != "durability":
+            raise BadArguments(f"{url!r} has an unknown option {name!r}; there is only 'durability'")
+        durability = value
+    if durability not in _SYNCHRONOUS:
+        raise BadArguments(f"durability={durability!r} in {url!r} is neither 'power' nor 'process'")
+    return Options(path, cast(Durability, durability))
+
+
+def check_library() -> None:
+    """Refuse a SQLite library that can corrupt the file."""
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split(".")[:3])
+    if found < _OLDEST_SQLITE:
+        wanted = ".".join(map(str, _OLDEST_SQLITE))
+        raise StoreUnavailable(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that two processes write; {wanted} or newer is needed:"
+            " install a newer apsw"
+        )
+
+
+class _Nap:
+    """Waits for another process's lock in short random naps: SQLite's own handler naps 100 ms and starves a writer."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def __call__(self, naps_before: int) -> bool:
+        now = time.monotonic()
+        if naps_before == 0:
+            self._until = now + _BUSY_S
+        elif now > self._until:
+            return False
+        time.sleep(random.uniform(0.0003, 0.001))
+        return True
+
+
+def connect(path: str, durability: Durability, *, vfs: str | None = None, writer: bool = False,
+            checkpoint_pages: int = _CHECKPOINT_PAGES) -> apsw.Connection:  # fmt: skip
+    """A connection with our settings. The file is created if there is none. Never `mmap`: an I/O error would kill us."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise StoreUnavailable(f"there is no folder {folder!r} for the file {path!r}; create it first")
+    try:
+        connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
+    except apsw.CantOpenError as error:
+        raise StoreUnavailable(f"{path!r} cannot be opened: {error}") from error
+    connection.set_busy_handler(_Nap())
+    connection.execute(
+        f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA foreign_keys = ON; PRAGMA synchronous = {_SYNCHRONOUS[durability]};"
+        f"PRAGMA wal_autocheckpoint = {checkpoint_pages if writer else 0}; PRAGMA journal_size_limit = 67108864;"
+        "PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0"
+    )
+    _use_wal(connection, path)
+    if not writer:
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _use_wal(connection: apsw.Connection, path: str) -> None:
+    # Of several processes that open a new file at once, one switches it to WAL; the others find it locked, and SQLite
+    # does not always ask the busy handler here.
+    until = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(random.uniform(0.001, 0.003))
+            continue
+        except apsw.NotADBError as error:
+            raise StoreUnavailable(f"{path!r} is not a SQLite file; name another one") from error
+        if mode != "wal":
+            raise StoreUnavailable(f"{path!r} cannot use a write-ahead log (it stayed in {mode!r} mode); use a local disk")
+        return

@@ -1,0 +1,137 @@
+-- The first schema. Times are milliseconds since 1970, written by the process that commits. JSON is kept as text.
+-- Words that PostgreSQL spells differently: AUTOINCREMENT (identity column), WITHOUT ROWID (nothing), instr (strpos),
+-- BLOB (bytea).
+
+-- A run: one row, the columns of model.RunRow in the same order. While it runs, only its owner changes more than
+-- inbox_count.
+CREATE TABLE runs (
+  id             TEXT   NOT NULL PRIMARY KEY,
+  uid            TEXT   NOT NULL,
+  agent          TEXT   NOT NULL,
+  status         TEXT   NOT NULL CHECK (status IN
+                   ('ready', 'running', 'waiting', 'paused', 'completed', 'failed', 'cancelled')),
+  input          TEXT   NOT NULL,
+  version        TEXT,
+  queue          TEXT   NOT NULL,
+  due_at         BIGINT,                      -- when someone should look; the end of the lease while it runs
+  lease_owner    TEXT,                        -- the incarnation that holds or lost the lease
+  lease_epoch    BIGINT NOT NULL DEFAULT 0,   -- the fence: one more at each claim
+  next_seq       BIGINT NOT NULL DEFAULT 0,
+  checkpoint_seq BIGINT,
+  inbox_count    BIGINT NOT NULL DEFAULT 0,   -- signals ever sent
+  inbox_seen     BIGINT NOT NULL DEFAULT 0,   -- signals taken into the journal
+  awaits         TEXT,                        -- JSON list of the tokens that may wake it; null: any
+  waits_for      TEXT,
+  crash_count    BIGINT NOT NULL DEFAULT 0,   -- claims from a dead owner since the last outcome
+  parent_id      TEXT,
+  parent_key     TEXT,
+  root_id        TEXT   NOT NULL,
+  labels         TEXT   NOT NULL,
+  result         TEXT,
+  error          TEXT,
+  reason         TEXT,
+  steps          BIGINT NOT NULL DEFAULT 0,
+  created_at     BIGINT NOT NULL,
+  started_at     BIGINT,
+  finished_at    BIGINT,
+  updated_at     BIGINT NOT NULL
+);
+-- The claim walks this one from its start; the agent is in it so that other workers' runs are passed over without
+-- reading their rows.
+CREATE INDEX runs_due ON runs (due_at, agent) WHERE due_at IS NOT NULL;
+CREATE INDEX runs_lease ON runs (lease_owner) WHERE lease_owner IS NOT NULL;
+CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX runs_root ON runs (root_id);
+CREATE INDEX runs_recent ON runs (created_at DESC, id);
+CREATE INDEX runs_finished ON runs (status, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX runs_with_blob ON runs (id) WHERE instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0;
+
+-- The journal: inserted by the owner, never changed but for `dropped`. AUTOINCREMENT, because a position that was
+-- deleted and given again would be passed over by a reader of the feed.
+CREATE TABLE events (
+  position INTEGER PRIMARY KEY AUTOINCREMENT,
+  run_id   TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  seq      BIGINT NOT NULL,
+  kind     TEXT   NOT NULL,
+  key      TEXT,
+  data     TEXT,                              -- JSON object; null: an empty one
+  value    TEXT,
+  blob     TEXT,
+  at       BIGINT NOT NULL,
+  epoch    BIGINT NOT NULL,
+  dropped  BIGINT,
+  UNIQUE (run_id, seq)
+);
+-- The second fence: one outcome per call. The list is model.CLOSING; a test compares them.
+CREATE UNIQUE INDEX events_outcome ON events (run_id, key)
+  WHERE dropped IS NULL AND kind IN ('step.completed', 'step.failed', 'step.cancelled', 'timer.fired', 'tick',
+                                     'child.spawned', 'note', 'checkpoint');
+CREATE INDEX events_blob ON events (blob) WHERE blob IS NOT NULL;
+CREATE INDEX events_with_blob ON events (run_id) WHERE instr(value, '"$blob"') > 0;
+
+-- The inbox. `position` is inbox_count after the sender's + 1: no gaps, no sequence object.
+CREATE TABLE signals (
+  run_id    TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  position  BIGINT NOT NULL,
+  signal_id TEXT   NOT NULL,
+  kind      TEXT   NOT NULL,
+  topic     TEXT   NOT NULL,
+  value     TEXT,
+  data      TEXT,
+  sent_at   BIGINT NOT NULL,
+  PRIMARY KEY (run_id, position),
+  UNIQUE (run_id, signal_id)
+);
+CREATE INDEX signals_with_blob ON signals (run_id) WHERE instr(value, '"$blob"') > 0;
+
+-- Questions to people. The columns are those of model.ApprovalRow.
+CREATE TABLE approvals (
+  id         TEXT   NOT NULL PRIMARY KEY,
+  run_id     TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  key        TEXT   NOT NULL,
+  kind       TEXT   NOT NULL,
+  question   TEXT   NOT NULL,
+  shown      TEXT,
+  schema     TEXT,
+  status     TEXT   NOT NULL CHECK (status IN ('open', 'decided', 'withdrawn')),
+  asked_at   BIGINT NOT NULL,
+  decided_at BIGINT,
+  decided_by TEXT,
+  decision   TEXT,
+  note       TEXT
+);
+CREATE INDEX approvals_run ON approvals (run_id);
+CREATE INDEX approvals_open ON approvals (asked_at) WHERE status = 'open';
+
+-- Large values by digest: the same content is stored once, whoever wrote it.
+CREATE TABLE blobs (
+  digest  TEXT NOT NULL PRIMARY KEY,
+  content BLOB NOT NULL
+);
+
+-- What was ever published under a name; the newest wins.
+CREATE TABLE agents (
+  name         TEXT   NOT NULL PRIMARY KEY,
+  version      TEXT,
+  schema       TEXT   NOT NULL,
+  published_at BIGINT NOT NULL
+) WITHOUT ROWID;
+
+-- Incarnations that hold an OS lock beside the file. `agents` is the JSON list of what they serve.
+CREATE TABLE workers (
+  id         TEXT   NOT NULL PRIMARY KEY,
+  agents     TEXT   NOT NULL,
+  started_at BIGINT NOT NULL,
+  seen_at    BIGINT NOT NULL
+) WITHOUT ROWID;
+
+-- What people did to runs. No foreign key: it outlives the run.
+CREATE TABLE audit (
+  id     INTEGER PRIMARY KEY AUTOINCREMENT,
+  at     BIGINT NOT NULL,
+  run_id TEXT   NOT NULL,
+  actor  TEXT   NOT NULL,
+  action TEXT   NOT NULL,
+  data   TEXT
+);
+CREATE INDEX audit_run ON audit (run_id);

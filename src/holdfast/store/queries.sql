@@ -1,0 +1,328 @@
+-- Every statement of the store, by name. The store's Python decides which to run; what is safe is decided here.
+--
+-- What exists. A run is a row of `runs`; what it did is its journal in `events`; what came to it from outside lies in
+-- `signals`, its inbox, until its owner takes it into the journal. `approvals` are questions to people, `blobs` large
+-- values by digest, `workers` the incarnations that can hold leases.
+--
+-- When someone should look. `runs.due_at` says it: new = now (or later, if it was created with a delay); waiting for a
+-- timer = its time; waiting for a signal = null; running = the end of the lease; paused and finished = null. So new
+-- work, fired timers, woken runs and the runs of dead workers are all found by `due` on one index. Time is always the
+-- parameter :now, and it decides liveness only, never safety: a wrong clock makes a run start late or twice as often
+-- as needed, and the fence below keeps its journal whole.
+--
+-- Fencing. Each `claim` adds one to `lease_epoch`. The first statement of every append is `reserve` (or `leave`, which
+-- also ends the lease): it changes the run's row only where id, status, epoch and next_seq are the writer's own. One
+-- statement thus locks the row, refuses a stale owner and makes a repeated append change nothing. The index
+-- `events_outcome` is the second fence: one outcome per key.
+--
+-- Lost wake-ups. A sender adds one to `inbox_count` in the statement that looks at the status (`notify`); a parking
+-- owner names the count it has seen in the statement that changes the status (`leave`). Both change the same row, so
+-- one of them comes first and the other sees it.
+--
+-- Lock order. The run's row first, then its events, signals and approvals. Of two runs the child before its parent:
+-- only the end of a child (`leave`, then `notify` of the parent) touches two existing runs in one piece of work.
+--
+-- Crash points. Before COMMIT nothing happened. After COMMIT and before the acknowledgement everything happened and
+-- nobody knows: an append is then found by its own rows (`written`), a claim by its epoch (`held`), a signal by its id,
+-- a run by its uid. Between the commit and the wake-up of other processes they look late, at their next poll. Between
+-- a worker's death and `orphan` its runs stay leased, at the longest until due_at.
+
+-- name: reserve
+-- First statement of an append that goes on: fences, and moves next_seq past the events to come.
+UPDATE runs
+SET next_seq = :next_seq, updated_at = :now, steps = steps + :steps,
+    crash_count = CASE WHEN :progress = 1 THEN 0 ELSE crash_count END,
+    checkpoint_seq = coalesce(:checkpoint_seq, checkpoint_seq), inbox_seen = coalesce(:inbox_seen, inbox_seen)
+WHERE id = :run AND lease_epoch = :epoch AND next_seq = :expected AND status = 'running'
+
+-- name: leave
+-- First statement of an append that ends the lease: fences, refuses when a signal came that was not seen.
+UPDATE runs
+SET next_seq = :next_seq, updated_at = :now, steps = steps + :steps,
+    crash_count = CASE WHEN :progress = 1 THEN 0 ELSE crash_count END,
+    checkpoint_seq = coalesce(:checkpoint_seq, checkpoint_seq), inbox_seen = coalesce(:inbox_seen, inbox_seen),
+    status = :status, due_at = :due_at, waits_for = :waits_for, awaits = :awaits, result = :result, error = :error,
+    reason = :reason, finished_at = :finished_at, lease_owner = NULL
+WHERE id = :run AND lease_epoch = :epoch AND next_seq = :expected AND status = 'running'
+  AND (:unseen_after IS NULL OR inbox_count <= :unseen_after)
+RETURNING parent_id
+
+-- name: record
+-- Insert one event of the journal.
+INSERT INTO events (run_id, seq, kind, key, data, value, blob, epoch, at)
+VALUES (:run, :seq, :kind, :key, :data, :value, :blob, :epoch, :now)
+
+-- name: fence
+-- What a refused append is judged by.
+SELECT status, lease_epoch, next_seq, inbox_count, lease_owner, result, error FROM runs WHERE id = :run
+
+-- name: written
+-- The events at these places: a repeated append recognises its own.
+SELECT seq, kind, key, data, value, blob, at FROM events
+WHERE run_id = :run AND seq >= :first AND seq < :end AND epoch = :epoch ORDER BY seq
+
+-- name: insert_run
+-- Create a run unless one with this id exists; due when its delay is over.
+INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, parent_id, parent_key, root_id, labels,
+                  created_at, updated_at)
+VALUES (:id, :uid, :agent, 'ready', :input, :version, :queue, :due_at, :parent_id, :parent_key, :root_id, :labels,
+        :now, :now)
+ON CONFLICT (id) DO NOTHING
+RETURNING {run}
+
+-- name: insert_blob
+-- Keep a large value once.
+INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (digest) DO NOTHING
+
+-- name: insert_approval
+-- Keep a question to a person; asked again under the same id, it is the same question.
+INSERT INTO approvals (id, run_id, key, kind, question, shown, schema, status, asked_at)
+VALUES (:id, :run, :key, :kind, :question, :shown, :schema, 'open', :now)
+ON CONFLICT (id) DO NOTHING
+
+-- name: withdraw
+-- A run that ended asks nobody any more.
+UPDATE approvals SET status = 'withdrawn', decided_at = :now WHERE run_id = :run AND status = 'open'
+
+-- name: notify
+-- A sender's first statement: counts the signal, and makes a waiting run due if it waits for this token or for any.
+UPDATE runs
+SET inbox_count = inbox_count + 1,
+    due_at = CASE WHEN status = 'waiting' AND (due_at IS NULL OR due_at > :now)
+                   AND (awaits IS NULL OR EXISTS (SELECT 1 FROM json_each(awaits) WHERE value = :token))
+             THEN :now ELSE due_at END
+WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
+RETURNING inbox_count, status = 'waiting' AND due_at <= :now
+
+-- name: insert_signal
+-- A sender's second statement: the signal at the place that `notify` returned.
+INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
+VALUES (:run, :position, :signal_id, :kind, :topic, :value, :data, :now)
+
+-- name: signal_position
+-- Where a signal with this id lies, if it came before.
+SELECT position FROM signals WHERE run_id = :run AND signal_id = :signal_id
+
+-- name: due
+-- The runs a claim takes: due, of these agents, not running here; after two crashes only one that is claimed alone.
+SELECT id, status, lease_owner, lease_epoch, next_seq FROM runs
+WHERE due_at <= :now AND agent IN (SELECT value FROM json_each(:agents))
+  AND (status <> 'running' OR lease_owner <> :worker)
+  AND (:root IS NULL OR root_id = :root)
+  AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
+ORDER BY due_at LIMIT :limit
+
+-- name: claim
+-- Take the lease of these runs; one that was running lost its owner, and gets one place for `run.interrupted`.
+UPDATE runs
+SET crash_count = crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
+    next_seq = next_seq + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
+    status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
+    started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING {run}
+
+-- name: held
+-- One run, if it still has this owner and epoch: a claim whose commit was unknown finds what it took.
+SELECT {run} FROM runs WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
+
+-- name: release
+-- Give back a run that was claimed and never begun.
+UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now
+WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
+
+-- name: heartbeat
+-- Prolong every lease of one incarnation.
+UPDATE runs SET due_at = :now + :ttl WHERE lease_owner = :worker AND status = 'running'
+RETURNING id, lease_epoch, inbox_count
+
+-- name: orphan
+-- Make the runs of an incarnation that is gone due now.
+UPDATE runs SET due_at = :now WHERE lease_owner = :worker AND status = 'running' AND due_at > :now RETURNING id
+
+-- name: register_worker
+-- An incarnation that holds its lock says so, and what it serves.
+INSERT INTO workers (id, agents, started_at, seen_at) VALUES (:worker, :agents, :now, :now)
+ON CONFLICT (id) DO UPDATE SET agents = excluded.agents, seen_at = excluded.seen_at
+
+-- name: seen_worker
+-- An incarnation is alive; for people to read.
+UPDATE workers SET seen_at = :now WHERE id = :worker
+
+-- name: forget_worker
+-- An incarnation is gone.
+DELETE FROM workers WHERE id = :worker
+
+-- name: workers
+-- All incarnations that said they are there.
+SELECT id, agents, started_at, seen_at FROM workers ORDER BY started_at, id
+
+-- name: publish_agent
+-- What this name means now.
+INSERT INTO agents (name, version, schema, published_at) VALUES (:name, :version, :schema, :now)
+ON CONFLICT (name) DO UPDATE
+SET version = excluded.version, schema = excluded.schema, published_at = excluded.published_at
+
+-- name: agents
+-- All names ever published.
+SELECT name, version, schema FROM agents ORDER BY name
+
+-- name: decide
+-- Decide an open question; no row means that someone was first.
+UPDATE approvals SET status = 'decided', decided_at = :now, decided_by = :by, decision = :decision, note = :note
+WHERE id = :approval AND status = 'open'
+RETURNING {approval}
+
+-- name: approval
+-- One question.
+SELECT {approval} FROM approvals WHERE id = :approval
+
+-- name: approvals
+-- Questions in the order they were asked.
+SELECT {approval} FROM approvals
+WHERE status IN (SELECT value FROM json_each(:statuses)) AND (:run IS NULL OR run_id = :run)
+ORDER BY asked_at, id LIMIT :limit
+
+-- name: open_approvals
+-- The same for open ones only, which are few among many decided.
+SELECT {approval} FROM approvals WHERE status = 'open' AND (:run IS NULL OR run_id = :run)
+ORDER BY asked_at, id LIMIT :limit
+
+-- name: resume
+-- Make a stopped run ready; only from the status and place that were looked at.
+UPDATE runs
+SET status = 'ready', due_at = :now, crash_count = 0, next_seq = next_seq + 1, finished_at = NULL, result = NULL,
+    error = NULL, reason = NULL, waits_for = NULL, awaits = NULL, updated_at = :now
+WHERE id = :run AND status = :status AND next_seq = :seq
+
+-- name: history
+-- What the rule of the cut looks at: every event that still counts.
+SELECT seq, kind, key, data FROM events WHERE run_id = :run AND dropped IS NULL ORDER BY seq
+
+-- name: drop_event
+-- Take an event out of the history; it stays in the journal.
+UPDATE events SET dropped = :by WHERE run_id = :run AND seq = :seq AND dropped IS NULL
+
+-- name: recount
+-- After a cut: the last checkpoint and the number of steps are those of what is left.
+UPDATE runs
+SET checkpoint_seq = (SELECT max(seq) FROM events WHERE run_id = :run AND kind = 'checkpoint' AND dropped IS NULL),
+    steps = (SELECT count(*) FROM events WHERE run_id = :run AND kind = 'step.completed' AND dropped IS NULL)
+WHERE id = :run
+
+-- name: insert_audit
+-- Note what a person did.
+INSERT INTO audit (at, run_id, actor, action, data) VALUES (:now, :run, :actor, :action, :data)
+
+-- name: audit
+-- What people did, the newest first.
+SELECT id, at, run_id, actor, action, data FROM audit WHERE :run IS NULL OR run_id = :run ORDER BY id DESC LIMIT :limit
+
+-- name: family
+-- A run and all its descendants, with their states.
+WITH RECURSIVE tree (id) AS (SELECT :run UNION SELECT runs.id FROM runs JOIN tree ON runs.parent_id = tree.id)
+SELECT runs.id, runs.status FROM tree JOIN runs ON runs.id = tree.id
+
+-- name: prunable
+-- Root runs that finished long ago, the oldest first.
+SELECT id FROM runs
+WHERE finished_at < :before AND status IN (SELECT value FROM json_each(:statuses)) AND parent_id IS NULL
+  AND id NOT IN (SELECT value FROM json_each(:spared))
+ORDER BY finished_at LIMIT :limit
+
+-- name: blobs_used
+-- The large values these runs' events name.
+SELECT DISTINCT blob FROM events WHERE run_id IN (SELECT value FROM json_each(:ids)) AND blob IS NOT NULL
+
+-- name: blobs_named
+-- The texts of these runs in which a large value may be named.
+SELECT value FROM events WHERE instr(value, '"$blob"') > 0 AND run_id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT value FROM signals WHERE instr(value, '"$blob"') > 0 AND run_id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT input || coalesce(result, '') FROM runs
+WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0) AND id IN (SELECT value FROM json_each(:ids))
+
+-- name: delete_run
+-- Delete a run; its events, signals and questions go with it.
+DELETE FROM runs WHERE id = :run
+
+-- name: delete_blob
+-- Delete a large value that nothing names any more.
+DELETE FROM blobs WHERE digest = :digest
+  AND NOT EXISTS (SELECT 1 FROM events WHERE blob = :digest)
+  AND NOT EXISTS (SELECT 1 FROM events WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
+  AND NOT EXISTS (SELECT 1 FROM signals WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
+  AND NOT EXISTS (SELECT 1 FROM runs WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0)
+                                       AND (instr(input, :digest) > 0 OR instr(result, :digest) > 0))
+
+-- name: run
+-- One run.
+SELECT {run} FROM runs WHERE id = :run
+
+-- name: runs
+-- Runs that fit, the newest first, from after a given one on.
+SELECT {run} FROM runs
+WHERE created_at <= coalesce(:created_at, 9223372036854775807)
+  AND (:after IS NULL OR created_at < :created_at OR id > :after)
+  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+  AND (:agent IS NULL OR agent = :agent)
+  AND (:labels IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
+          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+ORDER BY created_at DESC, id LIMIT :limit
+
+-- name: relatives
+-- The same among the children of one run or the members of one tree.
+SELECT {run} FROM runs
+WHERE id IN (SELECT id FROM runs WHERE parent_id = :parent UNION ALL SELECT id FROM runs WHERE root_id = :root)
+  AND (:parent IS NULL OR parent_id = :parent) AND (:root IS NULL OR root_id = :root)
+  AND created_at <= coalesce(:created_at, 9223372036854775807)
+  AND (:after IS NULL OR created_at < :created_at OR id > :after)
+  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+  AND (:agent IS NULL OR agent = :agent)
+  AND (:labels IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
+          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+ORDER BY created_at DESC, id LIMIT :limit
+
+-- name: created_at
+-- When a run was created: where the next page begins.
+SELECT created_at FROM runs WHERE id = :run
+
+-- name: journal
+-- The events of a run in order.
+SELECT seq, kind, key, data, value, blob, at, epoch, run_id, position, dropped FROM events
+WHERE run_id = :run AND seq >= :from_seq AND (:dropped = 1 OR dropped IS NULL)
+ORDER BY seq LIMIT :limit
+
+-- name: feed
+-- The events of all runs in the order of their commits.
+SELECT seq, kind, key, data, value, blob, at, epoch, run_id, position, dropped FROM events
+WHERE position > :after AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+ORDER BY position LIMIT :limit
+
+-- name: inbox
+-- What came to a run after a position.
+SELECT position, kind, topic, value, data, sent_at FROM signals
+WHERE run_id = :run AND position > :after ORDER BY position LIMIT :limit
+
+-- name: blob
+-- One large value.
+SELECT content FROM blobs WHERE digest = :digest
+
+-- name: next_due
+-- When a run of these agents is due next, leaving out those that run here.
+SELECT due_at FROM runs
+WHERE due_at IS NOT NULL AND agent IN (SELECT value FROM json_each(:agents))
+  AND (status <> 'running' OR lease_owner <> :worker)
+ORDER BY due_at LIMIT 1
+
+-- name: count_runs
+-- How many runs there are in each state.
+SELECT status, count(*) FROM runs GROUP BY status ORDER BY status
+
+-- name: count_rows
+-- How much there is of the rest.
+SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM signals), (SELECT count(*) FROM blobs),
+       (SELECT count(*) FROM approvals WHERE status = 'open'), (SELECT count(*) FROM workers)

@@ -1,0 +1,319 @@
+"""The SQLite store: one file, any number of processes on one computer.
+
+A writer thread commits (writer.py), two reader threads read, and the loop only queues and is told. What the statements
+mean, the order of locks and the crash points are at the head of queries.sql.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import apsw
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import StoreUnavailable
+from holdfast.model import ApprovalRow, Event, RunRow, Signal
+from holdfast.store import leases, outside, reads
+from holdfast.store.appends import QueuedAppend
+from holdfast.store.base import Append, Change, Faults, Lease, NewRun
+from holdfast.store.connection import Durability, check_library, connect, parse_url
+from holdfast.store.migrate import migrate
+from holdfast.store.peers import Peers
+from holdfast.store.transaction import Transaction, to_json
+from holdfast.store.writer import Result, Work, Writer
+
+_log = logging.getLogger("holdfast.store")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_READERS: Final = 2
+_PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in between
+_SEEN_LATELY_MS: Final = 60_000
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for this one; its failure was logged where it happened."""
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+class SQLiteStore:
+    """A `Store` in a SQLite file. Open it in the loop that uses it."""
+
+    def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "power", clock: Clock | None = None,
+                 faults: Faults | None = None, vfs: str | None = None, checkpoint_pages: int = 1_000) -> None:  # fmt: skip
+        check_library()
+        self.path = os.path.abspath(path)
+        self.url = f"sqlite:{path}" + ("" if durability == "power" else f"?durability={durability}")
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.worker_id = secrets.token_hex(8)
+        self._connect = functools.partial(connect, self.path, durability, vfs=vfs, checkpoint_pages=checkpoint_pages)
+        self._peers = Peers(self.path, self.worker_id)
+        self._writer = Writer(self._open_for_writing, self.clock, self.worker_id, deliver=self._from_writer,
+                              committed=self._peers.poke, moved=self._moved, died=self._died, faults=faults)  # fmt: skip
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
+        self._reading, self._reading_all = threading.local(), list[apsw.Connection]()
+        self._listeners: list[Callable[[Change], None]] = []
+        self._open = self._registered = False
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None) -> SQLiteStore:
+        """A store for `sqlite:PATH` or `sqlite:PATH?durability=process`."""
+        options = parse_url(url)
+        return cls(options.path, durability=options.durability, clock=clock, faults=faults)
+
+    # Life of the store
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = self._loop.create_future()
+
+        def tell(error: BaseException | None) -> None:
+            if error is None:
+                self._on_loop(opened.set_result, None)
+            else:
+                self._on_loop(opened.set_exception, error)
+
+        self._writer.start(tell)
+        await opened
+        self._open = True
+        self._peers.listen(self._loop, lambda run, due: self._tell([Change(run, due)]))
+
+    def _open_for_writing(self) -> apsw.Connection:
+        db = self._connect(writer=True)
+        migrate(db, self.clock.now())
+        return db
+
+    async def close(self) -> None:
+        """Write what is queued, give back what is leased, and let go of the file."""
+        if not self._open:
+            return
+        if self._registered:
+            _forget(self._submit(leases.bury(self.worker_id), journal=False))  # on a full disk it would never be done
+        self._open = False
+        self._writer.stop()
+        await asyncio.to_thread(self._writer.join)
+        await asyncio.to_thread(self._close_readers)
+        self._peers.close()
+
+    def abandon(self) -> None:
+        self._open = False
+        self._writer.kill()
+        self._close_readers()
+        self._peers.close(died=True)
+
+    def _died(self) -> None:
+        """In the writer's thread, when it was killed: the lock goes first, as the kernel would let go of it."""
+        self._open = False
+        self._peers.unlock()
+        self._on_loop(functools.partial(self._peers.close, died=True))
+
+    def _close_readers(self) -> None:
+        self._readers.shutdown(wait=True, cancel_futures=True)
+        for connection in self._reading_all:
+            connection.close(force=True)
+
+    def on_change(self, listener: Callable[[Change], None]) -> None:
+        self._listeners.append(listener)
+
+    def _moved(self) -> None:
+        """In the writer's thread: another process committed."""
+        self._on_loop(self._tell, [Change("", due=True)])
+
+    def _from_writer(self, results: Sequence[Result], changes: dict[str, bool]) -> None:
+        self._on_loop(self._deliver, results, changes)
+
+    def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            _log.debug("the loop is closed; nobody waits any more")
+
+    def _deliver(self, results: Sequence[Result], changes: dict[str, bool]) -> None:
+        """On the loop, after a commit: everyone who waits for it, then everyone who listens."""
+        for operation, value, error in results:
+            future = operation.future
+            if future.done():
+                continue  # the one who waited was cancelled; the write stands
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+        if self._listeners:
+            self._tell([Change(run, due) for run, due in changes.items()])
+
+    def _tell(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            for listener in self._listeners:
+                try:
+                    listener(change)
+                except Exception:
+                    _log.exception("a listener failed")
+
+    # Writing
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreUnavailable("the store is not open")
+
+    def _submit(self, do: Callable[[Transaction], T], *, journal: bool = True) -> asyncio.Future[T]:
+        self._check_open()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._writer.submit(Work(do, future, journal))
+        return future
+
+    def append(self, append: Append) -> asyncio.Future[int]:
+        self._check_open()
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._writer.submit(QueuedAppend(append, future))
+        return future
+
+    async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
+                    alone: bool = False) -> list[RunRow]:  # fmt: skip
+        claim = leases.Claim(list(agents), limit, ttl_ms, root, alone)
+        due = await self._read(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
+                               alone=int(alone), limit=1, now=self.clock.now())  # fmt: skip
+        if not due or limit < 1:
+            return []
+        await self._register()
+        work = self._submit(claim)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, work: asyncio.Future[list[RunRow]]) -> None:
+        """Who claimed was cancelled: the runs would stay leased to a process that does not know of them."""
+        claimed = [] if work.cancelled() or work.exception() is not None else work.result()
+        if self._open and claimed:
+            _forget(self._submit(leases.release([(run.id, run.lease_epoch) for run in claimed])))
+
+    async def _register(self, agents: Sequence[tuple[str, str | None, str]] | None = None) -> None:
+        """Hold the lock before the first lease, so that nobody takes us for dead."""
+        if not self._registered:
+            await self._loop.run_in_executor(self._readers, self._peers.lock)
+            if agents is None:
+                await self._submit(leases.register([]), journal=False)
+        if agents is not None:
+            await self._submit(outside.publish(list(agents)), journal=False)
+        self._registered = True
+
+    async def heartbeat(self, ttl_ms: int) -> list[Lease]:
+        return await self._submit(leases.heartbeat(ttl_ms), journal=False)
+
+    async def recover(self) -> int:
+        known = await self._read(reads.rows, "workers")
+        recovered = 0
+        for worker in sorted({row[0] for row in known} | set(self._peers.lock_files())):
+            lock = self._peers.seize(worker)
+            if lock is None:
+                continue
+            try:
+                recovered += await self._submit(leases.bury(worker))
+            except BaseException:
+                self._peers.put_back(lock)
+                raise
+            self._peers.remove(worker, lock)
+        return recovered
+
+    async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
+        return await self._submit(outside.create(run, blobs or {}))
+
+    async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
+                   blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
+        return await self._submit(outside.send(run, signal_id, kind, topic, value, data, blobs or {}))
+
+    async def decide(self, approval: str, decision: str, by: str, note: str) -> ApprovalRow:
+        return await self._submit(outside.decide(approval, decision, by, note))
+
+    async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
+        await self._submit(outside.resume(run, by, cut, retry))
+
+    async def delete(self, run: str) -> int:
+        return await self._submit(outside.delete(run))
+
+    async def prune(self, before: int, statuses: Iterable[str], limit: int = 1000) -> int:
+        wanted, spared, pruned = list(statuses), set[str](), 0
+        while pruned < limit:
+            at_once, spared_before = min(_PRUNED_AT_ONCE, limit - pruned), len(spared)
+            done = await self._submit(outside.prune(before, wanted, at_once, spared))
+            pruned += done
+            if done + len(spared) - spared_before < at_once:
+                break
+        return pruned
+
+    async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
+        await self._register(list(agents))
+
+    # Reading
+
+    def _read(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
+              **named: P.kwargs) -> asyncio.Future[T]:  # fmt: skip
+        self._check_open()
+        return self._loop.run_in_executor(self._readers, functools.partial(self._reader, read, *arguments, **named))
+
+    def _reader(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        """In a reader's thread, which has its own connection."""
+        db: apsw.Connection | None = getattr(self._reading, "db", None)
+        try:
+            if db is None:
+                db = self._reading.db = self._connect()
+                self._reading_all.append(db)
+            return read(db, *arguments, **named)
+        except apsw.Error as error:
+            if db is not None:
+                db.close(force=True)
+            self._reading.db = None
+            raise StoreUnavailable(f"{self.path!r} cannot be read: {error}") from error
+
+    async def run(self, run: str) -> RunRow | None:
+        return await self._read(reads.run, run)
+
+    async def runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
+                   labels: dict[str, str] | None = None, parent: str | None = None, root: str | None = None,
+                   limit: int = 100, after: str | None = None) -> list[RunRow]:  # fmt: skip
+        return await self._read(reads.runs, statuses, agent, labels, parent, root, limit, after)
+
+    async def journal(self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False) -> list[Event]:
+        return await self._read(reads.journal, run, from_seq, limit, dropped)
+
+    async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
+        return await self._read(reads.feed, after, kinds, limit)
+
+    async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
+        return await self._read(reads.inbox, run, after, limit)
+
+    async def blob(self, digest: str) -> bytes:
+        return await self._read(reads.blob, digest)
+
+    async def approvals(self, *, run: str | None = None, approval: str | None = None,
+                        statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]:  # fmt: skip
+        return await self._read(reads.approvals, run, approval, statuses, limit)
+
+    async def agents(self) -> dict[str, tuple[str | None, str, bool]]:
+        served: set[str] = set()
+        for worker, names, _, seen_at in await self._read(reads.rows, "workers"):
+            alive = self._peers.alive(worker)
+            if seen_at > self.clock.now() - _SEEN_LATELY_MS if alive is None else alive:
+                served.update(json.loads(names))
+        found = await self._read(reads.rows, "agents")
+        return {name: (version, schema, name in served) for name, version, schema in found}
+
+    async def next_due(self, agents: Iterable[str]) -> int | None:
+        found = await self._read(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id)
+        return found[0][0] if found else None
+
+    async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        return await self._read(reads.audit, run, limit)
+
+    async def facts(self) -> dict[str, Any]:
+        return await self._read(reads.facts, self.path) | {"url": self.url, "worker": self.worker_id}

@@ -1,0 +1,42 @@
+"""One write transaction as the pieces of work in it see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import apsw
+
+from holdfast.store.queries import QUERIES
+
+# ASCII only: a lone surrogate in someone's data then is an escape and not an encoding error.
+to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+Parameters = Mapping[str, Any] | Sequence[Any]
+
+
+class Transaction:
+    """The connection inside BEGIN, the time, and where the work notes which runs it changed."""
+
+    __slots__ = ("again", "changes", "db", "now", "worker")
+
+    def __init__(self, db: apsw.Connection, now: int, worker: str) -> None:
+        self.db, self.now, self.worker = db, now, worker
+        self.again = False  # an earlier commit of this work failed in a way that leaves open whether it happened
+        self.changes: dict[str, bool] = {}  # run -> should a worker look at it
+
+    def rows(self, query: str, **parameters: Any) -> list[Any]:
+        """Run a named query. `:now` and `:worker` are always there."""
+        parameters.setdefault("now", self.now)
+        parameters.setdefault("worker", self.worker)
+        return self.db.execute(QUERIES[query], parameters).fetchall()
+
+    def row(self, query: str, **parameters: Any) -> Any:
+        """Its first row, or None."""
+        rows = self.rows(query, **parameters)
+        return rows[0] if rows else None
+
+    def changed(self, run: str, due: bool = False) -> None:
+        """Somebody may be waiting for this."""
+        self.changes[run] = self.changes.get(run, False) or due

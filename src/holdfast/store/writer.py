@@ -1,0 +1,293 @@
+"""The one thread that writes: it takes all that waits, and commits it as one transaction.
+
+Two passes. The hopeful one runs everything without savepoints; nearly always it is the only one. If any piece of work
+raises, all is rolled back and the careful pass gives each its own savepoint, so that only the guilty one fails.
+
+Trouble (a full or failing disk, a lock held for too long) is nobody's fault: nothing is acknowledged, the batch is kept
+and offered again every 250 ms until it works or the store is closed. When COMMIT itself failed, it is not known whether
+it happened; each piece of work is told so (`again`) and recognises its own rows.
+
+Crash points: before COMMIT, nothing of the batch exists. After it and before `_deliver` runs on the loop, all exists and
+nobody was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import apsw
+
+from holdfast.clock import Clock
+from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.store.appends import QueuedAppend, apply_all, apply_one
+from holdfast.store.base import Faults
+from holdfast.store.transaction import Transaction
+
+_log = logging.getLogger("holdfast.store")
+T = TypeVar("T")
+
+POLL_S: Final = 0.5
+_RETRY_S: Final = 0.25
+_LARGEST_BATCH: Final = 2_000  # bounds the time one transaction holds the write lock against other processes
+
+# After these the connection is not trusted any more: what it has in memory may differ from the file.
+_BROKEN: Final = (apsw.IOError, apsw.CantOpenError, apsw.NoMemError, apsw.ProtocolError, apsw.ReadOnlyError,
+                  apsw.ConnectionClosedError)  # fmt: skip
+_TROUBLE: Final = (*_BROKEN, apsw.FullError, apsw.BusyError, apsw.LockedError)
+_RUINED: Final = (apsw.CorruptError, apsw.NotADBError)
+
+
+class Crash(BaseException):
+    """Raised by a test's fault hook: the writer stops as if the process had been killed."""
+
+
+class Work(Generic[T]):
+    """Any write but an append: a function that is called in a transaction, and may be called again."""
+
+    __slots__ = ("again", "do", "future", "journal")
+
+    def __init__(self, do: Callable[[Transaction], T], future: asyncio.Future[T], journal: bool) -> None:
+        self.do, self.future, self.journal, self.again = do, future, journal, False
+
+
+Operation = QueuedAppend | Work[Any]
+Result = tuple[Operation, Any, BaseException | None]
+
+
+class Writer:
+    """Owns the writing connection. Everything but `submit`, `stop` and `kill` runs in its thread."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection], clock: Clock, worker: str, *,
+                 deliver: Callable[[Sequence[Result], dict[str, bool]], None],
+                 committed: Callable[[dict[str, bool]], float | None], moved: Callable[[], None],
+                 died: Callable[[], None], faults: Faults | None) -> None:  # fmt: skip
+        self._connect, self._clock, self._worker, self._faults = connect, clock, worker, faults
+        self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
+        self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._stopping, self._killed, self._troubled = threading.Event(), False, False
+        self._poke_in: float | None = None  # seconds until other processes must hear of what is committed
+        self._thread = threading.Thread(target=self._main, name="holdfast-writer", daemon=True)
+        self._opened: Callable[[BaseException | None], None] = lambda error: None
+        self.submit = self._queue.put
+
+    def start(self, opened: Callable[[BaseException | None], None]) -> None:
+        """Begin; `opened` is called in the writer's thread when the file is open, or cannot be."""
+        self._opened = opened
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is queued, then end. Under trouble: end at the next try."""
+        self._stopping.set()
+        self._queue.put(None)
+
+    def kill(self) -> None:
+        """End without writing what is queued; a COMMIT on its way may finish. Returns when the thread is gone."""
+        self._killed = True
+        self._stopping.set()
+        self._queue.put(None)
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join(timeout=10)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    # In the writer's thread
+
+    def _main(self) -> None:
+        try:
+            self._db = self._connect()
+        except BaseException as error:
+            self._opened(error)
+            return
+        self._opened(None)
+        self._version = self._db.pragma("data_version")
+        self._next_poll = time.monotonic() + POLL_S
+        pending: list[Operation] = []
+        try:
+            while not self._killed:
+                pending = []
+                ended = self._take(pending)
+                if pending:
+                    self._write(pending)
+                    pending = []
+                self._poll()
+                if ended:
+                    break
+        except Crash:
+            self._killed = True
+        except BaseException as error:
+            _log.exception("the writer of the store ended")
+            self._refuse(pending, error)
+        finally:
+            self._end(pending)
+
+    def _take(self, batch: list[Operation]) -> bool:
+        """Wait for work, then take all there is, up to a bound; True when the end was asked for."""
+        timeout = max(0.0, self._next_poll - time.monotonic())
+        if self._poke_in is not None:
+            timeout = min(timeout, self._poke_in)
+        try:
+            first = self._queue.get(timeout=timeout)
+            while first is not None:
+                batch.append(first)
+                if len(batch) >= _LARGEST_BATCH:
+                    return False
+                first = self._queue.get_nowait()
+        except queue.Empty:
+            if not batch and self._poke_in is not None:
+                self._poke_in = self._committed({})
+            return False
+        return True
+
+    def _poll(self) -> None:
+        """Look now and then whether other connections (so other processes) committed: the truth behind wake-ups."""
+        if time.monotonic() < self._next_poll:
+            return
+        self._next_poll = time.monotonic() + POLL_S
+        with contextlib.suppress(apsw.Error):
+            version = self._db.pragma("data_version")
+            if version != self._version:
+                self._version = version
+                self._moved()
+
+    def _write(self, batch: list[Operation]) -> None:
+        """Commit the batch, however long that takes."""
+        while not self._killed:
+            try:
+                results, changes = self._transact(batch)
+            except _TROUBLE as trouble:
+                self._note_trouble(trouble)
+                self._stopping.wait(_RETRY_S)
+                if self._stopping.is_set():
+                    self._refuse(batch, trouble)
+                    return
+                self._reopen(trouble)
+            except _RUINED as ruin:
+                _log.error("the store's file is damaged: %s", ruin)
+                self._refuse(batch, ruin)
+                return
+            else:
+                if self._troubled:
+                    self._troubled = False
+                    _log.info("the store can be written again")
+                for operation, at, error in results:
+                    if error is None and type(operation) is QueuedAppend:
+                        for event in operation.append.events:
+                            event.at = at
+                self._deliver(results, changes)
+                self._poke_in = self._committed(changes)
+                return
+
+    def _transact(self, batch: list[Operation]) -> tuple[list[Result], dict[str, bool]]:
+        db = self._db
+        tx = Transaction(db, self._clock.now(), self._worker)
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            try:
+                results = self._hopeful(tx, batch)
+            except (*_TROUBLE, *_RUINED, Crash):
+                raise
+            except BaseException:  # whatever it is, the careful pass finds whose it is
+                db.execute("ROLLBACK")
+                tx = Transaction(db, self._clock.now(), self._worker)
+                db.execute("BEGIN IMMEDIATE")
+                results = self._careful(tx, batch)
+            self._commit(batch)
+        except BaseException:
+            if db.in_transaction:  # SQLite has rolled back by itself after some errors
+                with contextlib.suppress(apsw.Error):
+                    db.execute("ROLLBACK")
+            raise
+        return results, tx.changes
+
+    def _hopeful(self, tx: Transaction, batch: list[Operation]) -> list[Result]:
+        appends = [operation for operation in batch if type(operation) is QueuedAppend]
+        results: list[Result] = [(operation, tx.now, None) for operation in appends]
+        if appends:
+            apply_all(tx, appends)
+        if len(appends) != len(batch):
+            for operation in batch:
+                if isinstance(operation, Work):
+                    tx.again = operation.again
+                    results.append((operation, operation.do(tx), None))
+        return results
+
+    def _careful(self, tx: Transaction, batch: list[Operation]) -> list[Result]:
+        results: list[Result] = []
+        all_changes = tx.changes
+        for operation in sorted(batch, key=lambda operation: isinstance(operation, Work)):  # stable: appends first
+            tx.changes, tx.again = {}, operation.again
+            tx.db.execute("SAVEPOINT operation")
+            try:
+                value = operation.do(tx) if isinstance(operation, Work) else apply_one(tx, operation)
+            except (*_TROUBLE, *_RUINED, Crash):
+                raise
+            except (Exception, LeaseLost) as error:
+                tx.db.execute("ROLLBACK TO operation")
+                results.append((operation, None, error))
+            else:
+                for run, due in tx.changes.items():
+                    all_changes[run] = all_changes.get(run, False) or due
+                results.append((operation, value, None))
+            tx.db.execute("RELEASE operation")
+        tx.changes = all_changes
+        return results
+
+    def _commit(self, batch: list[Operation]) -> None:
+        faults = self._faults
+        writes = sum(operation.journal for operation in batch) if faults is not None else 0
+        if faults is not None and writes:
+            faults.before_commit(writes)
+        if self._killed:
+            raise Crash
+        try:
+            self._db.execute("COMMIT")
+        except apsw.Error:
+            for operation in batch:
+                operation.again = True
+            raise
+        if faults is not None and writes:
+            faults.after_commit(writes)
+
+    def _note_trouble(self, trouble: BaseException) -> None:
+        if not self._troubled:
+            self._troubled = True
+            _log.warning("the store cannot be written, trying again every %d ms: %s", _RETRY_S * 1000, trouble)
+
+    def _reopen(self, trouble: BaseException) -> None:
+        """After an I/O error start from what is in the file: flushed pages the kernel gave up on are written again."""
+        if not isinstance(trouble, _BROKEN):
+            return
+        with contextlib.suppress(apsw.Error):
+            self._db.close(force=True)
+        try:
+            self._db = self._connect()
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except (apsw.Error, StoreUnavailable) as error:
+            _log.debug("the store could not be reopened: %s", error)
+
+    def _refuse(self, batch: Iterable[Operation], reason: BaseException) -> None:
+        self._deliver([(operation, None, StoreUnavailable(f"the store cannot be written: {reason}"))
+                       for operation in batch], {})  # fmt: skip
+
+    def _end(self, pending: list[Operation]) -> None:
+        left = list(pending)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                operation = self._queue.get_nowait()
+                if operation is not None:
+                    left.append(operation)
+        if self._killed:
+            self._died()
+            with contextlib.suppress(apsw.Error):  # as a killed process: leave the log as it is
+                self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        with contextlib.suppress(apsw.Error):
+            self._db.close(force=True)
+        self._refuse(left, StoreUnavailable("it is closed"))

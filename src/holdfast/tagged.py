@@ -1,0 +1,371 @@
+"""The one text in which values are stored: tagged JSON.
+
+It is JSON in plain ASCII, so any tool reads it and a lone surrogate survives as its escape. What JSON has no word for
+is an object with a single key that starts with "$":
+
+    {"$tuple": [..]}   {"$set": [..]}   {"$frozenset": [..]}            sets lie sorted by the text of their members
+    {"$map": [[key, value], ..]}                                        a dict whose keys are not all strings
+    {"$int": "0x.."}   {"$float": "nan"}   {"$complex": [re, im]}       ints of more than 64 bits; nan, inf, -inf
+    {"$bytes": base64}   {"$bytearray": base64}   {"$decimal": text}   {"$uuid": text}
+    {"$datetime": iso}   {"$date": iso}   {"$time": iso}   {"$timedelta": [days, seconds, microseconds]}
+    {"$datetime": {"at": iso, "zone": "Europe/Berlin", "fold": 1}}      also "name", for a named fixed offset
+
+Nothing can be mistaken for a tag: a dict of the user's whose only key starts with "$" is written as a "$map". Kinds are
+told apart by their exact type and each has its own form, so reading gives back the value that was written, by
+construction. Subclasses are refused: they would come back as their base. Reading builds these kinds and nothing else;
+it imports nothing and calls no code of the user's.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from holdfast.errors import NotStorable
+from holdfast.naming import segment, type_name
+
+BLOB_BYTES: Final = 64 * 1024
+DEPTH_LIMIT: Final = 200
+DEFAULT_LIMIT_BYTES: Final = 16 * 1024 * 1024
+# Shared parts are written once for each place they are in: thirty lists that each hold the one before twice would be
+# a text of gigabytes. This many values is far above what the size limit lets through.
+COUNT_LIMIT: Final = 10_000_000
+
+quote: Final = encode_basestring_ascii  # a string as JSON text
+_TOO_DEEP: Final = f"it is nested more than {DEPTH_LIMIT} levels deep"
+_AS_IT_IS: Final = frozenset({str, bool, type(None)})
+
+
+class Refused(Exception):
+    """Private to encoding: why a value is refused. Each container it passes on its way up adds a piece of the path."""
+
+    def __init__(self, reason: str, *, advise: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.advise = reason, advise
+        self.path: list[str] = []  # innermost first
+
+
+# --- writing ---
+
+
+def _is_offset(zone: Any) -> bool:
+    # What pydantic parses from text has a zone class of its own, which is a fixed offset and nothing more.
+    kind = type(zone)
+    return kind is timezone or (kind.__name__ == "TzInfo" and kind.__module__.startswith("pydantic_core."))
+
+
+def _moment(value: datetime | time) -> Any:
+    """ISO text, with zone key, zone name and fold beside it where ISO has no place for them."""
+    zone: Any = value.tzinfo
+    beside: dict[str, Any] = {}
+    if type(zone) is ZoneInfo and zone.key:
+        beside["zone"] = zone.key
+        text = value.replace(tzinfo=None, fold=0).isoformat()
+    elif zone is None or _is_offset(zone):
+        text = value.replace(fold=0).isoformat()
+        if type(zone) is timezone and zone.tzname(None) != timezone(zone.utcoffset(None)).tzname(None):
+            beside["name"] = zone.tzname(None)
+    else:
+        raise Refused(
+            f"its time zone is a {type_name(type(zone))}, which cannot be stored; "
+            "use zoneinfo.ZoneInfo or datetime.timezone"
+        )
+    if value.fold:
+        beside["fold"] = 1
+    return {"at": text, **beside} if beside else text
+
+
+def _number(value: float) -> Any:
+    return value if math.isfinite(value) else {"$float": repr(value)}
+
+
+def _base64(value: bytes | bytearray) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+_ATOM_FORMS: Final[dict[type, Callable[[Any], Any]]] = {
+    float: _number,
+    int: lambda value: value if -(2**63) <= value < 2**63 else {"$int": hex(value)},
+    complex: lambda value: {"$complex": [_number(value.real), _number(value.imag)]},
+    bytes: lambda value: {"$bytes": _base64(value)},
+    bytearray: lambda value: {"$bytearray": _base64(value)},
+    datetime: lambda value: {"$datetime": _moment(value)},
+    time: lambda value: {"$time": _moment(value)},
+    date: lambda value: {"$date": value.isoformat()},
+    timedelta: lambda value: {"$timedelta": [value.days, value.seconds, value.microseconds]},
+    Decimal: lambda value: {"$decimal": str(value)},
+    UUID: lambda value: {"$uuid": str(value)},
+}
+
+_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(
+    ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":"), sort_keys=True
+).encode
+
+
+class _Writer:
+    """Turns a value into the tree that JSON writes. `other` turns a value of no plain kind into one, or refuses it."""
+
+    __slots__ = ("left", "other")
+
+    def __init__(self, other: Callable[[Any], Any]) -> None:
+        self.other, self.left = other, COUNT_LIMIT
+
+    def tree(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind in _AS_IT_IS:
+            return value
+        form = _ATOM_FORMS.get(kind)
+        if form is not None:
+            return form(value)
+        if kind not in _CONTAINERS:
+            plain = self.other(value)
+            return plain if type(plain) in _AS_IT_IS else self.tree(plain, depth + 1)
+        self.left -= len(value)
+        if depth >= DEPTH_LIMIT:
+            raise Refused(f"is nested more than {DEPTH_LIMIT} levels deep or contains itself; store a flatter value")
+        if self.left < 0:
+            raise Refused(f"holds more than {COUNT_LIMIT:,} values in all; store it elsewhere and keep its address")
+        if kind is dict:
+            return self.mapping(value, depth + 1)
+        if kind is list:
+            return self.row(value, depth + 1)
+        if kind is tuple:
+            return {"$tuple": self.row(value, depth + 1)}
+        # The order of a set differs from process to process; the order of the texts does not.
+        return {"$set" if kind is set else "$frozenset": sorted(self.row(value, depth + 1), key=_encode)}
+
+    def row(self, values: Iterable[Any], depth: int) -> list[Any]:
+        out: list[Any] = []
+        tree = self.tree
+        try:
+            for item in values:
+                out.append(item if type(item) in _AS_IT_IS else tree(item, depth))
+        except Refused as refused:
+            refused.path.append(f"[{len(out)}]")
+            raise
+        return out
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        out: dict[Any, Any] = {}
+        tree, plain, key = self.tree, True, None
+        try:
+            for key, item in value.items():
+                if type(key) is not str:
+                    plain = False
+                    break
+                out[key] = item if type(item) in _AS_IT_IS else tree(item, depth)
+            if plain and (len(out) != 1 or not key or key[0] != "$"):
+                return out
+            pairs = []
+            for key, item in value.items():
+                pairs.append([tree(key, depth), tree(item, depth)])
+        except Refused as refused:
+            refused.path.append(segment(key))
+            raise
+        return {"$map": pairs}
+
+
+_CONTAINERS: Final = frozenset({dict, list, tuple, set, frozenset})
+
+
+def refuse(value: Any) -> Any:
+    """What becomes of a value of no plain kind where no type is annotated."""
+    kind = type(value)
+    if isinstance(value, enum.Enum) or dataclasses.is_dataclass(value) or hasattr(kind, "__pydantic_core_schema__"):
+        raise Refused(
+            f"{type_name(kind)} is stored only where its type is annotated; "
+            "annotate the step's return type (or the parameter) with it"
+        )
+    for plain in (*_ATOM_FORMS, *_CONTAINERS, str):
+        if isinstance(value, plain):
+            name = plain.__name__
+            raise Refused(f"{type_name(kind)} would come back as {name}; convert it to a plain {name}")
+    raise Refused(f"{type_name(kind)} cannot be stored", advise=True)
+
+
+def write(value: Any, other: Callable[[Any], Any] = refuse) -> str:
+    """The value as text; raises `Refused`, or `RecursionError` where the caller's own stack leaves no room."""
+    kind = type(value)
+    if kind is str:
+        return quote(value)
+    if kind is int and -(2**63) <= value < 2**63:
+        return repr(value)  # as JSON has it, without the price of an encoder
+    return _encode(_Writer(other).tree(value, 0))
+
+
+# --- reading ---
+
+
+def _malformed(what: object) -> NotStorable:
+    return NotStorable(f"the stored text is not what Holdfast writes: {what}")
+
+
+def _row(payload: Any) -> list[Any]:
+    if type(payload) is not list:
+        raise TypeError("a list is expected")
+    return payload
+
+
+def _text(payload: Any) -> str:
+    if type(payload) is not str:
+        raise TypeError("a text is expected")
+    return payload
+
+
+def _members(made: Any, payload: list[Any]) -> Any:
+    if len(made) != len(payload):
+        raise ValueError("something comes twice")
+    return made
+
+
+def _wide_int(payload: Any) -> int:
+    if not re.fullmatch(r"-?0x[0-9a-f]+", _text(payload)):  # int() itself would also take spaces and underscores
+        raise ValueError("a hexadecimal number is expected")
+    return int(payload, 16)
+
+
+def _special_float(payload: Any) -> float:
+    if payload not in ("nan", "inf", "-inf"):
+        raise ValueError("nan, inf or -inf is expected")
+    return float(payload)  # a new nan each time: as keys of one dict two nans stay two
+
+
+def _read_complex(payload: Any) -> complex:
+    real, imaginary = _row(payload)
+    if type(real) is not float or type(imaginary) is not float:
+        raise TypeError("two floats are expected")
+    return complex(real, imaginary)
+
+
+def _read_timedelta(payload: Any) -> timedelta:
+    if [type(part) for part in _row(payload)] != [int, int, int]:
+        raise TypeError("three whole numbers are expected")
+    return timedelta(*payload)
+
+
+def _read_map(payload: Any) -> Any:
+    return _members(dict(map(_row, _row(payload))), payload)
+
+
+def _read_moment(kind: Any, payload: Any) -> Any:
+    if type(payload) is not dict:
+        return kind.fromisoformat(_text(payload))
+    if not payload.keys() <= {"at", "zone", "name", "fold"}:
+        raise ValueError("unknown parts")
+    value = kind.fromisoformat(_text(payload["at"]))
+    if "zone" in payload:
+        value = value.replace(tzinfo=ZoneInfo(_text(payload["zone"])))
+    elif "name" in payload:
+        value = value.replace(tzinfo=timezone(value.utcoffset(), _text(payload["name"])))
+    return value.replace(fold=payload.get("fold", 0))
+
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "$tuple": lambda payload: tuple(_row(payload)),
+    "$set": lambda payload: _members(set(_row(payload)), payload),
+    "$frozenset": lambda payload: _members(frozenset(_row(payload)), payload),
+    "$map": _read_map,
+    "$int": _wide_int,
+    "$float": _special_float,
+    "$complex": _read_complex,
+    "$bytes": lambda payload: base64.b64decode(_text(payload), validate=True),
+    "$bytearray": lambda payload: bytearray(base64.b64decode(_text(payload), validate=True)),
+    "$decimal": lambda payload: Decimal(_text(payload)),
+    "$uuid": lambda payload: UUID(_text(payload)),
+    "$datetime": lambda payload: _read_moment(datetime, payload),
+    "$time": lambda payload: _read_moment(time, payload),
+    "$date": lambda payload: date.fromisoformat(_text(payload)),
+    "$timedelta": _read_timedelta,
+}
+
+
+def _untag(found: dict[str, Any]) -> Any:
+    if len(found) != 1:
+        return found
+    ((tag, payload),) = found.items()
+    if not tag.startswith("$"):
+        return found
+    reader = _READERS.get(tag)
+    if reader is None:
+        raise _malformed(f"unknown tag {tag[:40]!r} (a newer Holdfast may have written it)")
+    try:
+        return reader(payload)
+    except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as error:
+        raise _malformed(f"{tag}: {error}") from error
+
+
+def _no_constant(name: str) -> Any:
+    raise _malformed(f"{name} is not JSON")
+
+
+_plain_decoder = json.JSONDecoder(parse_constant=_no_constant)
+_tag_decoder = json.JSONDecoder(parse_constant=_no_constant, object_hook=_untag)
+
+
+def _decode(text: str, decoder: json.JSONDecoder) -> Any:
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        raise _malformed(_TOO_DEEP) from None
+    except (ValueError, TypeError) as error:
+        if isinstance(error, NotStorable):
+            raise
+        raise _malformed(error) from error
+
+
+def read(text: str) -> Any:
+    """The value that was written; `NotStorable` for text that nothing wrote. Never runs code, whatever the text."""
+    # Without a "$" (or its escape, which only a forger would write) there is no tag, and no callback is needed.
+    decoder = _tag_decoder if "$" in text or "\\u0024" in text else _plain_decoder
+    value = _decode(text, decoder)
+    if text.count("[") + text.count("{") > DEPTH_LIMIT:
+        _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    """Level by level, without recursion: what is deeper than anything ever written was made to hurt."""
+    level = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        parts: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                parts.extend(item.keys())
+                parts.extend(item.values())
+            else:
+                parts.extend(item if type(item) in _CONTAINERS else ())
+        level = [part for part in parts if type(part) in _CONTAINERS]
+        if not level:
+            return
+    raise _malformed(_TOO_DEEP)
+
+
+def canonical(text: str) -> str:
+    """The same text for equal values: dicts with their keys in order. (Sets lie in order already.)"""
+    if "{" not in text:
+        return text
+    try:
+        return _encode_sorted(_decode(text, _map_decoder if '"$map"' in text else _plain_decoder))
+    except RecursionError:
+        raise _malformed(_TOO_DEEP) from None
+
+
+def _sort_map(found: dict[str, Any]) -> dict[str, Any]:
+    if len(found) == 1 and type(found.get("$map")) is list:
+        found["$map"].sort(key=_encode_sorted)
+    return found
+
+
+_map_decoder = json.JSONDecoder(parse_constant=_no_constant, object_hook=_sort_map)

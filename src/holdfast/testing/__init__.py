@@ -1,0 +1,18 @@
+"""Test agents as they will live: time that jumps, crashes at every point, and counts of what really ran.
+
+    async with holdfast.testing.open(agents=[research], replace={search: fake_search}) as hf:
+        run = await hf.start(research, "otters", id="o")
+        await run.wait("waiting")
+        await hf.advance("3 days")
+        await hf.crash()
+        assert hf.bodies[publish] == 1
+
+The store is a real SQLite file in a temporary folder; a crash drops everything that was not committed and opens the file
+anew, as a killed process and its successor would.
+"""
+
+from holdfast.testing.clock import JumpClock
+from holdfast.testing.crashes import crash_everywhere
+from holdfast.testing.kit import TestClient, open  # noqa: A004 - `holdfast.testing.open` is what users write
+
+__all__ = ["JumpClock", "TestClient", "crash_everywhere", "open"]

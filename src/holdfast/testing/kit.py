@@ -1,0 +1,210 @@
+"""`holdfast.testing.open`: a client over a temporary SQLite file whose time jumps and whose process can crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from holdfast.agent import Agent, Step
+from holdfast.client import Client
+from holdfast.durations import Duration, milliseconds
+from holdfast.errors import StoreUnavailable
+from holdfast.runtime import StepSpec
+from holdfast.store.base import Faults, Store
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.testing.clock import JumpClock
+from holdfast.worker.worker import Settings
+
+_LOOK_EVERY_S = 0.002
+_QUIET_LOOKS = 3  # nothing may move for this many looks before time jumps
+
+
+class Bodies(Counter[str]):
+    """How often each step's body ran: `bodies[publish]` or `bodies["publish"]`."""
+
+    def __getitem__(self, step: Any) -> int:
+        return super().__getitem__(getattr(step, "name", step))
+
+
+class _Steadfast:
+    """The store as a test sees it: a call that a crash interrupted is made again once the store is open again.
+
+    Every method of a store is idempotent or fenced, which is what makes this right.
+    """
+
+    def __init__(self, client: TestClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        store = self._client._store
+        found = getattr(store, name)
+        if not asyncio.iscoroutinefunction(found):
+            return found
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            while True:
+                await self._client._up.wait()
+                used = self._client._store
+                try:
+                    return await getattr(used, name)(*args, **kwargs)
+                except StoreUnavailable:
+                    if self._client._faults is None and used is self._client._store:
+                        raise
+                    await asyncio.sleep(_LOOK_EVERY_S)
+
+        return call
+
+
+class TestClient(Client):
+    """A client for tests. Time passes only while the test waits for a run, and then as fast as the runs allow."""
+
+    __test__ = False  # not a class of tests, whatever pytest thinks of its name
+
+    def __init__(
+        self,
+        path: Path,
+        agents: Iterable[Agent[..., Any] | ModuleType],
+        settings: Settings,
+        replace: Mapping[Any, Callable[..., Any]],
+        faults: Faults | None = None,
+    ) -> None:
+        self.bodies = Bodies()
+        self.keys: Counter[str] = Counter()  # the same by key: bodies that ran for each call
+        self.crashes = 0
+        self.clock = JumpClock()
+        self.path = path
+        self._faults = faults
+        self._waiting = 0
+        self._up = asyncio.Event()
+        self._jumper: asyncio.Task[None] | None = None
+        settings = dataclasses.replace(settings, replace=replace, observe=self._observe)
+        super().__init__(f"sqlite:{path}", agents=agents, settings=settings)
+
+    def _observe(self, spec: StepSpec, key: str) -> None:
+        self.bodies[spec.name] += 1
+        self.keys[key] += 1
+
+    def _make_store(self) -> Store:
+        return SQLiteStore.from_url(f"sqlite:{self.path}?durability=process", clock=self.clock, faults=self._faults)
+
+    @property
+    def store(self) -> Any:
+        return _Steadfast(self) if self._store is not None or not self._up.is_set() else super().store
+
+    async def _open(self) -> None:
+        await super()._open()
+        self._up.set()
+        if self._jumper is None:
+            self._jumper = asyncio.get_running_loop().create_task(self._jump())
+
+    async def _close(self, grace_s: float | None = 5.0) -> None:
+        if self._jumper is not None:
+            self._jumper.cancel()
+            await asyncio.gather(self._jumper, return_exceptions=True)
+        await super()._close(grace_s)
+
+    async def crash(self) -> None:
+        """As kill -9 and a new start: what is committed stays, everything else is gone."""
+        self._up.clear()
+        self.crashes += 1
+        store, self._store = self._store, None
+        worker, self._worker = self._worker, None
+        if store is not None:
+            store.abandon()
+        if worker is not None:
+            await worker.abandon()
+        await self._open()
+        for ears in self._ears.values():
+            for ear in ears:
+                ear.set()
+
+    async def advance(self, duration: Duration) -> None:
+        """Let this much time pass at once, then let what became due begin."""
+        self.clock.jump_to(self.clock.now() + milliseconds(duration))
+        if self._worker is not None:
+            self._worker._look.set()
+        await self._settled()
+
+    # Time jumps when every run waits and the test waits for a run
+
+    async def _pause_for(self, ear: asyncio.Event) -> None:
+        self._waiting += 1
+        try:
+            await super()._pause_for(ear)
+        finally:
+            self._waiting -= 1
+
+    async def _jump(self) -> None:
+        quiet = 0
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            self.clock.fire()
+            quiet = quiet + 1 if self._waiting and self._idle() else 0
+            if quiet < _QUIET_LOOKS:
+                continue
+            quiet = 0
+            with contextlib.suppress(StoreUnavailable):
+                due = await self._next_due()
+                if due is not None and self._idle() and self._waiting:
+                    self.clock.jump_to(due)
+                    if self._worker is not None:
+                        self._worker._look.set()
+
+    def _idle(self) -> bool:
+        """Does nothing move: no body, no write on its way, no run that could still act by itself?"""
+        worker = self._worker
+        if worker is None or not self._up.is_set() or worker.loading:
+            return False
+        return all(
+            execution.live and execution.resting and not (execution.bodies or execution.unacked or execution.ready)
+            for execution in worker.executions.values()
+        )
+
+    async def _next_due(self) -> int | None:
+        assert self._worker is not None
+        parked = await self.store.next_due(list(self._worker._agents))
+        inside = self.clock.next_timer()
+        running = {name for name, execution in self._worker.executions.items() if execution.live}
+        if parked is not None and running and inside is not None:
+            return min(parked, inside)
+        return inside if parked is None else parked if inside is None else min(parked, inside)
+
+    async def _settled(self) -> None:
+        """Until what became due has begun or ended, so that the next line of the test sees its effect."""
+        quiet = 0
+        while quiet < _QUIET_LOOKS:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            quiet = quiet + 1 if self._idle() and not self._due_now() else 0
+
+    def _due_now(self) -> bool:
+        due = self.clock.next_timer()
+        return due is not None and due <= self.clock.now()
+
+
+@contextlib.asynccontextmanager
+async def open(  # noqa: A001 - `holdfast.testing.open` is what users write
+    *,
+    agents: Iterable[Agent[..., Any] | ModuleType] = (),
+    replace: Mapping[Step[..., Any] | Any, Callable[..., Any]] | None = None,
+    park: bool = True,
+    path: str | Path | None = None,
+    settings: Settings | None = None,
+    faults: Faults | None = None,
+) -> AsyncIterator[TestClient]:
+    """A client over a temporary SQLite file. `replace` puts other functions in place of steps' bodies and resources.
+
+    With `park` (the default) a run leaves memory at every wait, so each wait is also a test of resuming.
+    """
+    settings = settings or Settings(park_grace_s=0.0 if park else 3600.0, lease_ttl_s=30.0)
+    with contextlib.ExitStack() as stack:
+        folder = Path(path).parent if path else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
+        client = TestClient(Path(path) if path else folder / "test.db", agents, settings, dict(replace or {}), faults)
+        async with client:
+            yield client

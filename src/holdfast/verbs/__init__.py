@@ -1,0 +1,1 @@
+"""What agents say: each verb is built from the few methods of `Runtime`."""

@@ -1,0 +1,36 @@
+"""`spawn` and `Child`: runs that an agent starts and that live on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from holdfast.agent import Agent
+from holdfast.errors import BadArguments
+from holdfast.runtime import current
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Child(Generic[R_co]):
+    """A child run. Await it for its result, now or later; it can be stored in the agent's state."""
+
+    id: str
+    agent: str
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        return current("awaiting a child").child_result(self.id, self.agent).__await__()
+
+
+def spawn(
+    agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+) -> Coroutine[Any, Any, Child[R]]:
+    """Start a child run and go on at once; it outlives the return of its parent."""
+    if not isinstance(agent, Agent):
+        raise BadArguments(f"spawn takes an agent (a function with @holdfast.agent), not {agent!r}")
+    name = agent.name
+    return current("spawn").spawn(agent.spec, args, kwargs).then(lambda child: Child(child, name))

@@ -1,0 +1,79 @@
+"""Values that are the same on every replay, and facts about where code is: no write, no wait."""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from holdfast.errors import BadArguments, NotInRun
+from holdfast.runtime import RunFacts, StepContext, current, here
+
+_log = logging.getLogger("holdfast")
+
+
+def now() -> datetime:
+    """The time of the last outcome this run has seen: the same on every replay, and never going back."""
+    return current("now").now()
+
+
+def uuid4() -> uuid.UUID:
+    """A random UUID that is the same on every replay."""
+    return uuid.UUID(hex=current("uuid4").seed("uuid4")[:32], version=4)
+
+
+def rng(name: str = "") -> random.Random:
+    """A random generator that gives the same numbers on every replay."""
+    return random.Random(current("rng").seed(f"rng:{name}"))
+
+
+def patched(patch: str) -> bool:
+    """True when the run first reaches this line with the new code, and ever after; False when it had passed here before."""
+    if not isinstance(patch, str) or not patch:
+        raise BadArguments(f"{patch!r}: patched takes the name of a change, for example patched('two-reviewers')")
+    return current("patched").patched(patch)
+
+
+def scope(name: str) -> AbstractContextManager[None]:
+    """Pin the identity of the calls inside to this name, whatever tasks and frames a framework puts around them."""
+    return current("scope").scope(name)
+
+
+def note(text: str, **data: Any) -> Coroutine[Any, Any, None]:
+    """A line in the run's history; outside a run it goes to the log."""
+    if here() is None:
+        return _logged(text, data)
+    return current("note").note(text, data)
+
+
+async def _logged(text: str, data: dict[str, Any]) -> None:
+    _log.info("%s%s", text, f" {data}" if data else "")
+
+
+def this_run() -> RunFacts:
+    """The run this code belongs to, in agents and in steps."""
+    place = here()
+    facts = place.run if isinstance(place, StepContext) else place and place.facts
+    if facts is None:
+        raise NotInRun("this_run() works only inside a running agent or one of its steps")
+    return facts
+
+
+def this_step() -> StepContext:
+    """The step this code belongs to: its key, idempotency key and attempt."""
+    place = here()
+    if not isinstance(place, StepContext):
+        raise NotInRun("this_step() works only inside the body of a step")
+    return place
+
+
+def idempotency_key() -> str:
+    """The same string for every attempt of this call, in every process, for ever; different for every other call."""
+    place = here()
+    if not isinstance(place, StepContext):
+        raise NotInRun("idempotency_key() works only inside the body of a step")
+    return place.idempotency_key

@@ -1,0 +1,43 @@
+"""`receive` and `receive_nowait`: messages to this run. None is lost if sent earlier; order is kept per topic."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar, overload
+
+from holdfast.codec import UNTYPED, shape_of
+from holdfast.durations import Duration, milliseconds
+from holdfast.errors import BadArguments
+from holdfast.runtime import current
+
+T = TypeVar("T")
+
+
+@overload
+def receive(topic: str, type: type[T], /, *, timeout: Duration | None = None) -> Coroutine[Any, Any, T]: ...
+@overload
+def receive(topic: str, type: Any = ..., /, *, timeout: Duration | None = None) -> Coroutine[Any, Any, Any]: ...
+def receive(topic: str, type: Any = Any, /, *, timeout: Duration | None = None) -> Any:
+    """Wait for the next message of a topic; `TimeoutError` when none came in time."""
+    timeout_ms = None if timeout is None else milliseconds(timeout)
+    return current("receive").message(checked_topic(topic), _shape(type), timeout_ms)
+
+
+@overload
+def receive_nowait(topic: str, type: type[T], /) -> list[T]: ...
+@overload
+def receive_nowait(topic: str, type: Any = ..., /) -> list[Any]: ...
+def receive_nowait(topic: str, type: Any = Any, /) -> Any:
+    """Every message of a topic that has arrived and was not received yet; an empty list if there is none."""
+    return current("receive_nowait").messages(checked_topic(topic), _shape(type))
+
+
+def _shape(type: Any) -> Any:
+    return UNTYPED if type is Any else shape_of(type)
+
+
+def checked_topic(topic: str) -> str:
+    """The topic itself; `BadArguments` if it is none."""
+    if not isinstance(topic, str) or not 0 < len(topic) <= 200:
+        raise BadArguments(f"{topic!r} is not a topic; use a string of 1 to 200 characters")
+    return topic

@@ -1,0 +1,1 @@
+"""Takes runs that are due and carries them on."""

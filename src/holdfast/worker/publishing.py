@@ -1,0 +1,12 @@
+"""What a worker publishes of its agents, so that others can start them by name and have arguments checked at once."""
+
+from __future__ import annotations
+
+import json
+
+from holdfast.runtime import AgentSpec
+
+
+def schema_of(spec: AgentSpec) -> str:
+    """The agent's parameters as JSON Schema."""
+    return json.dumps(spec.signature.schema())

@@ -1,0 +1,341 @@
+"""A worker: claims what is due, runs many runs on one loop, and gives them back when it stops.
+
+One loop decides (`_work`): claim what is due, then sleep until something changes or the next run is due. Everything else
+reacts: a heartbeat keeps the leases, changes of the store wake runs that wait for a message, and dead workers' runs are
+taken over the moment their lock can be had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.codec import DEFAULT_LIMIT_BYTES
+from holdfast.engine import parking
+from holdfast.engine.execute import begin
+from holdfast.engine.execution import Execution
+from holdfast.engine.tasks import install
+from holdfast.errors import BadArguments, HoldfastError, LeaseLost, StoreUnavailable
+from holdfast.model import RunRow
+from holdfast.resources import OpenResources
+from holdfast.runtime import AgentSpec, StepSpec
+from holdfast.store.base import Append, Change, Store, Transition
+from holdfast.worker.publishing import schema_of
+
+_log = logging.getLogger("holdfast")
+CRASHES_ALONE = 2  # a run with this many crashes is next run alone, to learn whether it is the one
+CRASHES_PAUSED = 5
+_LONGEST_SLEEP_S = 5.0
+_RECOVER_EVERY_S = 1.0
+_LONGEST_GRACE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a worker behaves. Times are seconds of real time."""
+
+    concurrency: int = 200
+    lease_ttl_s: float = 10.0
+    lease_margin_s: float = 2.0
+    park_grace_s: float = 0.5
+    stop_grace_s: float = 30.0
+    threads: int = 32
+    value_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    root: str | None = None  # serve only this run and its descendants
+    replace: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    observe: Callable[[StepSpec, str], None] | None = None  # told of every body that runs
+
+
+class Worker:
+    """Serves agents out of a store. It is the `Host` of the runs it carries."""
+
+    def __init__(self, store: Store, specs: Iterable[AgentSpec], settings: Settings | None = None) -> None:
+        self.store, self.clock = store, store.clock
+        self.settings = settings or Settings()
+        self.value_limit_bytes = self.settings.value_limit_bytes
+        self._replace = {getattr(key, "spec", key): value for key, value in self.settings.replace.items()}
+        self.resources = OpenResources(self.settings.replace)
+        self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
+        self.executions: dict[str, Execution] = {}
+        self.loading = 0  # claimed, and not yet running
+        self._carriers: set[asyncio.Task[None]] = set()
+        self._strays: set[asyncio.Task[Any]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._graces: dict[str, float] = {}
+        self._agents: dict[str, AgentSpec] = {}
+        self._unpublished: list[AgentSpec] = []
+        self._look = asyncio.Event()
+        self._stopping = False
+        self._lease_until = 0.0
+        self._solo: str | None = None
+        self._renewed = asyncio.Event()
+        for spec in specs:
+            self.serve(spec)
+
+    # Life
+
+    async def start(self) -> None:
+        """Take over what dead workers left, then work."""
+        install(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self.store.on_change(self._changed)
+        await self._publish()
+        await self.store.recover()
+        for work in (self._work(), self._keep_leases(), self._recover()):
+            self._tasks.append(self._loop.create_task(work))
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Stop at a safe point: bodies that run may end and are recorded, then every run is given back."""
+        if self._stopping:
+            return
+        self._stopping = True
+        grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
+        self._tasks[0].cancel()  # claim no more; leases are kept until the last run is given back
+        await asyncio.gather(self._tasks[0], return_exceptions=True)
+        releases = [parking.release(execution, grace_s) for execution in list(self.executions.values())]
+        for problem in await asyncio.gather(*releases, return_exceptions=True):
+            if isinstance(problem, Exception) and not isinstance(problem, StoreUnavailable):
+                _log.error("a run could not be given back: %r", problem)
+        await self._put_down()
+
+    async def abandon(self) -> None:
+        """Drop everything as a killed process would: nothing is given back."""
+        self._stopping = True
+        for execution in list(self.executions.values()):
+            execution.close("lost")
+        await self._put_down()
+
+    async def _put_down(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._carriers, return_exceptions=True)
+        for _ in range(2):  # the second cancellation ends what swallows the first
+            for stray in list(self._strays):
+                stray.cancel()
+            await asyncio.sleep(0)
+        if self._strays:
+            await asyncio.wait(self._strays, timeout=0.5)
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            await self.resources.close()
+        except ExceptionGroup as problems:
+            _log.warning("a resource did not close: %s", problems.exceptions)
+
+    # The loop
+
+    async def _work(self) -> None:
+        while True:
+            self._look.clear()
+            try:
+                claimed = await self._claim()
+                for run in claimed:
+                    self._carry(run)
+                if not claimed or self._full():
+                    await self._sleep()
+            except StoreUnavailable:
+                return
+            except HoldfastError:
+                _log.exception("looking for work failed; trying again")
+                await asyncio.sleep(1.0)
+
+    def _full(self) -> bool:
+        return len(self.executions) >= self.settings.concurrency or self._solo is not None
+
+    async def _claim(self) -> list[RunRow]:
+        """Take due runs. One that crashed its process before is taken only when nothing else runs here."""
+        self._check_solo()
+        free = self.settings.concurrency - len(self.executions)
+        if self._solo is not None or free <= 0:
+            return []
+        await self._publish()
+        ttl_ms = round(self.settings.lease_ttl_s * 1000)
+        started = self._loop.time()
+        names = list(self._agents)
+        claimed = await self.store.claim(names, min(free, 100), ttl_ms, root=self.settings.root)
+        if not claimed and not self.executions:
+            claimed = await self.store.claim(names, 1, ttl_ms, root=self.settings.root, alone=True)
+            if claimed and claimed[0].crash_count >= CRASHES_ALONE:
+                self._solo = claimed[0].id
+        self._claimed_until = started + self.settings.lease_ttl_s - self.settings.lease_margin_s
+        return claimed
+
+    def _check_solo(self) -> None:
+        """A run that was suspected and has made progress is one like all others."""
+        if self._solo is not None:
+            execution = self.executions.get(self._solo)
+            if execution is None or execution.new_outcomes:
+                self._solo = None
+
+    async def _sleep(self) -> None:
+        """Until a change, or until the next run is due. Polling is the truth; being told only shortens it."""
+        timer = None
+        if not self._full():
+            due = await self.store.next_due(list(self._agents))
+            if due is not None and due > self.clock.now():
+                timer = self.clock.call_at(due, self._look.set)
+        try:
+            async with asyncio.timeout(_LONGEST_SLEEP_S):
+                await self._look.wait()
+        except TimeoutError:
+            pass
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _changed(self, change: Change) -> None:
+        if change.run:
+            execution = self.executions.get(change.run)
+            if execution is not None:
+                parking.notice(execution)
+        else:
+            for execution in self.executions.values():
+                if any(wait.token is not None for wait in execution.waits.values()):
+                    parking.notice(execution)
+        if change.due:
+            self._look.set()
+
+    # One run
+
+    def _carry(self, run: RunRow) -> None:
+        self.loading += 1
+        carrier = self._loop.create_task(self._carry_on(run, self._claimed_until))
+        self._carriers.add(carrier)
+        carrier.add_done_callback(self._carriers.discard)
+
+    async def _carry_on(self, run: RunRow, lease_until: float) -> None:
+        execution: Execution | None = None
+        try:
+            try:
+                if run.crash_count >= CRASHES_PAUSED:
+                    await self._pause_crasher(run)
+                    return
+                execution = await begin(self, run, self._agents[run.agent])
+                execution.lease_until = lease_until
+                self.executions[run.id] = execution
+            finally:
+                self.loading -= 1
+            outcome = await execution.ended
+            self._remember(execution, outcome)
+        except StoreUnavailable:
+            return
+        except Exception:
+            _log.exception("run %r could not be carried on; it is due again when its lease ends", run.id)
+        finally:
+            if self.executions.get(run.id) is execution:
+                self.executions.pop(run.id, None)
+            self._look.set()
+            if execution is not None:
+                execution.close("lost")
+                await execution.unwound()
+
+    async def _pause_crasher(self, run: RunRow) -> None:
+        reason = (
+            f"run {run.id!r} ended its process {run.crash_count} times without any progress in between, the last times "
+            "while it ran alone. Look at what its step does (memory, a native crash, os._exit), then resume the run"
+        )
+        _log.error("%s", reason)
+        transition = Transition("paused", reason=reason)
+        try:
+            await self.store.append(Append(run.id, run.lease_epoch, run.next_seq, transition=transition))
+        except LeaseLost:
+            _log.info("run %r was taken over", run.id)
+
+    def _remember(self, execution: Execution, outcome: str) -> None:
+        """A park that brought nothing new doubles the next one's grace, so that a run does not flap."""
+        run = execution.run.id
+        if outcome != "parked" or execution.new_outcomes:
+            self._graces.pop(run, None)
+        elif self.settings.park_grace_s > 0:
+            self._graces[run] = min(self.park_grace_s(run) * 2, _LONGEST_GRACE_S)
+
+    # Leases
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.lease_ttl_s / 3)
+            if self.executions:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        started = self._loop.time()
+        before = dict(self.executions)
+        try:
+            leases = await self.store.heartbeat(round(self.settings.lease_ttl_s * 1000))
+        except StoreUnavailable:
+            return
+        except HoldfastError:
+            _log.exception("the heartbeat failed; no new effect begins until one succeeds")
+            return
+        self._lease_until = started + self.settings.lease_ttl_s - self.settings.lease_margin_s
+        held = {(lease.run, lease.epoch): lease for lease in leases}
+        for name, execution in before.items():
+            lease = held.get((name, execution.run.lease_epoch))
+            if lease is None:
+                if execution.live or not execution.closing:
+                    execution.close("lost")
+            elif lease.inbox_count > execution.inbox_seen:
+                parking.notice(execution)
+        self._renewed.set()
+
+    def trusted(self, lease_until: float) -> bool:
+        """Is a lease claimed until then, or renewed since, surely ours?"""
+        return self._loop.time() < max(self._lease_until, lease_until)
+
+    async def trust(self) -> None:
+        """Wait for the next heartbeat to tell."""
+        self._renewed.clear()
+        renewing = self._loop.create_task(self._renew())
+        await self._renewed.wait()
+        await renewing
+
+    async def _recover(self) -> None:
+        while True:
+            await asyncio.sleep(_RECOVER_EVERY_S)
+            try:
+                if await self.store.recover():
+                    self._look.set()
+            except StoreUnavailable:
+                return
+            except HoldfastError:
+                _log.exception("looking for dead workers failed; trying again")
+
+    # What a run needs of its host
+
+    def park_grace_s(self, run: str) -> float:
+        grace_s = self._graces.get(run, self.settings.park_grace_s)
+        return 0.0 if self._full() else grace_s
+
+    def serve(self, spec: AgentSpec) -> None:
+        known = self._agents.get(spec.name)
+        if known is None:
+            self._agents[spec.name] = spec
+            self._unpublished.append(spec)
+            self._look.set()
+        elif known.fn is not spec.fn:
+            raise BadArguments(
+                f"two agents are named {spec.name!r}: {known.fn.__module__}.{known.fn.__qualname__} and "
+                f"{spec.fn.__module__}.{spec.fn.__qualname__}; give one another name with @agent(name=...)"
+            )
+
+    async def _publish(self) -> None:
+        if self._unpublished:
+            specs, self._unpublished = self._unpublished, []
+            await self.store.publish([(spec.name, spec.version, schema_of(spec)) for spec in specs])
+
+    def spec_of(self, agent: str) -> AgentSpec | None:
+        return self._agents.get(agent)
+
+    def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
+        return self._replace.get(spec)
+
+    def body_runs(self, spec: StepSpec, key: str) -> None:
+        if self.settings.observe is not None:
+            self.settings.observe(spec, key)
+
+    def keep(self, stray: asyncio.Task[Any]) -> None:
+        self._strays.add(stray)
+        stray.add_done_callback(self._strays.discard)

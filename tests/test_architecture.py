@@ -1,0 +1,113 @@
+"""The layers of docs/design.md, held: imports go down only, and no file or function outgrows a reader."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+# Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
+LAYERS = {
+    "words": "errors durations model clock retry codec signature schema failures",
+    "contracts": "runtime store.base",
+    "verbs": "agent resources verbs",
+    "doing": "engine store",
+    "services": "worker client",
+    "edges": "cli http dashboard integrations backends testing demo",
+    "package": "holdfast",  # holdfast/__init__.py
+}
+APART = {  # what a part may not import although its layer is high enough
+    "engine": "store",
+    "store": "engine agent resources verbs",
+    "cli": "engine store store.base runtime verbs resources",
+    "http": "engine store store.base runtime verbs resources agent",
+    "dashboard": "engine store store.base runtime verbs resources agent worker",
+    "integrations": "engine store store.base worker client",
+}
+LIKE_USERS = "demo integrations"  # may `import holdfast`, which is above them: they are written as users write
+LAZY = "cli holdfast"  # may import inside functions: starting up must be quick
+OPTIONAL = "store.postgres backends http"  # may be imported inside functions, upwards too: not everyone needs them
+LINES_OF_A_MODULE, LINES_OF_A_FUNCTION = 400, 70
+
+ROOT = Path(__file__).parents[1] / "src" / "holdfast"
+LEVEL = {part: level for level, parts in enumerate(LAYERS.values()) for part in parts.split()}
+PATHS = {path.relative_to(ROOT).with_suffix("").as_posix(): path for path in ROOT.rglob("*.py")}
+FILES = {name.removesuffix("__init__").strip("/").replace("/", ".") or "holdfast": PATHS[name] for name in PATHS}
+TREES = {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
+
+
+def part_of(module, parts=None):
+    """The part this module belongs to, or "" when it belongs to none."""
+    return max(
+        (part for part in (parts.split() if parts else LEVEL) if f"{module}.".startswith(f"{part}.")),
+        key=len,
+        default="",
+    )
+
+
+def targets(node):
+    """The modules of the package that an import statement names; `from holdfast import errors` names `errors`."""
+    if isinstance(node, ast.ImportFrom):
+        full = [f"{node.module}.{alias.name}" for alias in node.names]
+        names = [name if name.removeprefix("holdfast.") in TREES else node.module for name in full]
+    else:
+        names = [alias.name for alias in node.names]
+    return [name.removeprefix("holdfast.") for name in names if f"{name}.".startswith("holdfast.")]
+
+
+def functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def imports():
+    """Every import of the package by itself: (module, imported module, line, whether inside a function)."""
+    for module, tree in TREES.items():
+        inner = {id(node) for function in functions(tree) for node in ast.walk(function)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert not getattr(node, "level", 0), f"{module}, line {node.lineno}: a relative import"
+                for target in targets(node):
+                    yield module, target, node.lineno, id(node) in inner
+
+
+def test_every_module_has_a_layer():
+    assert [module for module in TREES if not part_of(module)] == []
+
+
+def test_imports_go_down_only():
+    wrong = []
+    for module, target, line, inside in imports():
+        source, part = part_of(module), part_of(target)
+        if (inside and part_of(target, OPTIONAL)) or (part == "holdfast" and part_of(module, LIKE_USERS)):
+            continue
+        if LEVEL.get(part, 99) > LEVEL.get(source, 99) or part in APART.get(source, "").split():
+            wrong.append(f"{module}, line {line}: {source} may not import {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {module: set() for module in TREES}
+    for module, target, _, inside in imports():
+        if not inside and target != module:
+            graph[module].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" <- ".join(error.args[1])) from None
+
+
+def test_the_package_is_imported_at_the_top_of_files():
+    wrong = [
+        f"{module}, line {line}: import {target} at the top of the file"
+        for module, target, line, inside in imports()
+        if inside and not part_of(module, LAZY) and not part_of(target, OPTIONAL)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_modules_and_functions_stay_readable():
+    sizes = {module: (len(path.read_text("utf-8").splitlines()), LINES_OF_A_MODULE) for module, path in FILES.items()}
+    for module, tree in TREES.items():
+        for function in functions(tree):
+            lines = function.end_lineno - function.lineno + 1
+            sizes[f"{module}, {function.name}, line {function.lineno}"] = (lines, LINES_OF_A_FUNCTION)
+    wrong = [f"{name}: {size} lines, at most {limit}" for name, (size, limit) in sizes.items() if size > limit]
+    assert not wrong, "\n".join(wrong)
