@@ -14,7 +14,8 @@ import enum
 import functools
 import hashlib
 from collections import abc, deque
-from typing import Any, Final, get_args, get_origin
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
 from holdfast import tagged
 from holdfast.errors import NotStorable
@@ -64,16 +65,19 @@ class Shape:
         except NotStorable:
             if self._fits is None:
                 raise
-            raise _misfit(where, value, self.name, argument) from None  # bytearray, for one
-        refusal: NotStorable | None = None
-        for leave_out_defaults in (True, False):
-            # The second round is for types that need a default to be told apart, such as a union by a `kind` field.
+            # A bytearray, which pydantic does not know, or a TypedDict before Python 3.12.
+            reason = "a key, or the type of a value, is not as annotated" if type(value) is dict else ""
+            raise _misfit(where, value, self.name, argument, reason) from None
+        try:
+            return self._checked(adapter, value, where, argument, True)
+        except NotStorable as first:
+            # Once more with the defaults: some types need one to be told apart, such as a union with a `kind` field.
             try:
-                return self._checked(adapter, value, where, argument, leave_out_defaults)
-            except NotStorable as error:
-                refusal = error
-        assert refusal is not None
-        raise refusal
+                return self._checked(adapter, value, where, argument, False)
+            except NotStorable:
+                if isinstance(first, Misfit) and first.path == where:
+                    raise  # for want of a default the whole value did not fit: the second reason is the real one
+                raise first from None
 
     def text(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
         """As `store`, without a copy where none is needed to be sure of the text."""
@@ -100,8 +104,8 @@ class Shape:
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the annotation; `{}` where anything goes."""
-        (own,), definitions = schemas([self])
-        return {**own, "$defs": definitions} if definitions else own
+        adapter = _for_schema(self)
+        return {} if adapter is None else dict(adapter.json_schema(by_alias=False))
 
     def _checked(self, adapter: Any, value: Any, where: str, argument: bool, lean: bool) -> tuple[str, Any]:
         text = _taken_apart(adapter, value, where, argument, lean)
@@ -125,7 +129,7 @@ class Shape:
             raise _misfit(where, value, self.name, argument, misfit.reason) from misfit
         found = difference(value, copy)
         if found:
-            raise _lossy(found, value, where, self.name, argument)
+            raise _lossy(found, value, where, self, argument)
         return copy
 
     def prepare(self, where: str) -> None:
@@ -149,7 +153,10 @@ def _adapter(annotation: Any, name: str, where: str) -> Any:
     if origin in (abc.Iterable, abc.Collection):
         annotation = abc.Sequence[get_args(annotation)[0] if get_args(annotation) else Any]  # type: ignore[misc]
     try:
-        return TypeAdapter(annotation)
+        made: Any = TypeAdapter(annotation)
+        if not made.pydantic_complete:
+            made.rebuild()  # raises what was put off
+        return made
     except Exception as error:  # pydantic has several classes for this, and a type's own hook may raise anything
         reason = str(error).splitlines()[0] if type(error).__name__ == "PydanticUserError" else ""
         raise NotStorable(
@@ -168,7 +175,10 @@ def _leaf(value: Any) -> Any:
     if isinstance(value, list | deque):
         return list(value)
     if hasattr(value, "get_secret_value"):
-        raise Refused(f"{type_name(type(value))} is a secret and would be stored as stars; pass secrets by a resource")
+        raise Refused(
+            f"{type_name(type(value))} is a secret and would be stored as stars; read it inside the step, or open what "
+            "needs it as a resource"
+        )
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     if type(value).__name__ == "ZoneInfo" and getattr(value, "key", None):
@@ -213,35 +223,28 @@ def schemas(shapes: list[Shape]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The JSON schemas of several shapes, with the definitions they share; `{}` for what has no schema."""
     from pydantic import TypeAdapter
 
-    made: dict[Any, dict[str, Any]] = {}
-    definitions: dict[str, Any] = {}
-    inputs = []
-    for at, shape in enumerate(shapes):
-        if not is_untyped(shape.annotation):
-            shape.prepare("the annotation")
-            adapter = _adapter_or_none(shape)
-            inputs += [(at, "validation", adapter)] if adapter is not None and _has_schema(adapter) else []
-    if inputs:
-        by_key, rest = TypeAdapter.json_schemas(inputs, by_alias=False)  # type: ignore[arg-type]
-        made, definitions = {at: found for (at, _), found in by_key.items()}, rest.get("$defs", {})
-    return [made.get(at, {}) for at in range(len(shapes))], definitions
+    adapters = [_for_schema(shape) for shape in shapes]
+    inputs: Any = [(at, "validation", adapter) for at, adapter in enumerate(adapters) if adapter is not None]
+    if not inputs:
+        return [{} for _ in shapes], {}
+    made, rest = TypeAdapter.json_schemas(inputs, by_alias=False)  # together, so that equal names do not collide
+    found: dict[Any, dict[str, Any]] = {at: own for (at, _), own in made.items()}
+    return [found.get(at, {}) for at in range(len(shapes))], rest.get("$defs", {})
 
 
-def _adapter_or_none(shape: Shape) -> Any:
-    try:
-        return shape._pydantic("")
-    except NotStorable:
-        return None
-
-
-def _has_schema(adapter: Any) -> bool:
+def _for_schema(shape: Shape) -> Any:
+    """The adapter of a shape that has a JSON schema, or None."""
     from pydantic.errors import PydanticInvalidForJsonSchema
 
+    if is_untyped(shape.annotation):
+        return None
+    shape.prepare("the annotation")
     try:
+        adapter = shape._pydantic("the annotation")
         adapter.json_schema()
-    except PydanticInvalidForJsonSchema:
-        return False
-    return True
+    except (NotStorable, PydanticInvalidForJsonSchema):  # a bytearray, a callable
+        return None
+    return adapter
 
 
 # --- refusals ---
@@ -257,15 +260,17 @@ def _misfit(path: str, value: Any, expected: str, argument: bool, reason: str = 
     return Misfit(message, path, _spoken(value), expected, reason)
 
 
-def _lossy(found: Difference, value: Any, where: str, name: str, argument: bool) -> Misfit:
-    path = spell(where, found.path)
-    if found.kinds and not found.path:
-        return _misfit(path, value, name, argument)
-    if found.kinds:
-        message = f"{path}: {found.before} would come back as {found.after}; make it what its annotation says"
-        return Misfit(message, path, found.before, found.after)
-    message = f"{path}: {found.before} would come back as {found.after}; its type does not store all of it"
-    return Misfit(message, path, found.before, f"what {name} can store")
+def _lossy(found: Difference, value: Any, where: str, shape: Shape, argument: bool) -> NotStorable:
+    path, change = spell(where, found.path), f"{found.before} would come back as {found.after}"
+    if not found.kinds:
+        return NotStorable(f"{path}: {change}; its type does not store all of it")
+    if found.path:
+        message = f"{path}: {change}; annotate exactly its type, or convert it first"
+    elif get_origin(shape.annotation) in (Union, UnionType):
+        message = f"{path}: {change}; a field with a Literal as its type tells the members of a union apart"
+    else:
+        return _misfit(path, value, shape.name, argument)
+    return Misfit(message, path, found.before, found.after)
 
 
 def _not_valid(error: Exception, plain: Any, where: str, name: str) -> NotStorable:

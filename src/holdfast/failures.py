@@ -189,14 +189,18 @@ def _with_subclasses(kinds: tuple[type[Exception], ...]) -> Iterator[type[Except
         waiting += fresh
 
 
+def _builtin_base(kind: Any) -> Any:
+    while getattr(builtins, kind.__name__, None) is not kind:
+        kind = kind.__base__  # the base that decides the layout, so its `__new__` is the right one
+    return kind
+
+
 def _made(kind: type[Exception], record: dict[str, Any]) -> Exception | None:
     """An instance as the builtin below it makes one: no `__new__` or `__init__` of the class runs."""
     arguments, attributes = _value(record.get("args")), _value(record.get("attributes"))
     if not isinstance(arguments, tuple):
         arguments = (str(record.get("message", "")),)
-    base: Any = kind
-    while getattr(builtins, base.__name__, None) is not base:
-        base = base.__base__  # the base that decides the layout, so its `__new__` is the right one
+    base = _builtin_base(kind)
     try:
         made: Exception = base.__new__(kind, *arguments)
         with contextlib.suppress(Exception):  # arguments of the class's own, not of the builtin's, stay in `args` alone

@@ -93,18 +93,14 @@ class Bound:
         self._by_position, self._by_keyword = by_position, by_keyword
         self._recorded: list[_Argument] = []
         pieces: list[str] = []
-        rest: list[str] = []
-        for argument in (*by_position, *by_keyword.values()):
-            text, parameter = argument.text, argument.parameter
-            if parameter.kind is _REST:
-                rest.append(text or "null")
-            elif text is None or text == parameter.default_text:
-                continue
-            else:
-                pieces.append(f"{tagged.quote(argument.where)}:{text}")
-            self._recorded.append(argument)
-        if rest and parts.rest is not None:
-            pieces.insert(len(parts.positional), f"{tagged.quote(parts.rest.name)}:[{','.join(rest)}]")
+        for argument in by_position:
+            self._record(argument, pieces)
+        if parts.rest is not None and len(by_position) > len(parts.positional) and not parts.rest.local:
+            rest = by_position[len(parts.positional) :]
+            pieces.append(f"{tagged.quote(parts.rest.name)}:[{','.join([str(argument.text) for argument in rest])}]")
+            self._recorded += rest
+        for argument in by_keyword.values():
+            self._record(argument, pieces)
         self.text = "{" + ",".join(pieces) + "}"
         if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
             name, text = self._recorded[0].where, self._recorded[0].text
@@ -112,6 +108,12 @@ class Bound:
         # Without parsing, if the names sort as their JSON does and nothing inside has keys.
         simple = parts.sortable and self.text.count("{") == 1
         self._canonical = "{" + ",".join(sorted(pieces)) + "}" if simple else ""
+
+    def _record(self, argument: _Argument, pieces: list[str]) -> None:
+        text, parameter = argument.text, argument.parameter
+        if text is not None and text != parameter.default_text and parameter.kind is not _REST:
+            pieces.append(f"{tagged.quote(argument.where)}:{text}")
+            self._recorded.append(argument)
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -254,8 +256,7 @@ class Signature:
         raise BadArguments(f"{self.what} takes {self}; got ({cut(got, 200)}){reason}")
 
     def _unfit(self, misfit: Misfit) -> BadArguments:
-        reason = f" ({misfit.reason})" if misfit.reason else ""
-        return BadArguments(f"{self.what}: {misfit.path}: found {misfit.found}, expected {misfit.expected}{reason}")
+        return BadArguments(f"{self.what}: {misfit}")
 
     def load(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a stored input, for the call. Raises `BadArguments` if they no longer fit the function."""

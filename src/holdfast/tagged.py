@@ -183,7 +183,8 @@ _CONTAINERS: Final = frozenset({dict, list, tuple, set, frozenset})
 def refuse(value: Any) -> Any:
     """What becomes of a value of no plain kind where no type is annotated."""
     kind = type(value)
-    if isinstance(value, enum.Enum) or dataclasses.is_dataclass(value) or hasattr(kind, "__pydantic_core_schema__"):
+    is_dataclass = dataclasses.is_dataclass(kind)  # of the type: the class itself is no instance
+    if isinstance(value, enum.Enum) or is_dataclass or hasattr(kind, "__pydantic_core_schema__"):
         raise Refused(
             f"{type_name(kind)} is stored only where its type is annotated; "
             "annotate the step's return type (or the parameter) with it"

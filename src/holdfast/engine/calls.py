@@ -12,12 +12,12 @@ import contextvars
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.codec import UNTYPED, Shape
+from holdfast.codec import Shape
 from holdfast.engine.journal import facts, first_of
 from holdfast.engine.tasks import GateFuture
-from holdfast.errors import BadArguments, NotStorable, RunCancelled, RunFailed
+from holdfast.errors import BadArguments, NotStorable
 from holdfast.model import Event
-from holdfast.runtime import AgentSpec, _here
+from holdfast.runtime import _here
 
 if TYPE_CHECKING:
     from holdfast.clock import Timer
@@ -223,77 +223,6 @@ class NoteCall(Call):
     def begin(self) -> None:
         self.numbered = True
         self.execution.record("note", self.key, self.facts(text=self._text[:2000]), self._stored)
-
-
-class SpawnCall(Call):
-    """Starts a child run: the child's row and the outcome are written together."""
-
-    __slots__ = ("_child", "_input", "_spec")
-
-    def prepare(self, spec: AgentSpec, text: str) -> None:
-        self._spec, self._input = spec, text
-        self._child = self.execution.child_id(self.key, spec.name)
-
-    def begin(self) -> None:
-        self.numbered = True
-        child = self.execution.new_child(self._spec, self._child, self.key, self._input)
-        self.execution.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
-
-    def read(self, event: Event) -> str:
-        self.execution.host.serve(self._spec)
-        child: str = event.data["child"]
-        return child
-
-
-class ChildCall(Call):
-    """Waits for a child's end: one it starts itself (`await other(...)`), or one spawned before (`await child`)."""
-
-    __slots__ = ("_child", "_input", "_spec")
-
-    def prepare(self, spec: AgentSpec, text: str) -> None:
-        self._spec: AgentSpec | None = spec
-        self._input: str | None = text
-        self._child = self.execution.child_id(self.key, spec.name)
-
-    def awaits(self, child: str, agent: str) -> None:
-        self._spec, self._input, self._child = self.execution.host.spec_of(agent), None, child
-
-    def wait(self) -> Generator[Any, Any, Any]:
-        execution, mailbox = self.execution, self.execution.mailbox
-        yield from execution.ask(self)
-        event = mailbox.ended.get(self._child)
-        try:
-            if event is None:
-                mailbox.wait("child", self._child, self.future)
-                event = yield from execution.rest(self)
-        except asyncio.CancelledError:
-            mailbox.forget("child", self._child, self.future)
-            raise
-        finally:
-            execution.drop(self)
-        return self.read(event)
-
-    def begin(self) -> None:
-        execution = self.execution
-        execution.waits[self.key] = Wait("child", None, f"child:{self._child}")
-        if self._input is None:
-            execution.look_for_end(self._child)
-            return
-        assert self._spec is not None
-        execution.host.serve(self._spec)
-        if first_of(self.past(), "child.started") is None:
-            child = execution.new_child(self._spec, self._child, self.key, self._input)
-            execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
-
-    def read(self, event: Event) -> Any:
-        status, error = event.data["status"], event.data.get("error") or {}
-        if status == "completed":
-            shape = self._spec.signature.returns if self._spec else UNTYPED
-            return shape.load(self.execution.text_of(event))
-        if status == "cancelled":
-            raise tagged(RunCancelled(f"child run {self._child!r} was cancelled"), self.key, event.seq)
-        failure = RunFailed(error.get("message", ""), run=self._child, type=error.get("type", ""))
-        raise tagged(failure, self.key, event.seq, self._child)
 
 
 def tagged(error: Exception, key: str, seq: int, child: str | None = None) -> Exception:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import Shape
 from holdfast.engine.calls import Call
+from holdfast.engine.journal import Journal
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 
 if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
     from holdfast.engine.scope import Scope
 
 
@@ -29,7 +31,7 @@ def restore(
         raise HoldfastError("restore must be the first durable call of an agent, and called once; call it at the top")
     execution.state_shape = shape
     if execution.awaits_restore:
-        event = execution.restored()
+        event = resumed(execution)
         return shape.load(execution.text_of(event))
     if build is not None:
         execution.asked_any = True
@@ -51,7 +53,7 @@ class CheckpointCall(Call):
         execution = self.execution
         assert execution.state_shape is not None
         text, self._copy = execution.stored(execution.state_shape, self._state, "state")
-        execution.record("checkpoint", self.key, execution.carried(), text, checkpoint=True)
+        execution.record("checkpoint", self.key, carried(execution), text, checkpoint=True)
 
     def wait(self) -> Generator[Any, Any, Any]:
         problem = self._problem()
@@ -76,7 +78,8 @@ class CheckpointCall(Call):
         return None
 
     def settle(self, event: Event) -> None:
-        self.execution.new_era(event)
+        self.execution.journal = Journal(checkpoint=event)  # what was recorded before is history
+        enter_era(self.execution, event)
         super().settle(event)
 
     def read(self, event: Event) -> Any:
@@ -84,3 +87,30 @@ class CheckpointCall(Call):
         if self._copy is not None:
             return self._copy
         return self.execution.state_shape.load(self.execution.text_of(event))
+
+
+def carried(execution: Execution) -> dict[str, Any]:
+    """What the next era must know besides the state."""
+    unread = [[event.seq, event.data, execution.text_of(event), event.at] for event in execution.mailbox.unread()]
+    patches = execution.patches.answers
+    return {"era": execution.era + 1, "delivered": execution.delivered + 1, "unread": unread, "patches": patches}
+
+
+def resumed(execution: Execution) -> Event:
+    """Go on from the checkpoint the journal begins with."""
+    event = execution.journal.checkpoint
+    assert event is not None
+    execution.awaits_restore = False
+    enter_era(execution, event)
+    execution.delivered, execution.time = event.data["delivered"], max(execution.time, event.at)
+    execution.patches.answers = dict(event.data["patches"])
+    for seq, data, text, at in event.data["unread"]:
+        execution.mailbox.deliver(Event(seq, "message.received", None, data, text, at=at))
+    return event
+
+
+def enter_era(execution: Execution, event: Event) -> None:
+    """Keys start again, live and resumed alike."""
+    execution.era = event.data["era"]
+    execution.counters.clear()
+    execution.texts = {digest: text for digest, text in execution.texts.items() if not execution.live or digest == event.blob}

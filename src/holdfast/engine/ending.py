@@ -19,9 +19,10 @@ def conclude(execution: Execution) -> None:
     root = execution.root
     assert root is not None
     if not execution.live:
+        execution.pass_over()
         left_over = execution.journal.left_over()
         if left_over is not None:
-            execution.diverge(left_over, "the agent ended without asking for it")
+            execution.ended_early(left_over)
             return
         execution.live = True
     if execution.holding:

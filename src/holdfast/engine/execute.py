@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 
+from holdfast.engine.divergence import pause
 from holdfast.engine.execution import Execution
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Journal
@@ -47,9 +48,10 @@ async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
         text = await unspilled(host.store, run.input)
         args, kwargs = spec.signature.load(text or "{}")
     except HoldfastError as error:
-        execution.pause(
+        pause(
+            execution,
             f"run {run.id!r}: its arguments no longer fit agent {spec.name!r}: {error}. "
-            "Bring the old parameters back (new ones need a default), then resume the run"
+            "Bring the old parameters back (new ones need a default), then resume the run",
         )
         return execution
     execution.start(args, kwargs)

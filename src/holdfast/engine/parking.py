@@ -94,7 +94,7 @@ def notice(execution: Execution) -> None:
     """Something may have come into the run's inbox: fetch it, if the run can take it now."""
     if execution.live and not execution.closing and not execution.fetching:
         execution.fetching = True
-        execution.start_driver(_fetch(execution))
+        execution.start_driver(lambda: _fetch(execution))
 
 
 async def _fetch(execution: Execution) -> None:

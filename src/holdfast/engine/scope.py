@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.codec import UNTYPED, Shape, digest, preview
 from holdfast.durations import moment
-from holdfast.engine.calls import Call, ChildCall, NoteCall, ReceiveCall, SpawnCall, Tick, TimerCall
+from holdfast.engine.calls import Call, NoteCall, ReceiveCall, Tick, TimerCall
 from holdfast.engine.checkpoints import CheckpointCall, restore
+from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.steps import StepCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.runtime import AgentSpec, Durable, RunFacts, StepSpec, _here
@@ -189,7 +190,7 @@ class Scope:
     def patched(self, patch: str) -> bool:
         if self._check("patched") is not None:
             raise Suspended
-        return self.execution.patched(patch)
+        return self.execution.patches.answer(patch)
 
     def now(self) -> datetime:
         if self._check("now") is not None:

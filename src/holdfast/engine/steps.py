@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast import failures
+from holdfast.codec import UNTYPED
 from holdfast.engine.calls import Call, Wait, tagged
 from holdfast.engine.journal import first_of
 from holdfast.errors import InDoubt, NotStorable, StepTimeout
 from holdfast.model import Event
 from holdfast.runtime import Placed, StepContext, StepSpec
 from holdfast.signature import Bound
+from holdfast.store.base import NewApproval
 
 
 @dataclass(slots=True)
@@ -74,7 +77,7 @@ class StepCall(Call):
 
     def begin(self) -> None:
         self._past = _Past.of(self.past())
-        self._task = self.execution.start_driver(self._drive(), self._fail)
+        self._task = self.execution.start_driver(self._drive, self._fail)
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
@@ -227,7 +230,7 @@ class StepCall(Call):
                 f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
                 'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
             )
-            await execution.ask_person(question, self.key, self.facts(approval=question), text, self._spec.signature.returns)
+            await self._put_question(question, text)
         decided = execution.mailbox.decided.get(question)
         if decided is None:
             decision = execution.loop.create_future()
@@ -239,13 +242,18 @@ class StepCall(Call):
             finally:
                 execution.waits.pop(self.key, None)
         past.question = None
-        answer = execution.answer_of(decided)
+        answer = UNTYPED.load(decided.data["decision"])
         if answer == "run":
             return _RUN_IT
         if answer == "fail":
             by = decided.data.get("by")
             return _Ended(error=InDoubt(f"whether the effect happened is not known; {by} decided to fail the step"))
-        return _Ended(self._spec.signature.returns.load(answer["result"]))
+        return _Ended(self._spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
+
+    async def _put_question(self, question: str, text: str) -> None:
+        schema = json.dumps(self._spec.signature.returns.schema())
+        approval = NewApproval(question, self.key, "in_doubt", text, self.preview, schema)
+        await self.execution.durably("approval.asked", self.key, self.facts(approval=question), approvals=[approval])
 
     # Outcomes
 

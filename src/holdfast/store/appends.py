@@ -209,7 +209,7 @@ def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str,
     position: int = notified[0]
     tx.rows("insert_signal", run=run, position=position, signal_id=signal_id, kind=kind, topic=topic, value=value,
             data=to_json(data) if data else None)  # fmt: skip
-    tx.changed(run, due=bool(notified[1]))
+    tx.changed(run, due=True)  # its owner should look too, if it has one
     return position
 
 

@@ -103,7 +103,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something a commit changed that somebody may be waiting for. `due`: a worker should look for work."""
+    """Something a commit changed that somebody may be waiting for. `due`: a worker should look, its owner if it has one."""
 
     run: str
     due: bool = False

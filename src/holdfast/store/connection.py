@@ -90,10 +90,7 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise StoreUnavailable(f"there is no folder {folder!r} for the file {path!r}; create it first")
-    try:
-        connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
-    except apsw.CantOpenError as error:
-        raise StoreUnavailable(f"{path!r} cannot be opened: {error}") from error
+    connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
     connection.set_busy_handler(_Nap())
     connection.execute(
         f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA foreign_keys = ON; PRAGMA synchronous = {_SYNCHRONOUS[durability]};"
@@ -118,8 +115,6 @@ def _use_wal(connection: apsw.Connection, path: str) -> None:
                 raise
             time.sleep(random.uniform(0.001, 0.003))
             continue
-        except apsw.NotADBError as error:
-            raise StoreUnavailable(f"{path!r} is not a SQLite file; name another one") from error
         if mode != "wal":
             raise StoreUnavailable(f"{path!r} cannot use a write-ahead log (it stayed in {mode!r} mode); use a local disk")
         return

@@ -63,15 +63,6 @@ def heartbeat(ttl_ms: int) -> Callable[[Transaction], list[Lease]]:
     return work
 
 
-def register(agents: list[str]) -> Callable[[Transaction], None]:
-    """Say that this incarnation holds its lock and what it serves."""
-
-    def work(tx: Transaction) -> None:
-        tx.rows("register_worker", agents=to_json(agents))
-
-    return work
-
-
 def bury(worker: str) -> Callable[[Transaction], int]:
     """Make an incarnation's runs due and forget it. The caller holds its lock, or is that incarnation, closing."""
 

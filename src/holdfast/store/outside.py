@@ -182,11 +182,11 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> None:
         tx.rows("delete_blob", digest=digest)
 
 
-def publish(agents: list[tuple[str, str | None, str]]) -> Callable[[Transaction], None]:
-    """Record what these names mean now."""
+def publish(agents: list[tuple[str, str | None, str]], served: list[str]) -> Callable[[Transaction], None]:
+    """Record what these names mean now, and all that this incarnation serves."""
 
     def work(tx: Transaction) -> None:
-        tx.rows("register_worker", agents=to_json(sorted(name for name, _, _ in agents)))
+        tx.rows("register_worker", agents=to_json(served))
         for name, version, schema in sorted(agents):
             tx.rows("publish_agent", name=name, version=version, schema=schema)
 

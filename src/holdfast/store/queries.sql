@@ -92,7 +92,7 @@ SET inbox_count = inbox_count + 1,
                    AND (awaits IS NULL OR EXISTS (SELECT 1 FROM json_each(awaits) WHERE value = :token))
              THEN :now ELSE due_at END
 WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
-RETURNING inbox_count, status = 'waiting' AND due_at <= :now
+RETURNING inbox_count
 
 -- name: insert_signal
 -- A sender's second statement: the signal at the place that `notify` returned.
@@ -220,8 +220,8 @@ SELECT id, at, run_id, actor, action, data FROM audit WHERE :run IS NULL OR run_
 
 -- name: family
 -- A run and all its descendants, with their states.
-WITH RECURSIVE tree (id) AS (SELECT :run UNION SELECT runs.id FROM runs JOIN tree ON runs.parent_id = tree.id)
-SELECT runs.id, runs.status FROM tree JOIN runs ON runs.id = tree.id
+WITH RECURSIVE tree (id) AS (SELECT :run UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.id)
+SELECT runs.id, runs.status FROM tree CROSS JOIN runs WHERE runs.id = tree.id
 
 -- name: prunable
 -- Root runs that finished long ago, the oldest first.

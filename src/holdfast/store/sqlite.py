@@ -49,19 +49,20 @@ class SQLiteStore:
     """A `Store` in a SQLite file. Open it in the loop that uses it."""
 
     def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "power", clock: Clock | None = None,
-                 faults: Faults | None = None, vfs: str | None = None, checkpoint_pages: int = 1_000) -> None:  # fmt: skip
+                 faults: Faults | None = None) -> None:  # fmt: skip
         check_library()
         self.path = os.path.abspath(path)
         self.url = f"sqlite:{path}" + ("" if durability == "power" else f"?durability={durability}")
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.worker_id = secrets.token_hex(8)
-        self._connect = functools.partial(connect, self.path, durability, vfs=vfs, checkpoint_pages=checkpoint_pages)
+        self._connect = functools.partial(connect, self.path, durability)
         self._peers = Peers(self.path, self.worker_id)
         self._writer = Writer(self._open_for_writing, self.clock, self.worker_id, deliver=self._from_writer,
                               committed=self._peers.poke, moved=self._moved, died=self._died, faults=faults)  # fmt: skip
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
         self._reading, self._reading_all = threading.local(), list[apsw.Connection]()
         self._listeners: list[Callable[[Change], None]] = []
+        self._served: set[str] = set()
         self._open = self._registered = False
 
     @classmethod
@@ -88,8 +89,17 @@ class SQLiteStore:
         self._peers.listen(self._loop, lambda run, due: self._tell([Change(run, due)]))
 
     def _open_for_writing(self) -> apsw.Connection:
-        db = self._connect(writer=True)
-        migrate(db, self.clock.now())
+        try:
+            db = self._connect(writer=True)
+            try:
+                migrate(db, self.clock.now())
+            except BaseException:
+                db.close(force=True)
+                raise
+        except apsw.NotADBError as error:
+            raise StoreUnavailable(f"{self.path!r} is not a SQLite file; name another one") from error
+        except apsw.Error as error:
+            raise StoreUnavailable(f"{self.path!r} cannot be opened: {error}") from error
         return db
 
     async def close(self) -> None:
@@ -183,7 +193,8 @@ class SQLiteStore:
                                alone=int(alone), limit=1, now=self.clock.now())  # fmt: skip
         if not due or limit < 1:
             return []
-        await self._register()
+        if not self._registered:
+            await self.publish([])
         work = self._submit(claim)
         try:
             return await asyncio.shield(work)
@@ -197,14 +208,13 @@ class SQLiteStore:
         if self._open and claimed:
             _forget(self._submit(leases.release([(run.id, run.lease_epoch) for run in claimed])))
 
-    async def _register(self, agents: Sequence[tuple[str, str | None, str]] | None = None) -> None:
-        """Hold the lock before the first lease, so that nobody takes us for dead."""
+    async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
+        published = list(agents)
+        self._served.update(name for name, _, _ in published)
         if not self._registered:
+            # The lock first: from the first lease on, whoever can take it takes us for dead.
             await self._loop.run_in_executor(self._readers, self._peers.lock)
-            if agents is None:
-                await self._submit(leases.register([]), journal=False)
-        if agents is not None:
-            await self._submit(outside.publish(list(agents)), journal=False)
+        await self._submit(outside.publish(published, sorted(self._served)), journal=False)
         self._registered = True
 
     async def heartbeat(self, ttl_ms: int) -> list[Lease]:
@@ -251,15 +261,19 @@ class SQLiteStore:
                 break
         return pruned
 
-    async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
-        await self._register(list(agents))
-
     # Reading
 
-    def _read(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
-              **named: P.kwargs) -> asyncio.Future[T]:  # fmt: skip
+    async def _read(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
+                    **named: P.kwargs) -> T:  # fmt: skip
         self._check_open()
-        return self._loop.run_in_executor(self._readers, functools.partial(self._reader, read, *arguments, **named))
+        work = functools.partial(self._reader, read, *arguments, **named)
+        try:
+            return await self._loop.run_in_executor(self._readers, work)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._open or (task is not None and task.cancelling()):
+                raise
+            raise StoreUnavailable(f"{self.path!r} was closed while it was read") from None
 
     def _reader(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """In a reader's thread, which has its own connection."""

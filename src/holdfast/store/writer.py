@@ -57,6 +57,14 @@ class Work(Generic[T]):
         self.do, self.future, self.journal, self.again = do, future, journal, False
 
 
+def _inject(hook: Callable[[int], None], writes: int) -> None:
+    """Call a test's hook. `Crash` kills the writer; any other exception is to us what a failing disk is."""
+    try:
+        hook(writes)
+    except Exception as error:
+        raise apsw.IOError(f"injected: {error!r}") from error
+
+
 Operation = QueuedAppend | Work[Any]
 Result = tuple[Operation, Any, BaseException | None]
 
@@ -244,17 +252,17 @@ class Writer:
         faults = self._faults
         writes = sum(operation.journal for operation in batch) if faults is not None else 0
         if faults is not None and writes:
-            faults.before_commit(writes)
+            _inject(faults.before_commit, writes)
         if self._killed:
             raise Crash
         try:
             self._db.execute("COMMIT")
+            if faults is not None and writes:
+                _inject(faults.after_commit, writes)
         except apsw.Error:
             for operation in batch:
                 operation.again = True
             raise
-        if faults is not None and writes:
-            faults.after_commit(writes)
 
     def _note_trouble(self, trouble: BaseException) -> None:
         if not self._troubled:

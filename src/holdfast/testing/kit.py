@@ -43,10 +43,8 @@ class _Steadfast:
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        store = self._client._store
-        found = getattr(store, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
+        if not asyncio.iscoroutinefunction(getattr(SQLiteStore, name, None)):
+            return getattr(self._client._store, name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             while True:
@@ -83,6 +81,7 @@ class TestClient(Client):
         self._faults = faults
         self._waiting = 0
         self._up = asyncio.Event()
+        self._crashing = asyncio.Lock()
         self._jumper: asyncio.Task[None] | None = None
         settings = dataclasses.replace(settings, replace=replace, observe=self._observe)
         super().__init__(f"sqlite:{path}", agents=agents, settings=settings)
@@ -114,16 +113,24 @@ class TestClient(Client):
         """As kill -9 and a new start: what is committed stays, everything else is gone."""
         self._up.clear()
         self.crashes += 1
+        async with self._crashing:
+            await self._drop()
+            try:
+                await self._open()
+            except StoreUnavailable:  # a crash came while it was starting
+                await self._drop()
+                await self._open()
+        for ears in self._ears.values():
+            for ear in ears:
+                ear.set()
+
+    async def _drop(self) -> None:
         store, self._store = self._store, None
         worker, self._worker = self._worker, None
         if store is not None:
             store.abandon()
         if worker is not None:
             await worker.abandon()
-        await self._open()
-        for ears in self._ears.values():
-            for ear in ears:
-                ear.set()
 
     async def advance(self, duration: Duration) -> None:
         """Let this much time pass at once, then let what became due begin."""

@@ -187,16 +187,16 @@ class Worker:
                 timer.cancel()
 
     def _changed(self, change: Change) -> None:
-        if change.run:
-            execution = self.executions.get(change.run)
-            if execution is not None:
-                parking.notice(execution)
-        else:
+        if not change.due:
+            return
+        execution = self.executions.get(change.run)
+        if execution is not None:
+            parking.notice(execution)
+        elif not change.run:
             for execution in self.executions.values():
                 if any(wait.token is not None for wait in execution.waits.values()):
                     parking.notice(execution)
-        if change.due:
-            self._look.set()
+        self._look.set()
 
     # One run
 

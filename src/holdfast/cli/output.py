@@ -1,0 +1,102 @@
+"""Where things are printed and how: results on stdout, all that is said about them on stderr; plain when piped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
+
+import click
+from pydantic_core import to_jsonable_python
+from rich.console import Console
+from rich.text import Text
+
+PIPED_WIDTH: Final = 110
+FAILED, BAD_USAGE, PAUSED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is a run that completed
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The few signs used, and what stands for them where the terminal knows ASCII only."""
+
+    done: str = "✓"
+    failed: str = "✗"
+    running: str = "●"
+    waiting: str = "○"
+    doubt: str = "?"
+    warning: str = "!"
+    small: str = "·"
+    arrow: str = "→"
+    rule: str = "─"
+    tee: str = "├─ "
+    elbow: str = "└─ "
+    bar: str = "│  "
+    more: str = "…"
+
+
+ASCII: Final = Glyphs("+", "x", "*", "o", "?", "!", "-", "->", "-", "|- ", "`- ", "|  ", "...")
+
+
+def console(*, stderr: bool = False, width: int | None = None) -> Console:
+    """A console that prints what it is given: no markup, no emoji, no highlighting of users' values."""
+    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if width is not None:
+        made.width = width
+    elif not made.is_terminal and not os.environ.get("COLUMNS"):
+        made.width = PIPED_WIDTH
+    return made
+
+
+def glyphs(on: Console) -> Glyphs:
+    """The signs this console can print."""
+    return ASCII if on.options.ascii_only else Glyphs()
+
+
+def say(text: str = "", style: str = "") -> None:
+    """A line about what happens, for people: on stderr, never broken by us."""
+    console(stderr=True).print(Text(text, style), soft_wrap=True)
+
+
+def answer(text: str = "", style: str = "") -> None:
+    """A line that is the answer of a command: on stdout."""
+    console().print(Text(text, style), soft_wrap=True)
+
+
+def fail(message: str, code: int = BAD_USAGE) -> NoReturn:
+    """One red line, and the end."""
+    say(f"Error: {message}", "red")
+    click.get_current_context().exit(code)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+
+
+def print_json(document: Any, *, line: bool = False) -> None:
+    """One JSON document, or one line of JSON lines."""
+    text = json.dumps(plain(document), ensure_ascii=False, indent=None if line else 2)
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    sys.stdout.flush()
+
+
+def shown_value(value: Any) -> str:
+    """A result for people: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, indent=2)
+
+
+def command(*words: str, db: str | None = None) -> str:
+    """A command that can be pasted into a shell, with the store that is used now."""
+    program = click.get_current_context().find_root().info_name or "holdfast"
+    more = ["--db", db] if db else []
+    return f"{program} {shlex.join([*words, *more])}"

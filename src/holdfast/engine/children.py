@@ -1,0 +1,118 @@
+"""Child runs: started once whoever starts them, and ended by an arrival in the parent's inbox.
+
+A child's id and uid come from its parent's uid and the key of the call, so that a second attempt at the same call finds the
+same child. Its row is written in one transaction with the event that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import UNTYPED
+from holdfast.engine.calls import Call, Wait, tagged
+from holdfast.engine.journal import first_of
+from holdfast.errors import RunCancelled, RunFailed
+from holdfast.model import FINISHED, Event
+from holdfast.runtime import AgentSpec
+from holdfast.store.base import NewRun, unspilled
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+
+
+class SpawnCall(Call):
+    """Starts a child run: the child's row and the outcome are written together."""
+
+    __slots__ = ("_child", "_input", "_spec")
+
+    def prepare(self, spec: AgentSpec, text: str) -> None:
+        self._spec, self._input = spec, text
+        self._child = child_id(self.execution, self.key, spec.name)
+
+    def begin(self) -> None:
+        self.numbered = True
+        child = new_child(self.execution, self._spec, self._child, self.key, self._input)
+        self.execution.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
+
+    def read(self, event: Event) -> str:
+        self.execution.host.serve(self._spec)
+        child: str = event.data["child"]
+        return child
+
+
+class ChildCall(Call):
+    """Waits for a child's end: one it starts itself (`await other(...)`), or one spawned before (`await child`)."""
+
+    __slots__ = ("_child", "_input", "_spec")
+
+    def prepare(self, spec: AgentSpec, text: str) -> None:
+        self._spec: AgentSpec | None = spec
+        self._input: str | None = text
+        self._child = child_id(self.execution, self.key, spec.name)
+
+    def awaits(self, child: str, agent: str) -> None:
+        self._spec, self._input, self._child = self.execution.host.spec_of(agent), None, child
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        execution, mailbox = self.execution, self.execution.mailbox
+        yield from execution.ask(self)
+        event = mailbox.ended.get(self._child)
+        try:
+            if event is None:
+                mailbox.wait("child", self._child, self.future)
+                event = yield from execution.rest(self)
+        except asyncio.CancelledError:
+            mailbox.forget("child", self._child, self.future)
+            raise
+        finally:
+            execution.drop(self)
+        return self.read(event)
+
+    def begin(self) -> None:
+        execution = self.execution
+        execution.waits[self.key] = Wait("child", None, f"child:{self._child}")
+        if self._input is None:
+            execution.start_driver(lambda: look_for_end(execution, self._child))
+            return
+        assert self._spec is not None
+        execution.host.serve(self._spec)
+        if first_of(self.past(), "child.started") is None:
+            child = new_child(execution, self._spec, self._child, self.key, self._input)
+            execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
+
+    def read(self, event: Event) -> Any:
+        status, error = event.data["status"], event.data.get("error") or {}
+        if status == "completed":
+            shape = self._spec.signature.returns if self._spec else UNTYPED
+            return shape.load(self.execution.text_of(event))
+        if status == "cancelled":
+            raise tagged(RunCancelled(f"child run {self._child!r} was cancelled"), self.key, event.seq)
+        failure = RunFailed(error.get("message", ""), run=self._child, type=error.get("type", ""))
+        raise tagged(failure, self.key, event.seq, self._child)
+
+
+def child_id(execution: Execution, key: str, agent: str) -> str:
+    """The same for every attempt at the call."""
+    mark = execution.derived(f"child:{key}")
+    name = f"{execution.run.id}.{agent}-{mark[:8]}"
+    return name if len(name) <= 200 else f"{agent[:100]}-{mark}"
+
+
+def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text: str) -> NewRun:
+    """The child's row; it lives in the same queue, with the same labels, in the same tree."""
+    run = execution.run
+    execution.host.serve(spec)
+    uid = execution.derived(f"uid:{key}")
+    return NewRun(child, uid, spec.name, text, spec.version, run.queue, run.labels, run.id, key, run.root_id or run.id)
+
+
+async def look_for_end(execution: Execution, child: str) -> None:
+    """A spawned child is awaited: its end may have come before the last checkpoint, so ask its row."""
+    row = await execution.store.run(child)
+    if row is not None and row.status in FINISHED and child not in execution.mailbox.ended:
+        error = None if row.error is None else json.loads(row.error)
+        data = {"child": child, "status": row.status, "error": error}
+        execution.record("child.ended", None, data, await unspilled(execution.store, row.result))

@@ -1,0 +1,71 @@
+"""When code and journal do not fit: the run is paused with the reason, before any effect and without a write to its journal.
+
+It is never raised into the agent, which could catch it and act upon it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.engine import foreign
+from holdfast.engine.ending import conclude
+from holdfast.engine.journal import Divergence
+from holdfast.engine.tasks import waiting_location
+from holdfast.model import Event
+from holdfast.runtime import Placed
+from holdfast.store.base import Append, Transition
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+
+_log = logging.getLogger("holdfast")
+STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may take before it counts as diverged
+
+
+def diverge(execution: Execution, divergence: Divergence, found: str) -> None:
+    """The code does not fit its journal."""
+    pause(execution, f"NondeterminismError: {divergence.told(execution.run.id, found)}")
+
+
+def pause(execution: Execution, reason: str) -> None:
+    """Stop here; only a person or other code makes it go on."""
+    if execution.closing:
+        return
+    _log.error("%s", reason)
+    append = Append(execution.run.id, execution.run.lease_epoch, execution.next_seq)
+    append.transition = Transition("paused", reason=reason)
+    execution.write(append, lambda _: None)
+    execution.close("paused")
+
+
+def stalled(execution: Execution, event: Event) -> None:
+    """Replay waits for a call that the code does not make: a divergence, or raw I/O that is still on its way."""
+    execution.resting = True
+    if execution.root is not None and execution.root.done() and not execution.tasks:
+        conclude(execution)
+    elif not foreign.unaccounted(execution):
+        _stalled_for_good(execution, event, execution.gate.activity)
+    else:
+        with Placed(None):
+            seen = execution.gate.activity
+            execution.loop.call_later(STALL_GRACE_S, _stalled_for_good, execution, event, seen)
+
+
+def _stalled_for_good(execution: Execution, event: Event, seen: int) -> None:
+    if execution.gate.activity == seen and not execution.closing:
+        diverge(execution, Divergence.of(event), "the code did not ask for it" + foreign.where(execution))
+
+
+def restless(execution: Execution) -> None:
+    """The run has not settled for a long time."""
+    if execution.live and not execution.ready:
+        execution.gate.kick()  # busy with things of its own, and nobody waits for it
+        return
+    tasks = list(execution.tasks)[:3]
+    lines = [f"{task.scope.path or 'root'} at {waiting_location(task.get_coro())}" for task in tasks]
+    pause(
+        execution,
+        f"run {execution.run.id!r} never settles: its tasks go on without waiting for anything, so no outcome can be "
+        f"delivered in a fixed place. Look at {', '.join(lines)}; a loop around asyncio.sleep(0) is the usual cause",
+    )

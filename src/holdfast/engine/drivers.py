@@ -1,0 +1,73 @@
+"""What runs beside the agent on behalf of its calls: bodies of steps, probes, reads of the inbox.
+
+Drivers are no tasks of the run: they do not stir it and have no keys. They end when the run leaves memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from holdfast.engine.host import Host
+from holdfast.engine.recorder import Recorder
+from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
+from holdfast.model import RunRow
+from holdfast.runtime import _here
+
+_log = logging.getLogger("holdfast")
+
+
+class Drivers(Recorder):
+    """The work in progress of one attempt, and whether more may begin."""
+
+    def __init__(self, host: Host, run: RunRow) -> None:
+        super().__init__(host, run)
+        self.clock, self.loop = host.clock, asyncio.get_running_loop()
+        self.drivers: set[asyncio.Task[None]] = set()
+        self.bodies = 0
+        self.lease_until = 0.0  # of the loop's time; heartbeats prolong it for all runs of a worker
+        self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
+        self.may_begin.set()
+
+    @property
+    def holding(self) -> bool:
+        """Is the run being given back?"""
+        return not self.may_begin.is_set()
+
+    def start_driver(
+        self, work: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[Exception], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run work of ours beside the agent's tasks; an unexpected error in it becomes the call's failure."""
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except (Suspended, LeaseLost, StoreUnavailable):
+                pass  # it is leaving, or the store is: either way somebody else goes on
+            except Exception as error:
+                _log.exception("run %r: unexpected error", self.run.id)
+                if failed is not None:
+                    failed(error)
+
+        context = contextvars.copy_context()
+        context.run(_here.set, None)
+        task = self.loop.create_task(guarded(), context=context)
+        self.drivers.add(task)
+        task.add_done_callback(self.drivers.discard)
+        return task
+
+    def body_ended(self) -> None:
+        self.bodies -= 1
+        self.progress.set()
+
+    async def permission(self) -> None:
+        """Begin no effect unless the lease is surely ours and the run is not being released."""
+        while self.holding or not self.host.trusted(self.lease_until):
+            await (self.may_begin.wait() if self.holding else self.host.trust())
+
+    def run_in_thread(self, body: Callable[[], Any]) -> asyncio.Future[Any]:
+        context = contextvars.copy_context()
+        return self.loop.run_in_executor(self.host.threads, context.run, body)

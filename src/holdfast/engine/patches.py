@@ -1,0 +1,43 @@
+"""`patched`: new code in old runs. The answer is taken once, where the run first reaches the line, and stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+
+
+class Patches:
+    """The answers of one run. They are carried over checkpoints."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self.answers: dict[str, bool] = {}
+        self._unwritten: list[str] = []
+
+    def answer(self, patch: str) -> bool:
+        """True when first reached at the edge of the journal, False when passed on replay."""
+        known = self.answers.get(patch)
+        if known is None:
+            known = self._first(patch)
+            self.answers[patch] = known
+        return known
+
+    def _first(self, patch: str) -> bool:
+        execution, journal = self._execution, self._execution.journal
+        if journal.claim_patch(patch):
+            return True
+        if execution.live:
+            execution.record("patched", None, {"patch": patch})
+            return True
+        at_edge = journal.exhausted and not journal.unclaimed and not execution.awaits_restore
+        if at_edge:  # others may still stir before the run is live: it is written ahead of anything else then
+            self._unwritten.append(patch)
+        return at_edge
+
+    def write(self) -> None:
+        """The run is live now."""
+        for patch in self._unwritten:
+            self._execution.record("patched", None, {"patch": patch})
+        self._unwritten = []

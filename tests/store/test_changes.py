@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import os
+
+from tests.store.scenes import TTL, Place, finish, new, owned, python, scenario, step, write
+
+from holdfast.store.base import Change, Store, Transition
+
+
+class Heard:
+    """Collects what a store hears, and waits for it."""
+
+    def __init__(self, store: Store) -> None:
+        self.changes: list[Change] = []
+        self._more = asyncio.Event()
+        store.on_change(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        self.changes.append(change)
+        self._more.set()
+
+    async def until(self, run: str, due: bool) -> None:
+        """A change of exactly this kind; a hint that anything may have changed does not count."""
+        while Change(run, due) not in self.changes:
+            self._more.clear()
+            await self._more.wait()
+        self.changes.clear()
+
+
+@scenario
+async def test_own_commits_are_heard_at_once(place: Place) -> None:
+    """A store hears its own commits after those who wait for them: which run, and whether a worker should look."""
+    async with place.open() as store:
+        heard = Heard(store)
+        await store.create(new("a"))
+        assert heard.changes == [Change("a", due=True)]
+        await store.claim(["agent"], 1, TTL)
+        row = await store.run("a")
+        assert row is not None
+        await store.append(write(row, step(), children=[new("a.c", parent_id="a", agent="child")]))
+        await store.append(write(row, transition=Transition("waiting", inbox_seen=0, awaits=["yes"])))
+        await store.send("a", "s1", "message.received", "no", None, {})
+        await store.send("a", "s2", "message.received", "yes", None, {})
+        assert [(change.run, change.due) for change in heard.changes] == [
+            ("a", True), ("a", False), ("a", False), ("a.c", True), ("a", False), ("a", True), ("a", True),
+        ]  # fmt: skip
+
+
+@scenario
+async def test_a_failing_listener_stops_nobody(place: Place) -> None:
+    """A listener that raises neither breaks a write nor keeps the next listener from hearing."""
+    async with place.open() as store:
+
+        def broken(change: Change) -> None:
+            raise RuntimeError("broken")
+
+        store.on_change(broken)
+        heard = Heard(store)
+        await store.create(new("a"))
+        assert heard.changes
+
+
+@scenario
+async def test_stores_hear_each_other(place: Place) -> None:
+    """What one store commits is heard by others by name, also by one that opened later."""
+    async with place.open() as one:
+        heard_by_one = Heard(one)
+        async with place.open() as two:
+            heard_by_two = Heard(two)
+            await one.create(new("a"))
+            await heard_by_two.until("a", due=True)
+            await two.create(new("b", agent="other"))
+            await heard_by_one.until("b", due=True)
+            row = (await one.claim(["agent"], 1, TTL))[0]
+            await heard_by_two.until("a", due=False)
+            await finish(one, row)
+            await heard_by_two.until("a", due=False)
+
+
+@scenario
+async def test_a_flood_is_heard_as_one_hint(place: Place) -> None:
+    """A commit of many runs is heard elsewhere as a change of anything."""
+    async with place.open() as one, place.open() as two:
+        heard = Heard(two)
+        await asyncio.gather(*[one.create(new(f"run-{number}")) for number in range(200)])
+        await heard.until("", due=True)
+
+
+WRITER = """
+import asyncio, sys
+from holdfast.store.base import NewRun
+from holdfast.store.sqlite import SQLiteStore
+
+async def main():
+    store = SQLiteStore.from_url(sys.argv[1])
+    await store.open()
+    if sys.argv[2] == "silent":
+        store._peers.poke = store._writer._committed = lambda changes: None
+    for text in sys.stdin:
+        await store.create(NewRun(text.strip(), "uid", "agent", "{}"))
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@scenario
+async def test_another_process_is_heard(place: Place) -> None:
+    """A commit of another process is heard by name, by its datagram."""
+    await heard_from_process(place, "talking", "from-there")
+
+
+@scenario
+async def test_a_silent_process_is_noticed(place: Place) -> None:
+    """If no datagram comes, the poll of the file tells within a second that something changed."""
+    await heard_from_process(place, "silent", "")
+
+
+async def heard_from_process(place: Place, manner: str, expected: str) -> None:
+    async with place.open() as store:
+        heard = Heard(store)
+        process = python(WRITER, place.url, manner)
+        assert process.stdin is not None
+        process.stdin.write("from-there\n")
+        process.stdin.flush()
+        async with asyncio.timeout(10):
+            await heard.until(expected, due=True)
+            while await store.run("from-there") is None:
+                await asyncio.sleep(0)
+        process.communicate()
+
+
+@scenario
+async def test_long_paths(place: Place) -> None:
+    """Wake-ups also work where the path is too long for a socket's address."""
+    deep = place.path.rpartition("/")[0] + "/" + "x" * 120
+    os.mkdir(deep)
+    place = Place(place.connect, f"sqlite:{deep}/runs.db")
+    async with place.open() as one, place.open() as two:
+        heard = Heard(two)
+        await one.create(new("a"))
+        await heard.until("a", due=True)
+
+
+@scenario
+async def test_closing_leaves_nothing_behind(place: Place) -> None:
+    """After the last close there is the database and nothing else: no log, no lock, no socket, no folder."""
+    async with place.open() as one, place.open() as two:
+        await owned(one, "a")
+        await two.runs()
+    folder, name = os.path.split(place.path)
+    assert os.listdir(folder) == [name]
+    async with place.open() as store:
+        row = await store.run("a")
+        assert row is not None and row.due_at is not None and row.due_at <= store.clock.now()
+        assert (await store.facts())["workers"] == 0

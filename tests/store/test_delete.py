@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, scenario, step, write
+
+from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
+from holdfast.model import Event
+from holdfast.store.base import NewApproval, Store, Transition
+
+
+async def present(store: Store, *digests: str) -> list[str]:
+    found = []
+    for digest in digests:
+        try:
+            await store.blob(digest)
+        except StoreUnavailable:
+            continue
+        found.append(digest)
+    return found
+
+
+@scenario
+async def test_delete_takes_everything_of_a_run(place: Place) -> None:
+    """A deleted run's events, signals and questions are gone, and so are its children's; others' stay."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, step(), children=[new("a.c", parent_id="a", root_id="a")],
+                                 approvals=[NewApproval("q", "k", "in_doubt", "?")]))  # fmt: skip
+        (child,) = await store.claim(["agent"], 1, TTL)
+        await store.send("a", "s", "message.received", "t", None, {})
+        with pytest.raises(RunActive, match="running"):
+            await store.delete("a")
+        await finish(store, row)
+        with pytest.raises(RunActive, match="a.c"):
+            await store.delete("a")
+        await finish(store, child)
+        other = await owned(store, "b")
+        await store.append(write(other, step()))
+        assert await store.delete("a") == 2
+        assert [found.id for found in await store.runs()] == ["b"]
+        assert (await store.journal("a"), await store.inbox("a", 0), await store.approvals(run="a")) == ([], [], [])
+        assert [event.run for event in await store.feed(0, None)] == ["b"]
+        with pytest.raises(UnknownRun):
+            await store.delete("a")
+
+
+@scenario
+async def test_a_child_of_an_unfinished_parent_stays(place: Place) -> None:
+    """A finished child can be deleted only once its parent has ended, for the parent may still look at it."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, step(), children=[new("a.c", parent_id="a", root_id="a")]))
+        (child,) = await store.claim(["agent"], 1, TTL)
+        await finish(store, child)
+        with pytest.raises(RunActive, match="belongs to run 'a'"):
+            await store.delete("a.c")
+        await finish(store, row)
+        assert await store.delete("a.c") == 1
+
+
+@scenario
+async def test_blobs_live_as_long_as_someone_names_them(place: Place) -> None:
+    """A large value goes with the last run that names it: in an event, an event's value, an input, a result or a signal."""
+    async with place.open() as store:
+        named = ["in-event", "in-value", "in-input", "in-result", "in-signal", "shared"]
+
+        async def naming(run: str, *digests: str) -> None:
+            def text(name: str) -> str:
+                return f'{{"$blob": "{name}"}}' if name in digests else "{}"
+
+            await store.create(new(run, input=text("in-input")), {"in-input": b"x"} if "in-input" in digests else None)
+            (row,) = await store.claim(["agent"], 1, TTL)
+            blobs = {digest: b"x" for digest in digests}
+            events = [Event(0, "note", f"n{number}#0", blob=digest) for number, digest in enumerate(digests)
+                      if digest in ("in-event", "shared")]  # fmt: skip
+            await store.append(write(row, *events, step(key="s#0", value=text("in-value")), blobs=blobs))
+            await store.send(run, "s", "message.received", "t", text("in-signal"), {}, {d: b"x" for d in digests})
+            await store.append(write(row, transition=Transition("completed", result=text("in-result"))))
+
+        for digest in named[:5]:
+            await naming(f"keeps-{digest}", digest)
+        await naming("all", *named)
+        assert await present(store, *named) == named
+        await store.delete("all")
+        assert await present(store, *named) == named[:5]
+        for number, digest in enumerate(named[:5]):
+            assert await store.delete(f"keeps-{digest}") == 1
+            assert await present(store, *named) == named[number + 1 : 5]
+
+
+@scenario
+async def test_prune_takes_old_finished_trees(place: Place) -> None:
+    """Prune deletes roots that ended before a time in one of the states, the oldest first, up to a limit."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for number in range(120):
+            row = await owned(store, f"run-{number:03}")
+            await finish(store, row, "failed" if number % 10 == 0 else "completed")
+            clock.time += 1
+        parent = await owned(store, "parent")
+        await store.append(write(parent, step(), children=[new("child", parent_id="parent", root_id="parent")]))
+        await finish(store, parent)
+        clock.time += 1
+        assert await store.prune(clock.time - 21, ["completed"], limit=60) == 60
+        left = [found.id for found in reversed(await store.runs(limit=1000)) if found.status == "completed"]
+        assert left[0] == "run-067"
+        assert await store.prune(clock.time, ["completed", "failed", "cancelled"]) == 60
+        assert sorted(found.id for found in await store.runs(limit=1000)) == ["child", "parent"]
+        (child,) = await store.claim(["agent"], 1, TTL)
+        await finish(store, child)
+        assert await store.prune(clock.time, ["completed", "running", "ready"]) == 1
+        assert await store.runs() == []

@@ -1,0 +1,502 @@
+"""Arguments: recorded by name, copied for the call, and checked against what the function says it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import json
+import math
+import pathlib
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.codec import UNTYPED, digest, shape_of
+from holdfast.errors import BadArguments, NotStorable
+from holdfast.signature import Bound, Local, Signature
+
+if TYPE_CHECKING:
+    from nowhere import Client, Thing  # type: ignore[import-not-found]
+
+SENTINEL = object()
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Ticket:
+    title: str
+    stars: int = 0
+
+
+class Order(pydantic.BaseModel):
+    lines: list[Ticket] = []
+
+
+class Options(TypedDict, total=False):
+    fast: bool
+
+
+def research(topic: str, depth: int = 3, *, tags: list[str] = [], note: str | None = None) -> list[str]: ...  # type: ignore[empty-body]  # noqa: B006
+def mixed(first: int, /, second: str = "s", *rest: float, flag: bool = False, **extra: Any) -> None: ...
+def untyped(a, b=2): ...  # type: ignore[no-untyped-def]
+def with_local(url: str, client: Local[sqlite3.Connection], log: Local[Callable[[str], None]] | None = None) -> str: ...  # type: ignore[empty-body]
+def typed(ticket: Ticket, when: datetime, order: Order | None = None) -> Ticket: ...  # type: ignore[empty-body]
+
+
+class Service:
+    async def fetch(self, url: str, retries: int = 1) -> bytes: ...  # type: ignore[empty-body]
+
+
+def bind(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Bound:
+    return Signature(fn).bind(args, kwargs)
+
+
+# --- what is recorded ---
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        (bind(research, "otters"), '{"topic":"otters"}'),
+        (bind(research, "otters", 5), '{"topic":"otters","depth":5}'),
+        (bind(research, depth=5, topic="otters"), '{"topic":"otters","depth":5}'),
+        (bind(research, "otters", 3, tags=[], note=None), '{"topic":"otters"}'),
+        (bind(research, "otters", tags=["a"], note="n"), '{"topic":"otters","tags":["a"],"note":"n"}'),
+        (bind(mixed, 1), '{"first":1}'),
+        (bind(mixed, 1, "s", 1.5, 2.5, flag=True, x=[1]), '{"first":1,"rest":[1.5,2.5],"flag":true,"x":[1]}'),
+        (bind(untyped, (1,), b={2}), '{"a":{"$tuple":[1]},"b":{"$set":[2]}}'),
+        (bind(typed, Ticket("x"), datetime(2024, 1, 1, tzinfo=UTC)), '{"ticket":{"title":"x"},"when":{"$datetime":"2024-01-01T00:00:00+00:00"}}'),
+    ],
+)  # fmt: skip
+def test_arguments_are_recorded_by_name_without_defaults(bound: Bound, text: str) -> None:
+    """However a call is written, its record is the same; what equals its default is left out."""
+    assert bound.text == text
+    assert bound.digest == digest(text)
+
+
+def test_adding_a_parameter_with_a_default_changes_no_digest() -> None:
+    """Old records stay valid when a function grows."""
+
+    def before(topic: str) -> None: ...
+    def after(topic: str, depth: int = 3) -> None: ...
+
+    assert bind(before, "x").digest == bind(after, "x").digest == bind(after, "x", 3).digest
+    assert bind(after, "x", 4).digest != bind(after, "x").digest
+
+
+def test_a_default_is_told_from_what_only_equals_it() -> None:
+    """`True` and `1.0` are not the default `1`, and nan is the default nan."""
+
+    def fn(a: Any = 1, b: float = math.nan) -> None: ...
+
+    assert bind(fn, True).text == '{"a":true}'
+    assert bind(fn, 1.0).text == '{"a":1.0}'
+    assert bind(fn, 1, float("nan")).text == "{}"
+
+
+def test_a_default_that_cannot_be_stored_may_be_left_or_passed() -> None:
+    """A sentinel, or None without its annotation, is recognised as the default it is."""
+
+    def fn(a: Any = SENTINEL, b: str = None) -> None: ...  # type: ignore[assignment]
+
+    assert bind(fn, SENTINEL, None).text == "{}"
+    assert bind(fn, SENTINEL, None).args == (SENTINEL, None)
+
+
+@given(st.dictionaries(st.text(alphabet=["$", "a", "\ud800", "é", '"']), st.integers() | st.text(), max_size=3))
+def test_any_keywords_come_back(keywords: dict[str, Any]) -> None:
+    """Names that look like tags, or need escapes, are names."""
+
+    def fn(**keywords: Any) -> None: ...
+
+    bound = bind(fn, **keywords)
+    assert Signature(fn).load(bound.text) == ((), keywords)
+    assert bound.kwargs == keywords
+    assert bound.digest == digest(bound.text) == bind(fn, **dict(reversed(keywords.items()))).digest
+
+
+@given(st.text(), st.integers(), st.lists(st.text(), max_size=3))
+def test_the_quick_digest_is_the_digest(topic: str, depth: int, tags: list[str]) -> None:
+    """What `Bound` computes without parsing is the digest of the text."""
+    bound = bind(research, topic, depth, tags=tags)
+    assert bound.digest == digest(bound.text)
+    assert json.loads(bound.text)["topic"] == topic
+
+
+def test_a_preview_is_one_short_line() -> None:
+    """A preview shows the recorded arguments as they were written."""
+    assert bind(research, "otters", 5).preview == "topic='otters', depth=5"
+    assert bind(mixed, 1, "s", 2.5, x=Decimal(1)).preview == "first=1, rest[0]=2.5, x=1"
+    assert bind(research).preview == "" if False else len(bind(research, "x\n" * 100_000).preview) == 120
+    assert "\n" not in bind(research, "x\ny").preview
+
+
+# --- copies ---
+
+
+def test_the_call_gets_copies_and_each_attempt_its_own() -> None:
+    """Neither a later change by the caller nor one by the first attempt reaches the next attempt."""
+    tags, ticket = ["a"], Ticket("x")
+
+    def fn(tags: list[str], ticket: Ticket, *more: list[int], **other: Any) -> None: ...
+
+    bound = bind(fn, tags, ticket, [1], deep={"k": [2]})
+    tags.append("b")
+    ticket.title = "changed"
+    first = bound.args
+    assert first == (["a"], Ticket("x"), [1])
+    first[0].append("c")
+    first[2].append(9)
+    bound.kwargs["deep"]["k"].append(3)
+    assert bound.args == (["a"], Ticket("x"), [1])
+    assert bound.kwargs == {"deep": {"k": [2]}}
+
+
+def test_a_local_argument_is_passed_as_it_is_and_recorded_nowhere() -> None:
+    """`Local` ones are the same object in the call, and no part of identity."""
+    one, other = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
+    bound = bind(with_local, "u", one, log=print)
+    assert bound.args == ("u", one) and bound.kwargs == {"log": print}
+    assert bound.text == '{"url":"u"}' and bound.digest == bind(with_local, "u", client=other).digest
+
+    def many(*clients: Local[Any], **named: Local[Any]) -> None: ...
+
+    assert (bind(many, one, x=other).text, bind(many, one, x=other).args) == ("{}", (one,))
+
+
+def test_a_local_type_may_be_imported_for_type_checkers_only() -> None:
+    """An annotation under TYPE_CHECKING that is Local need not exist at run time."""
+
+    def fn(url: str, client: Local[Client]) -> str: ...  # type: ignore[empty-body]
+
+    assert bind(fn, "u", SENTINEL).args == ("u", SENTINEL)
+
+
+def test_self_is_left_aside() -> None:
+    """A method is bound without its object, which is neither recorded nor copied."""
+    signature = Signature(Service.fetch, skip_self=True)
+    assert signature.bind(("u",), {"retries": 2}).text == '{"url":"u","retries":2}'
+    assert str(signature) == "(url: str, retries: int = 1)"
+    assert signature.load('{"url":"u"}') == ((), {"url": "u"})
+
+
+def test_other_callables_have_signatures_too() -> None:
+    """Partials, bound methods, wrapped functions and callable objects resolve their hints."""
+
+    class Caller:
+        def __call__(self, ticket: Ticket) -> int: ...  # type: ignore[empty-body]
+
+    @functools.wraps(research)
+    def wrapped(*args: Any, **kwargs: Any) -> Any: ...
+
+    assert bind(functools.partial(research, depth=4), "x").text == '{"topic":"x"}'
+    assert bind(Service().fetch, "u").text == '{"url":"u"}'
+    assert Signature(Caller()).returns is shape_of(int)
+    with pytest.raises(BadArguments):
+        bind(wrapped, 3)
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "'research' takes (topic: str, depth: int = 3, *, tags: list[str]"),
+        (("a", 1, 2), {}, "got ('a', 1, 2): too many positional arguments"),
+        (("a",), {"topic": "b"}, "got ('a', topic='b'): multiple values for argument 'topic'"),
+        (("a",), {"nope": 1}, "got ('a', nope=1): got an unexpected keyword argument 'nope'"),
+        ((), {"depth": 1}, "missing a required argument: 'topic'"),
+        ((object(),), {"nope": sqlite3}, "got (object, nope=module)"),
+    ],
+)
+def test_a_call_that_does_not_fit_says_what_is_taken_and_what_came(args: Any, kwargs: Any, message: str) -> None:
+    """A wrong call is `BadArguments` with the signature, the call and the reason."""
+    with pytest.raises(BadArguments) as caught:
+        Signature(research).bind(args, kwargs)
+    assert message in str(caught.value)
+
+
+def test_the_name_in_messages_can_be_given() -> None:
+    """A message names the agent as its user knows it."""
+    with pytest.raises(BadArguments, match=r"^agent 'x' takes \(topic: str"):
+        Signature(research, what="agent 'x'").bind((), {})
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "message"),
+    [
+        (research, (3,), "'research': topic: found int 3 where str is annotated"),
+        (research, ("x", "3"), "'research': depth: found str '3' where int is annotated"),
+        (typed, ({"title": "x"}, datetime(2024, 1, 1)), "ticket: found dict where"),
+        (typed, (Ticket(3), datetime(2024, 1, 1)), "ticket.title: found int 3"),  # type: ignore[arg-type]
+        (typed, (Ticket("x"), "2024-01-01"), "when: found str '2024-01-01' where datetime.datetime is annotated"),
+        (mixed, (1, "s", 1.0, "x"), "rest[1]: found str 'x' where float is annotated"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_refused(fn: Any, args: Any, message: str) -> None:
+    """The path, what was found and what is annotated."""
+    with pytest.raises(BadArguments) as caught:
+        bind(fn, *args)
+    assert message in str(caught.value)
+
+
+def test_an_argument_that_cannot_be_stored_is_refused_by_its_path() -> None:
+    """The path starts with the parameter's name, and Local is offered."""
+    with pytest.raises(NotStorable, match=r"^a\[2\]\.x: sqlite3\.Connection cannot be stored; pass plain data.*Local\[...\]$"):
+        bind(untyped, [1, 2, {"x": sqlite3.connect(":memory:")}])
+
+    def fn(conn: sqlite3.Connection) -> None: ...
+
+    with pytest.raises(NotStorable, match=r"^conn: sqlite3\.Connection is annotated.*mark the parameter Local\[sqlite3\.Connection\]"):
+        bind(fn, sqlite3.connect(":memory:"))
+
+
+def test_a_keyword_may_not_hide_behind_another_parameter() -> None:
+    """Arguments are recorded by name, so one name cannot stand for two."""
+    for name in ("first", "rest"):
+        with pytest.raises(BadArguments, match="rename one"):
+            Signature(mixed).bind((1,), {name: 2})
+
+
+def test_an_annotation_that_cannot_be_resolved_is_named() -> None:
+    """The message has the function, the parameter and the annotation; it comes at first use, not when decorated."""
+
+    def fn(thing: Thing) -> None: ...
+    def result() -> Thing: ...
+
+    signature = Signature(fn)
+    with pytest.raises(BadArguments, match=r"'fn': the annotation 'Thing' of its parameter 'thing' cannot be resolved"):
+        signature.bind((1,), {})
+    with pytest.raises(BadArguments, match=r"'result': the annotation 'Thing' of its result"):
+        _ = Signature(result).returns
+
+
+def test_a_type_of_the_enclosing_function_is_found_if_the_function_uses_it() -> None:
+    """Hints of nested functions resolve against what they have captured."""
+
+    @dataclasses.dataclass
+    class Inner:
+        x: int
+
+    def fn(inner: Inner) -> Inner:
+        return Inner(inner.x)
+
+    assert bind(fn, Inner(1)).args == (Inner(1),)
+
+
+# --- stored inputs ---
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "kwargs"),
+    [
+        (research, ("otters",), {}),
+        (research, ("otters", 5), {"tags": ["a"]}),
+        (research, (), {"topic": "x", "note": "n"}),
+        (mixed, (1,), {"flag": True}),
+        (mixed, (1, "t", 2.0, 3.0), {"x": (1,), "flag": True}),
+        (mixed, (1,), {"second": "t"}),
+        (untyped, (1,), {}),
+        (typed, (Ticket("x", 2), datetime(2024, 1, 1, tzinfo=UTC)), {"order": Order(lines=[Ticket("y")])}),
+    ],
+)
+def test_a_stored_input_calls_the_function_as_it_was_called(fn: Any, args: Any, kwargs: Any) -> None:
+    """What `load` gives, bound by Python itself, is what the caller passed."""
+    import inspect
+
+    signature = Signature(fn)
+    loaded_args, loaded_kwargs = signature.load(signature.bind(args, kwargs).text)
+    python = inspect.signature(fn)
+    wanted, found = python.bind(*args, **kwargs), python.bind(*loaded_args, **loaded_kwargs)
+    wanted.apply_defaults()
+    found.apply_defaults()
+    assert found.arguments == wanted.arguments
+
+
+def test_a_rest_argument_keeps_its_place_when_defaults_before_it_were_left_out() -> None:
+    """`f(1, "s", 2.0)` with "s" the default is not loaded as `f(1, 2.0)`."""
+    assert Signature(mixed).load('{"first":1,"rest":[2.0]}') == ((1, "s", 2.0), {})
+
+
+@pytest.mark.parametrize(
+    ("fn", "text", "message"),
+    [
+        (research, "{}", "'topic' is missing"),
+        (research, '{"topic":"x","gone":1}', "the stored input has 'gone' as well"),
+        (research, '{"topic":3}', "topic: found int 3"),
+        (research, "[1]", "an object of arguments by name"),
+        (research, '{"$map":[[1,2]]}', "an object of arguments by name"),
+        (mixed, '{"first":1,"rest":"x"}', "rest: found 'x', expected a list"),
+        (with_local, '{"url":"u"}', "'client' is Local"),
+    ],
+)
+def test_a_stored_input_that_does_not_fit_is_refused(fn: Any, text: str, message: str) -> None:
+    """Code that changed under a stored input gives `BadArguments`, not a TypeError in the middle of a run."""
+    with pytest.raises(BadArguments) as caught:
+        Signature(fn).load(text)
+    assert message in str(caught.value)
+
+
+def test_plain_json_is_read_by_the_annotations() -> None:
+    """An input that came as JSON, by HTTP or by name, gets its types when it is loaded."""
+    _, kwargs = Signature(typed).load('{"ticket":{"title":"x"},"when":"2024-01-01T00:00:00Z"}')
+    assert kwargs == {"ticket": Ticket("x"), "when": datetime(2024, 1, 1, tzinfo=UTC)}
+
+
+# --- results and schemas ---
+
+
+def test_the_result_has_the_shape_of_the_return_annotation() -> None:
+    """`returns` stores and loads results; nothing annotated means anything."""
+    assert Signature(research).returns is shape_of(list[str])
+    assert Signature(untyped).returns is UNTYPED
+    assert Signature(typed).returns.load('{"title":"x"}') == Ticket("x")
+
+
+def test_the_schema_of_the_parameters() -> None:
+    """Properties, required, defaults and definitions; Local ones do not appear."""
+    assert Signature(research).schema() == {
+        "type": "object",
+        "properties": {
+            "topic": {"type": "string"},
+            "depth": {"type": "integer", "default": 3},
+            "tags": {"type": "array", "items": {"type": "string"}, "default": []},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        },
+        "required": ["topic"],
+        "additionalProperties": False,
+        "x-positional": ["topic", "depth"],
+    }
+    assert list(Signature(with_local).schema()["properties"]) == ["url"]
+    made = Signature(typed).schema()
+    assert set(made["$defs"]) == {"Ticket", "Order"} and made["required"] == ["ticket", "when"]
+    made = Signature(mixed).schema()
+    assert made["additionalProperties"] is True and made["x-rest"] == "rest"
+    assert made["properties"]["rest"] == {"type": "array", "items": {"type": "number"}}
+
+
+def test_a_parameter_without_schema_is_named_when_published() -> None:
+    """An agent that could never be started is found when it is published."""
+
+    def fn(conn: sqlite3.Connection) -> None: ...
+
+    with pytest.raises(NotStorable, match=r"^conn: "):
+        Signature(fn).schema()
+
+
+# --- the command line ---
+
+
+@pytest.mark.parametrize(
+    ("annotation", "typed_in", "value"),
+    [
+        (str, "123", "123"),
+        (str, '"x"', '"x"'),
+        (Annotated[str, pydantic.Field(max_length=3)], "123", "123"),
+        (str | None, "123", "123"),
+        (int, "3", 3),
+        (float, "3", 3.0),
+        (float, "nan", math.nan),
+        (bool, "yes", True),
+        (bool, "false", False),
+        (list[str], '["a"]', ["a"]),
+        (tuple[int, str], '[1,"a"]', (1, "a")),
+        (set[int], "[1,1]", {1}),
+        (date, "2024-01-02", date(2024, 1, 2)),
+        (datetime, "2024-01-01T00:00:00Z", datetime(2024, 1, 1, tzinfo=UTC)),
+        (Decimal, "1.10", Decimal("1.10")),
+        (Decimal | None, "1.10", Decimal("1.10")),
+        (pathlib.Path, "a/b", pathlib.Path("a/b")),
+        (Color, "red", Color.RED),
+        (Literal["1", "2"], "1", "1"),
+        (int | str, "7", 7),
+        (int | str, "x", "x"),
+        (Ticket, '{"title":"x"}', Ticket("x")),
+        (Any, "3", 3),
+        (Any, "plain words", "plain words"),
+        (Any, "NaN", "NaN"),
+        (Any, '{"$tuple":[1]}', {"$tuple": [1]}),
+        (bytes, "123", b"123"),
+    ],
+)
+def test_what_is_typed_in_gets_the_annotated_type(annotation: Any, typed_in: str, value: Any) -> None:
+    """Text for str, JSON or text for the rest; a number for a Decimal loses no digit."""
+
+    def fn(x: Any) -> None: ...
+
+    fn.__annotations__["x"] = annotation
+    (found,), _ = Signature(fn).parse([typed_in], {})
+    assert type(found) in (type(value), int if annotation is float else type(value))
+    assert found == value or math.isnan(found)
+    assert Signature(fn).parse([], {"x": typed_in})[1].keys() == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("strings", "named", "message"),
+    [
+        (["x", "deep"], {}, "'research': depth: found 'deep', expected int"),
+        (["x"], {"tags": "a,b"}, "'research': tags: found 'a,b', expected list[str]"),
+        (["x"], {"tags": "[1]"}, "'research': tags: found '[1]', expected list[str]: tags[0]: found int 1"),
+        ([], {}, "missing a required argument: 'topic'"),
+        (["a", "1", "2"], {}, "too many positional arguments"),
+        (["a"], {"nope": "1"}, "unexpected keyword argument 'nope'"),
+        (["a"], {"x" * 500: "1"}, "unexpected"),
+    ],
+)
+def test_what_is_typed_in_wrong_is_refused(strings: list[str], named: dict[str, str], message: str) -> None:
+    """The message names the parameter, what was found and what is expected."""
+    with pytest.raises(BadArguments) as caught:
+        Signature(research).parse(strings, named)
+    assert message in str(caught.value)
+
+
+def test_names_with_dashes_are_the_parameters_with_underscores() -> None:
+    """`--max-items 3` is `max_items=3`."""
+
+    def fn(max_items: int) -> None: ...
+
+    assert Signature(fn).parse([], {"max-items": "3"}) == ((), {"max_items": 3})
+
+
+def test_a_local_parameter_cannot_be_typed_in() -> None:
+    """A client has no text."""
+    with pytest.raises(BadArguments, match=r"client is Local\[sqlite3.Connection\]"):
+        Signature(with_local).parse(["u", "x"], {})
+
+
+def test_rest_and_extra_can_be_typed_in() -> None:
+    """`*rest` and `**extra` take their own annotations."""
+    assert Signature(mixed).parse(["1", "s", "2.5"], {"x": "[1]"}) == ((1, "s", 2.5), {"x": [1]})
+
+
+def test_unpacked_hints_say_nothing_of_one_value() -> None:
+    """`**options: Unpack[Options]` is taken as it comes."""
+    if sys.version_info >= (3, 12):
+        pytest.skip("Unpack of a TypedDict is resolved by typing itself")
+    from typing import Unpack
+
+    def fn(*args: Any, **options: Unpack[Options]) -> None: ...
+
+    assert bind(fn, fast=True).text == '{"fast":true}'
+
+
+def test_a_sequence_parameter_takes_lists_and_tuples() -> None:
+    """Abstract annotations keep the kind that was passed."""
+
+    def fn(items: Sequence[Ticket]) -> None: ...
+
+    assert bind(fn, (Ticket("x"),)).args == ((Ticket("x"),),)
+    assert bind(fn, [Ticket("x")]).args == ([Ticket("x")],)
