@@ -20,7 +20,7 @@ from holdfast.run import Run, RunEvent, RunInfo, stored_value
 from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
-from holdfast.store.base import Change, NewRun, Store, spilled, unspilled
+from holdfast.store.base import Change, NewRun, News, Store, spilled, unspilled
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker.worker import Settings, Worker
 
@@ -73,7 +73,7 @@ class Client:
         self._url, self._specs, self._settings = url, specs_of(agents), settings or Settings()
         self._store: Store | None = None
         self._worker: Worker | None = None
-        self._ears: dict[str, set[asyncio.Event]] = {}
+        self._ears: dict[str, dict[asyncio.Event, News]] = {}
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -215,7 +215,7 @@ class Client:
     ) -> AsyncIterator[RunEvent]:
         """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`)."""
         chosen = None if kinds is None else list(kinds)
-        with self._listening("") as heard:
+        with self._listening("", News.GREW) as heard:
             while True:
                 heard.clear()
                 page = await self.store.feed(after, chosen)
@@ -262,21 +262,21 @@ class Client:
     # Hearing of changes
 
     def _hear(self, change: Change) -> None:
-        everyone = [self._ears.get("", ())]
-        everyone += self._ears.values() if not change.run else [self._ears.get(change.run, ())]
-        for ears in everyone:
-            for ear in ears:
-                ear.set()
+        runs = self._ears if not change.run else {change.run, ""}
+        for run in runs:
+            for ear, least in self._ears.get(run, {}).items():
+                if change.news >= least:
+                    ear.set()
 
     @contextlib.contextmanager
-    def _listening(self, run: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever something of this run (or, for "", of any) has changed."""
+    def _listening(self, run: str, least: News = News.MOVED) -> Iterator[asyncio.Event]:
+        """An event that is set whenever there is such news of this run (or, for "", of any)."""
         ear = asyncio.Event()
-        self._ears.setdefault(run, set()).add(ear)
+        self._ears.setdefault(run, {})[ear] = least
         try:
             yield ear
         finally:
-            self._ears[run].discard(ear)
+            del self._ears[run][ear]
             if not self._ears[run]:
                 del self._ears[run]
 

@@ -35,7 +35,7 @@ _PASS_ADVICE: Final = "pass plain data, a dataclass or a pydantic type, or mark 
 
 
 class Misfit(NotStorable):
-    """A value that is not of the annotated type, or would not come back as what it is."""
+    """A value that is not of the annotated type. Callers of arguments make it `BadArguments`; others never see it."""
 
     def __init__(self, message: str, path: str, found: str, expected: str, reason: str = "") -> None:
         super().__init__(message)
@@ -56,10 +56,21 @@ class Shape:
         return f"<shape {self.name}>"
 
     def store(self, value: Any, where: str = "result", *, argument: bool = False) -> tuple[str, Any]:
-        """The value as text, and the copy that the running code goes on with. Raises `NotStorable`."""
+        """The value as text, and the copy that the running code goes on with.
+
+        Raises `NotStorable`; for an argument that is not of its annotated type, `Misfit`.
+        """
         if self._fits is not None and self._fits(value):
             text = _written(value, where, argument, tagged.refuse)
             return text, value if type(value) in ATOMS else tagged.read(text)
+        try:
+            return self._store(value, where, argument)
+        except Misfit as misfit:
+            if argument:
+                raise
+            raise NotStorable(str(misfit)) from misfit.__cause__
+
+    def _store(self, value: Any, where: str, argument: bool) -> tuple[str, Any]:
         try:
             adapter = self._pydantic(where)
         except NotStorable:
@@ -87,10 +98,13 @@ class Shape:
 
     def load(self, text: str, where: str = "value") -> Any:
         """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation."""
-        return self.revive(tagged.read(text), where)
+        try:
+            return self.revive(tagged.read(text), where)
+        except Misfit as misfit:
+            raise NotStorable(str(misfit)) from misfit.__cause__
 
     def revive(self, plain: Any, where: str = "value") -> Any:
-        """Plain data as a value of the annotated type: what fits exactly is itself, the rest is validated (laxly)."""
+        """Plain data as a value of the annotated type: what fits is itself, the rest is validated (laxly)."""
         if self._fits is not None and self._fits(plain):
             return plain
         adapter = self._pydantic(where)

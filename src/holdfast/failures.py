@@ -69,7 +69,8 @@ def rebuild(
         error = _declared(record, raises)
     if error is not None:
         tries = f"after {attempts} attempts" if attempts > 1 else "at its only attempt"
-        error.add_note((f"Step {step!r} failed {tries}. " if step else "") + f"It was raised here:\n{trace}")
+        note = (f"Step {step!r} failed {tries}. " if step else "") + f"It was raised here:\n{trace}"
+        vars(error).setdefault("__notes__", []).append(note)  # as add_note does, past a __setattr__ of the class
         return error
     failed = StepTimeout if record.get("type") == _TIMEOUT else StepFailed
     return failed(
@@ -196,7 +197,7 @@ def _builtin_base(kind: Any) -> Any:
 
 
 def _made(kind: type[Exception], record: dict[str, Any]) -> Exception | None:
-    """An instance as the builtin below it makes one: no `__new__` or `__init__` of the class runs."""
+    """An instance as the builtin below it makes one: no `__new__`, `__init__` or `__setattr__` of the class runs."""
     arguments, attributes = _value(record.get("args")), _value(record.get("attributes"))
     if not isinstance(arguments, tuple):
         arguments = (str(record.get("message", "")),)
@@ -205,7 +206,7 @@ def _made(kind: type[Exception], record: dict[str, Any]) -> Exception | None:
         made: Exception = base.__new__(kind, *arguments)
         with contextlib.suppress(Exception):  # arguments of the class's own, not of the builtin's, stay in `args` alone
             base.__init__(made, *arguments)  # OSError takes its errno and file name here
-        made.args = arguments
+        BaseException.__setattr__(made, "args", arguments)
         for name, value in attributes.items() if isinstance(attributes, dict) else ():
             if isinstance(name, str) and (name != "__notes__" or isinstance(value, list)):
                 vars(made)[name] = value

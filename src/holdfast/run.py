@@ -24,7 +24,7 @@ from holdfast.errors import (
     UnknownRun,
 )
 from holdfast.model import FINISHED, ApprovalRow, Event, RunRow
-from holdfast.store.base import spilled, unspilled
+from holdfast.store.base import News, spilled, unspilled
 from holdfast.verbs.messages import checked_topic
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Run(Generic[R_co]):
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
         """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
-        with self._client._listening(self.id) as heard:
+        with self._client._listening(self.id, News.GREW) as heard:
             while True:
                 heard.clear()
                 row = await self._row()

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast import tagged
-from holdfast.codec import Misfit, Shape, digest, hashed, schemas, shape_of
+from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shape_of
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved
 from holdfast.naming import ATOMS, cut, short, show
@@ -48,7 +48,8 @@ class Parameter:
     def __str__(self) -> str:
         stars = {_REST: "*", _EXTRA: "**"}.get(self.kind, "")
         hint = f": {self.hint}" if self.hint else ""
-        return f"{stars}{self.name}{hint}" + ("" if self.default is _EMPTY else f" = {short(self.default)}")
+        known = short(self.default) if self.default_text is None else preview(self.default_text, 60)
+        return f"{stars}{self.name}{hint}" + ("" if self.default is _EMPTY else f" = {known}")
 
 
 class _Parts(NamedTuple):
@@ -150,7 +151,13 @@ class Signature:
         self.what = what or repr(getattr(fn, "__name__", type(fn).__name__))
 
     def __str__(self) -> str:
-        return f"({', '.join(map(str, self.parameters))})"
+        shown = list(map(str, self.parameters))
+        kinds = [parameter.kind for parameter in self.parameters]
+        if _ONLY_KEYWORD in kinds and _REST not in kinds:
+            shown.insert(kinds.index(_ONLY_KEYWORD), "*")
+        if _ONLY_POSITION in kinds:
+            shown.insert(kinds.count(_ONLY_POSITION), "/")
+        return f"({', '.join(shown)})"
 
     @functools.cached_property
     def _python(self) -> inspect.Signature:

@@ -5,7 +5,7 @@ import os
 
 from tests.store.scenes import TTL, Place, finish, new, owned, python, scenario, step, write
 
-from holdfast.store.base import Change, Store, Transition
+from holdfast.store.base import Change, News, Store, Transition
 
 
 class Heard:
@@ -20,9 +20,9 @@ class Heard:
         self.changes.append(change)
         self._more.set()
 
-    async def until(self, run: str, due: bool) -> None:
+    async def until(self, run: str, news: News) -> None:
         """A change of exactly this kind; a hint that anything may have changed does not count."""
-        while Change(run, due) not in self.changes:
+        while Change(run, news) not in self.changes:
             self._more.clear()
             await self._more.wait()
         self.changes.clear()
@@ -34,7 +34,7 @@ async def test_own_commits_are_heard_at_once(place: Place) -> None:
     async with place.open() as store:
         heard = Heard(store)
         await store.create(new("a"))
-        assert heard.changes == [Change("a", due=True)]
+        assert heard.changes == [Change("a", News.DUE)]
         await store.claim(["agent"], 1, TTL)
         row = await store.run("a")
         assert row is not None
@@ -42,8 +42,9 @@ async def test_own_commits_are_heard_at_once(place: Place) -> None:
         await store.append(write(row, transition=Transition("waiting", inbox_seen=0, awaits=["yes"])))
         await store.send("a", "s1", "message.received", "no", None, {})
         await store.send("a", "s2", "message.received", "yes", None, {})
-        assert [(change.run, change.due) for change in heard.changes] == [
-            ("a", True), ("a", False), ("a", False), ("a.c", True), ("a", False), ("a", True), ("a", True),
+        due, moved, grew = News.DUE, News.MOVED, News.GREW
+        assert [(change.run, change.news) for change in heard.changes] == [
+            ("a", due), ("a", moved), ("a", grew), ("a.c", due), ("a", moved), ("a", due), ("a", due),
         ]  # fmt: skip
 
 
@@ -69,13 +70,13 @@ async def test_stores_hear_each_other(place: Place) -> None:
         async with place.open() as two:
             heard_by_two = Heard(two)
             await one.create(new("a"))
-            await heard_by_two.until("a", due=True)
+            await heard_by_two.until("a", News.DUE)
             await two.create(new("b", agent="other"))
-            await heard_by_one.until("b", due=True)
+            await heard_by_one.until("b", News.DUE)
             row = (await one.claim(["agent"], 1, TTL))[0]
-            await heard_by_two.until("a", due=False)
+            await heard_by_two.until("a", News.MOVED)
             await finish(one, row)
-            await heard_by_two.until("a", due=False)
+            await heard_by_two.until("a", News.MOVED)
 
 
 @scenario
@@ -84,7 +85,7 @@ async def test_a_flood_is_heard_as_one_hint(place: Place) -> None:
     async with place.open() as one, place.open() as two:
         heard = Heard(two)
         await asyncio.gather(*[one.create(new(f"run-{number}")) for number in range(200)])
-        await heard.until("", due=True)
+        await heard.until("", News.DUE)
 
 
 WRITER = """
@@ -125,7 +126,7 @@ async def heard_from_process(place: Place, manner: str, expected: str) -> None:
         process.stdin.write("from-there\n")
         process.stdin.flush()
         async with asyncio.timeout(10):
-            await heard.until(expected, due=True)
+            await heard.until(expected, News.DUE)
             while await store.run("from-there") is None:
                 await asyncio.sleep(0)
         process.communicate()
@@ -140,7 +141,7 @@ async def test_long_paths(place: Place) -> None:
     async with place.open() as one, place.open() as two:
         heard = Heard(two)
         await one.create(new("a"))
-        await heard.until("a", due=True)
+        await heard.until("a", News.DUE)
 
 
 @scenario

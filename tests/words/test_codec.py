@@ -210,6 +210,7 @@ def assert_back(annotation: Any, value: Any) -> str:
 def refusal(annotation: Any, value: Any) -> str:
     with pytest.raises(NotStorable) as caught:
         shape_of(annotation).store(value)
+    assert type(caught.value) is NotStorable  # its name is what users see in records
     return str(caught.value)
 
 

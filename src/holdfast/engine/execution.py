@@ -75,6 +75,7 @@ class Execution(Drivers):
         self.patches = Patches(self)
         self.foreign: set[str] = set()
         self.new_outcomes = 0
+        self._facts: RunFacts | None = None
         # checkpoints
         self.state_shape: Shape | None = None
         self.awaits_restore = journal.checkpoint is not None
@@ -204,7 +205,7 @@ class Execution(Drivers):
             if self.closing:
                 yield from self._refusal()
             self.resting = True
-            if self.ready or (not self.bodies and not self.unacked):
+            if self.ready or not (self.drivers or self.unacked):
                 self.gate.kick()
         else:
             self.gate.kick()
@@ -414,5 +415,8 @@ class Execution(Drivers):
     # Facts
 
     def facts(self) -> RunFacts:
-        run = self.run
-        return RunFacts(run.id, run.agent, json.loads(run.labels), run.parent_id, run.root_id, not self.live)
+        if self._facts is None or self._facts.replaying == self.live:
+            run = self.run
+            labels = json.loads(run.labels)
+            self._facts = RunFacts(run.id, run.agent, labels, run.parent_id, run.root_id, not self.live)
+        return self._facts

@@ -17,7 +17,7 @@ import apsw
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
-from holdfast.store.base import Append, InboxMoved, NewRun, Transition
+from holdfast.store.base import Append, InboxMoved, NewRun, News, Transition
 from holdfast.store.queries import QUERIES
 from holdfast.store.transaction import Transaction, to_json
 
@@ -148,7 +148,7 @@ def _leave(tx: Transaction, fence: Fence, transition: Transition) -> str | None:
     left = tx.db.execute(_LEAVE, parameters).fetchall()
     if not left:
         raise Refused
-    tx.changed(fence[6], due_at is not None)
+    tx.changed(fence[6], News.MOVED if due_at is None else News.DUE)
     (parent,) = left[0]
     return None if parent is None else str(parent)
 
@@ -171,7 +171,7 @@ def insert_run(tx: Transaction, run: NewRun) -> Any:
         labels=run.labels,
     )  # fmt: skip
     if created is not None:
-        tx.changed(run.id, due=True)
+        tx.changed(run.id, News.DUE)
     return created
 
 
@@ -209,7 +209,7 @@ def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str,
     position: int = notified[0]
     tx.rows("insert_signal", run=run, position=position, signal_id=signal_id, kind=kind, topic=topic, value=value,
             data=to_json(data) if data else None)  # fmt: skip
-    tx.changed(run, due=True)  # its owner should look too, if it has one
+    tx.changed(run, News.DUE)  # its owner should look too, if it has one
     return position
 
 

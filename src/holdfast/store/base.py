@@ -22,6 +22,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Protocol
 
 from holdfast.clock import Clock
@@ -101,12 +102,20 @@ class Lease:
     inbox_count: int
 
 
+class News(IntEnum):
+    """How much a commit changed of a run: each level includes those before it."""
+
+    GREW = 0  # its journal has more events
+    MOVED = 1  # its status is another one
+    DUE = 2  # a worker should look at it: its owner if it has one, anybody otherwise
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something a commit changed that somebody may be waiting for. `due`: a worker should look, its owner if it has one."""
+    """Something a commit changed that somebody may be waiting for."""
 
-    run: str
-    due: bool = False
+    run: str  # empty: something changed somewhere, look at everything
+    news: News = News.GREW
 
 
 class Faults(Protocol):
@@ -134,7 +143,7 @@ class Store(Protocol):
     def on_change(self, listener: Callable[[Change], None]) -> None:
         """Hear of changes on the loop: at once for this process's commits, soon for other processes'.
 
-        A change by another process may come as `Change("", due=True)`: something changed, look at everything.
+        A change by another process may come as `Change("", News.DUE)`: something changed, look at everything.
         """
         ...
 

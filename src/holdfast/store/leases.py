@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.model import RunRow
-from holdfast.store.base import Lease
+from holdfast.store.base import Lease, News
 from holdfast.store.transaction import Transaction, to_json
 
 
@@ -38,7 +38,7 @@ class Claim:
         for run, status, owner, epoch, seq in picked:
             if status == "running":
                 record(tx, run, seq, epoch + 1, "run.interrupted", {"owner": owner, "epoch": epoch})
-            tx.changed(run)
+            tx.changed(run, News.MOVED)
         return [claimed[run] for run in ids]  # the statement returns them in no particular order
 
 
@@ -48,7 +48,7 @@ def release(leases: Iterable[tuple[str, int]]) -> Callable[[Transaction], None]:
     def work(tx: Transaction) -> None:
         for run, epoch in leases:
             tx.rows("release", run=run, epoch=epoch)
-            tx.changed(run, due=True)
+            tx.changed(run, News.DUE)
 
     return work
 
@@ -69,7 +69,7 @@ def bury(worker: str) -> Callable[[Transaction], int]:
     def work(tx: Transaction) -> int:
         orphans = tx.rows("orphan", worker=worker)
         for (run,) in orphans:
-            tx.changed(run, due=True)
+            tx.changed(run, News.DUE)
         tx.rows("forget_worker", worker=worker)
         return len(orphans)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast.errors import AlreadyDecided, RunActive, RunFinished, UnknownApproval, UnknownRun
 from holdfast.model import FINISHED, ApprovalRow, RunRow
 from holdfast.store.appends import insert_run, put_signal
-from holdfast.store.base import NewRun
+from holdfast.store.base import NewRun, News
 from holdfast.store.cut import dropped_by_cut
 from holdfast.store.leases import record
 from holdfast.store.transaction import Transaction, to_json
@@ -111,7 +111,7 @@ def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transac
         data = {"by": by, "cut": cut}
         record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
         tx.rows("insert_audit", run=run, actor=by, action="retry" if retry else "resume", data=to_json(data))
-        tx.changed(run, due=True)
+        tx.changed(run, News.DUE)
 
     return work
 
@@ -177,7 +177,7 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> None:
         digests.update(_NAMED_BLOB.findall(text))
     for run in runs:
         tx.rows("delete_run", run=run)
-        tx.changed(run)
+        tx.changed(run, News.MOVED)
     for digest in sorted(digests):
         tx.rows("delete_blob", digest=digest)
 

@@ -29,6 +29,9 @@ try:
 except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
+from holdfast.store.base import News
+
+_MARKS: Final = "-=+"  # one per level of News
 _log = logging.getLogger("holdfast.store")
 
 _LONGEST_ADDRESS: Final = 103  # bytes of a socket's path: 104 with the final zero on macOS, 108 on Linux
@@ -49,7 +52,7 @@ class Peers:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._others: list[str] = []
         self._list_at = self._poke_at = 0.0
-        self._pending: dict[str, bool] = {}
+        self._pending: dict[str, News] = {}
 
     # The lock
 
@@ -122,7 +125,7 @@ class Peers:
 
     # The socket
 
-    def listen(self, loop: asyncio.AbstractEventLoop, heard: Callable[[str, bool], None]) -> None:
+    def listen(self, loop: asyncio.AbstractEventLoop, heard: Callable[[str, News], None]) -> None:
         """Hear on the loop what others committed."""
         if not hasattr(socket, "AF_UNIX") or not hasattr(loop, "add_reader"):
             return
@@ -151,7 +154,7 @@ class Peers:
                 if last:
                     raise
 
-    def _hear(self, mine: socket.socket, heard: Callable[[str, bool], None]) -> None:
+    def _hear(self, mine: socket.socket, heard: Callable[[str, News], None]) -> None:
         for _ in range(100):
             try:
                 text = mine.recv(4 * _LONGEST_POKE).decode("ascii", "replace")
@@ -160,9 +163,9 @@ class Peers:
             if not text:
                 self._list_at = 0.0
             for line in text.split("\n") if text else ():
-                heard(line[1:], line[:1] == "+")
+                heard(line[1:], News(_MARKS.index(line[0])))
 
-    def poke(self, changes: dict[str, bool]) -> float | None:
+    def poke(self, changes: dict[str, News]) -> float | None:
         """Tell the others, at most once per millisecond. Returns in how many seconds to call again, None if never.
 
         Called in the writer's thread only, but for `_list_at`, which any thread may set to 0.
@@ -170,8 +173,8 @@ class Peers:
         if self._socket is None:
             return None
         pending = self._pending
-        for run, due in changes.items():
-            pending[run] = pending.get(run, False) or due
+        for run, news in changes.items():
+            pending[run] = max(pending.get(run, news), news)
         if not pending:
             return None
         now = time.monotonic()
@@ -247,9 +250,9 @@ class Peers:
                 os.unlink(self._path(worker + suffix))
 
 
-def _message(changes: dict[str, bool]) -> bytes:
+def _message(changes: dict[str, News]) -> bytes:
     if len(changes) <= _MANY:
-        text = "\n".join(("+" if due else "-") + run for run, due in changes.items())
+        text = "\n".join(_MARKS[news] + run for run, news in changes.items())
         if len(text) <= _LONGEST_POKE:
             return text.encode("ascii", "replace")
-    return b"+" if any(changes.values()) else b"-"
+    return _MARKS[max(changes.values())].encode()

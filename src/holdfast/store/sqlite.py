@@ -24,7 +24,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, RunRow, Signal
 from holdfast.store import leases, outside, reads
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.base import Append, Change, Faults, Lease, NewRun
+from holdfast.store.base import Append, Change, Faults, Lease, NewRun, News
 from holdfast.store.connection import Durability, check_library, connect, parse_url
 from holdfast.store.migrate import migrate
 from holdfast.store.peers import Peers
@@ -86,7 +86,7 @@ class SQLiteStore:
         self._writer.start(tell)
         await opened
         self._open = True
-        self._peers.listen(self._loop, lambda run, due: self._tell([Change(run, due)]))
+        self._peers.listen(self._loop, lambda run, news: self._tell([Change(run, news)]))
 
     def _open_for_writing(self) -> apsw.Connection:
         try:
@@ -136,9 +136,9 @@ class SQLiteStore:
 
     def _moved(self) -> None:
         """In the writer's thread: another process committed."""
-        self._on_loop(self._tell, [Change("", due=True)])
+        self._on_loop(self._tell, [Change("", News.DUE)])
 
-    def _from_writer(self, results: Sequence[Result], changes: dict[str, bool]) -> None:
+    def _from_writer(self, results: Sequence[Result], changes: dict[str, News]) -> None:
         self._on_loop(self._deliver, results, changes)
 
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
@@ -147,7 +147,7 @@ class SQLiteStore:
         except RuntimeError:
             _log.debug("the loop is closed; nobody waits any more")
 
-    def _deliver(self, results: Sequence[Result], changes: dict[str, bool]) -> None:
+    def _deliver(self, results: Sequence[Result], changes: dict[str, News]) -> None:
         """On the loop, after a commit: everyone who waits for it, then everyone who listens."""
         for operation, value, error in results:
             future = operation.future
@@ -158,7 +158,7 @@ class SQLiteStore:
             else:
                 future.set_exception(error)
         if self._listeners:
-            self._tell([Change(run, due) for run, due in changes.items()])
+            self._tell([Change(run, news) for run, news in changes.items()])
 
     def _tell(self, changes: Iterable[Change]) -> None:
         for change in changes:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import apsw
 
+from holdfast.store.base import News
 from holdfast.store.queries import QUERIES
 
 # ASCII only: a lone surrogate in someone's data then is an escape and not an encoding error.
@@ -24,7 +25,7 @@ class Transaction:
     def __init__(self, db: apsw.Connection, now: int, worker: str) -> None:
         self.db, self.now, self.worker = db, now, worker
         self.again = False  # an earlier commit of this work failed in a way that leaves open whether it happened
-        self.changes: dict[str, bool] = {}  # run -> should a worker look at it
+        self.changes: dict[str, News] = {}
 
     def rows(self, query: str, **parameters: Any) -> list[Any]:
         """Run a named query. `:now` and `:worker` are always there."""
@@ -37,6 +38,6 @@ class Transaction:
         rows = self.rows(query, **parameters)
         return rows[0] if rows else None
 
-    def changed(self, run: str, due: bool = False) -> None:
+    def changed(self, run: str, news: News = News.GREW) -> None:
         """Somebody may be waiting for this."""
-        self.changes[run] = self.changes.get(run, False) or due
+        self.changes[run] = max(self.changes.get(run, news), news)

@@ -27,7 +27,7 @@ import apsw
 from holdfast.clock import Clock
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, apply_all, apply_one
-from holdfast.store.base import Faults
+from holdfast.store.base import Faults, News
 from holdfast.store.transaction import Transaction
 
 _log = logging.getLogger("holdfast.store")
@@ -73,8 +73,8 @@ class Writer:
     """Owns the writing connection. Everything but `submit`, `stop` and `kill` runs in its thread."""
 
     def __init__(self, connect: Callable[[], apsw.Connection], clock: Clock, worker: str, *,
-                 deliver: Callable[[Sequence[Result], dict[str, bool]], None],
-                 committed: Callable[[dict[str, bool]], float | None], moved: Callable[[], None],
+                 deliver: Callable[[Sequence[Result], dict[str, News]], None],
+                 committed: Callable[[dict[str, News]], float | None], moved: Callable[[], None],
                  died: Callable[[], None], faults: Faults | None) -> None:  # fmt: skip
         self._connect, self._clock, self._worker, self._faults = connect, clock, worker, faults
         self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
@@ -193,7 +193,7 @@ class Writer:
                 self._poke_in = self._committed(changes)
                 return
 
-    def _transact(self, batch: list[Operation]) -> tuple[list[Result], dict[str, bool]]:
+    def _transact(self, batch: list[Operation]) -> tuple[list[Result], dict[str, News]]:
         db = self._db
         tx = Transaction(db, self._clock.now(), self._worker)
         db.execute("BEGIN IMMEDIATE")
@@ -241,8 +241,8 @@ class Writer:
                 tx.db.execute("ROLLBACK TO operation")
                 results.append((operation, None, error))
             else:
-                for run, due in tx.changes.items():
-                    all_changes[run] = all_changes.get(run, False) or due
+                for run, news in tx.changes.items():
+                    all_changes[run] = max(all_changes.get(run, news), news)
                 results.append((operation, value, None))
             tx.db.execute("RELEASE operation")
         tx.changes = all_changes

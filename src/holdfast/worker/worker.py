@@ -23,7 +23,7 @@ from holdfast.errors import BadArguments, HoldfastError, LeaseLost, StoreUnavail
 from holdfast.model import RunRow
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
-from holdfast.store.base import Append, Change, Store, Transition
+from holdfast.store.base import Append, Change, News, Store, Transition
 from holdfast.worker.publishing import schema_of
 
 _log = logging.getLogger("holdfast")
@@ -187,7 +187,7 @@ class Worker:
                 timer.cancel()
 
     def _changed(self, change: Change) -> None:
-        if not change.due:
+        if change.news < News.DUE:
             return
         execution = self.executions.get(change.run)
         if execution is not None:

@@ -1,0 +1,247 @@
+"""The picture of a run: its tree of steps as lines of text, the same for a terminal, a pipe and an SVG file."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.history import History, Node, Remark
+from holdfast.cli.output import Glyphs
+from holdfast.durations import spoken
+from holdfast.model import FINISHED
+
+MARGIN: Final = "  "
+STATE_STYLES: Final = {
+    "done": "green", "failed": "bold red", "running": "bold cyan", "waiting": "yellow", "cancelled": "dim",
+    "doubt": "bold yellow", "said": "dim",
+}  # fmt: skip
+STATUS_STYLES: Final = {
+    "completed": "green", "failed": "bold red", "running": "bold cyan", "waiting": "yellow", "ready": "cyan",
+    "paused": "bold yellow", "cancelled": "dim",
+}  # fmt: skip
+TONES: Final = {"plain": "dim", "bad": "red", "warn": "yellow"}
+_REMARK_LINES: Final = 4
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the picture."""
+
+    at: int | None
+    guide: str
+    text: Text
+    right: str = ""
+    rule: bool = False  # filled up with a line to the right edge
+
+
+@dataclass(slots=True)
+class Scene:
+    """What is drawn, and how: `nested` has the histories of child runs, `statuses` all runs' states."""
+
+    signs: Glyphs
+    nested: dict[str, History] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
+    now: int = field(default_factory=lambda: round(time.time() * 1000))
+    last_only: int | None = None  # of each list only so many of the last ones: for a screen that moves
+
+
+def clean(text: str) -> str:
+    """One line that cannot steer a terminal."""
+    text = " ".join(text.split())
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def clock(at: int, *, dated: bool = False) -> str:
+    """A time of day where this computer is; with the date where days matter."""
+    return datetime.fromtimestamp(at / 1000).strftime("%m-%d %H:%M:%S" if dated else "%H:%M:%S")  # noqa: DTZ006 - local
+
+
+def day_and_time(at: int) -> str:
+    """A moment for people, where this computer is."""
+    return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - local
+
+
+# Rows
+
+
+def rows(scene: Scene, run: str, history: History) -> list[Row]:
+    """The whole tree of a run."""
+    return list(_level(scene, history, history.items, scene.statuses.get(run, ""), "", flat=True))
+
+
+def _level(
+    scene: Scene, history: History, items: Sequence[Node], status: str, guide: str, *, flat: bool
+) -> Iterator[Row]:
+    """The rows of one list of nodes. The top of a run is flat: no lines are needed to see what belongs together."""
+    shown = [node for node in items if _is_shown(node, status)]
+    if scene.last_only is not None and len(shown) > scene.last_only:
+        hidden = len(shown) - scene.last_only
+        yield Row(None, guide, Text(f"{scene.signs.more} {hidden} earlier", "dim"))
+        shown = shown[hidden:]
+    for at, node in enumerate(shown):
+        last = at == len(shown) - 1
+        own = guide if flat else guide + (scene.signs.elbow if last else scene.signs.tee)
+        below = guide if flat else guide + ("   " if last else scene.signs.bar)
+        if node.sort == "mark":
+            yield Row(node.began, own, Text(f"{node.name} ", "yellow" if node.state == "said" else "red"), rule=True)
+            continue
+        yield _row(scene, node, status, own)
+        under = below + "  "
+        yield from _remarks(node.remarks, under)
+        if node.child is not None:
+            yield from _nested(scene, node, under)
+        elif node.items:
+            inner = _with_marks(history, node)
+            yield from _level(scene, history, inner, status, below, flat=False)
+
+
+def _nested(scene: Scene, node: Node, under: str) -> Iterator[Row]:
+    """A child run under the call that started it."""
+    assert node.child is not None
+    inner = scene.nested.get(node.child)
+    status = scene.statuses.get(node.child, "")
+    told = f"run {node.child}" + ("" if status in ("completed", "") else f", {status}")
+    yield Row(None, under.removesuffix("  ") + "  ", Text(told, "dim"))
+    if inner is not None:
+        yield from _level(scene, inner, inner.items, status, under, flat=False)
+
+
+def _with_marks(history: History, branch: Node) -> list[Node]:
+    """A branch that went on after an interruption shows where it was interrupted."""
+    between = [mark for mark in history.marks if branch.items[0].seq < mark.seq < branch.items[-1].seq]
+    return sorted([*branch.items, *between], key=lambda node: node.seq) if between else branch.items
+
+
+def _is_shown(node: Node, status: str) -> bool:
+    """A deadline that was never reached says nothing once the run is over."""
+    return not (node.sort == "timer" and node.name != ":sleep" and node.ended is None and status in FINISHED)
+
+
+def _remarks(remarks: Sequence[Remark], guide: str) -> Iterator[Row]:
+    for remark in remarks:
+        lines = textwrap.wrap(clean(remark.text), 84, max_lines=_REMARK_LINES, placeholder=" …")
+        for n, line in enumerate(lines):
+            yield Row(remark.at if n == 0 else None, guide, Text(line, TONES[remark.tone]))
+
+
+def _row(scene: Scene, node: Node, status: str, guide: str) -> Row:
+    if node.sort == "branch":
+        return Row(_first_began(node), guide, Text(clean(node.name), "bold dim"), _span(scene, node))
+    sign, text = _sign(scene.signs, node), Text()
+    text.append(f"{sign} ", STATE_STYLES[node.state])
+    _describe(node, text, scene)
+    if node.dropped:
+        text.append("  taken out by the retry")
+        text.stylize("dim")
+    return Row(node.began or node.ended, guide, text, _took(scene, node, status))
+
+
+def _sign(signs: Glyphs, node: Node) -> str:
+    if node.sort == "warning":
+        return signs.warning
+    return {
+        "done": signs.done, "failed": signs.failed, "running": signs.running, "waiting": signs.waiting,
+        "cancelled": signs.small, "doubt": signs.doubt, "said": signs.small,
+    }[node.state]  # fmt: skip
+
+
+def _describe(node: Node, text: Text, scene: Scene) -> None:
+    name, result = clean(node.name), clean(node.result or "")
+    if node.sort == "timer":
+        _describe_timer(node, text)
+    elif node.sort == "message":
+        text.append("message ", "dim").append(name, "bold").append(f" {scene.signs.arrow} ", "dim").append(result)
+    elif node.sort == "note":
+        text.append(name, "italic").append(f"  {result}" if result else "", "dim")
+    elif node.sort == "patch":
+        text.append("took the new side of ", "dim").append(name)
+    elif node.sort == "warning":
+        text.append(name, "yellow")
+    else:
+        text.append(name, "bold")
+        if node.sort in ("step", "child"):
+            text.append(f"({clean(node.input)})", "dim")
+        if node.state == "cancelled":
+            text.append("  no longer waited for", "dim")
+        if node.attempts > 1:
+            text.append(f"  attempt {node.attempts}", "yellow")
+        if result and result != "None":
+            text.append(f"  {scene.signs.arrow} ", "dim").append(result)
+
+
+def _describe_timer(node: Node, text: Text) -> None:
+    asked_s = ((node.due or 0) - (node.began or node.due or 0)) / 1000
+    what = {":sleep": "sleep", ":timeout": "timeout", ":receive.timeout": "wait for a message, at most"}
+    text.append(what.get(node.name, node.name.lstrip(":")), "bold").append(f" {spoken(max(asked_s, 0))}", "dim")
+    if node.state == "waiting" and node.due is not None:
+        text.append(f"  until {day_and_time(node.due)}", "yellow")
+
+
+def _first_began(branch: Node) -> int | None:
+    return next((at for node in branch.items if (at := node.began or _first_began(node)) is not None), None)
+
+
+def _last_ended(branch: Node) -> int | None:
+    ends = [at for node in branch.items if (at := node.ended or _last_ended(node)) is not None]
+    return max(ends, default=None)
+
+
+def _span(scene: Scene, branch: Node) -> str:
+    began, ended = _first_began(branch), _last_ended(branch)
+    return spoken((ended - began) / 1000) if began is not None and ended is not None and ended >= began else ""
+
+
+def _took(scene: Scene, node: Node, status: str) -> str:
+    if node.sort not in ("step", "child", "timer") or node.began is None:
+        return ""
+    if node.ended is not None:
+        return spoken(max(node.ended - node.began, 0) / 1000)
+    if node.state == "running" and status == "running":
+        return spoken(max(scene.now - node.began, 0) / 1000)
+    return ""
+
+
+# Lines
+
+
+def lines(found: Sequence[Row], width: int, signs: Glyphs) -> list[Text]:
+    """Rows as lines of exactly this width at most: times at the left, durations at the right edge."""
+    days = {clock(row.at, dated=True)[:5] for row in found if row.at is not None}
+    dated = len(days) > 1
+    made, before = [], ""
+    for row in found:
+        at = clock(row.at, dated=dated) if row.at is not None else ""
+        shown, before = ("" if at == before else at), at or before
+        made.append(_line(row, shown.ljust(14 if dated else 8), width, signs))
+    return made
+
+
+def _line(row: Row, at: str, width: int, signs: Glyphs) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis").append(f"{MARGIN}{at}  ", "dim").append(row.guide, "dim")
+    room = width - cell_len(line.plain) - len(MARGIN) - (len(row.right) + 2 if row.right else 0)
+    text = row.text.copy()
+    if row.rule:
+        text = Text(signs.rule * 2 + " ", "yellow").append_text(text)
+        text.truncate(max(room, 8), overflow="ellipsis")
+        text.append(signs.rule * max(room - text.cell_len, 0), "dim yellow")
+        return line.append_text(text)
+    text.truncate(max(room, 8), overflow="ellipsis")
+    line.append_text(text)
+    if row.right:
+        line.append(" " * (room - text.cell_len + 2)).append(row.right, "dim")
+    return line
+
+
+def print_lines(on: Console, made: Sequence[Text]) -> None:
+    """Print lines as they are."""
+    for line in made:
+        line.rstrip()
+        on.print(line, soft_wrap=True)

@@ -1,0 +1,144 @@
+"""What the command line reads of a store beyond what `Client` offers to users. The only file here that does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.cli.history import History, OpenCall
+from holdfast.client import DEFAULT_URL, Client
+from holdfast.client import open as open_store
+from holdfast.codec import UNTYPED
+from holdfast.errors import NotStorable, StoreUnavailable, UnknownRun
+from holdfast.model import ApprovalRow, Event, RunRow
+from holdfast.naming import cut, show
+
+FAMILY_LIMIT: Final = 1000  # runs of one tree that are looked at
+
+
+@dataclass(slots=True)
+class Account:
+    """Everything about one run and those it started."""
+
+    row: RunRow
+    input: str
+    events: list[Event]
+    history: History
+    questions: list[ApprovalRow]
+    children: list[Account] = field(default_factory=list)
+
+    def descendants(self) -> list[Account]:
+        """All runs below this one."""
+        return [each for child in self.children for each in (child, *child.descendants())]
+
+
+@asynccontextmanager
+async def existing(url: str | None) -> AsyncIterator[Client]:
+    """Open a store that must be there: a command that only looks makes no new file."""
+    named = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+    path = named.removeprefix("sqlite:").partition("?")[0]
+    if named.startswith("sqlite:") and path and not Path(path).exists():
+        raise StoreUnavailable(
+            f"there is no store at {named!r}; `holdfast run FILE.py:AGENT` makes one, --db or HOLDFAST_URL names another"
+        )
+    async with open_store(url) as hf:
+        yield hf
+
+
+async def row_of(hf: Client, run: str) -> RunRow:
+    """The run, or `UnknownRun` that names near ones."""
+    row = await hf.store.run(run)
+    if row is None:
+        near = [each.id for each in await hf.store.runs(limit=200) if run in each.id][:5]
+        listed = f"; there are {', '.join(near)}" if near else "; `holdfast runs` lists those there are"
+        raise UnknownRun(f"there is no run {run!r} in {hf.store.url}{listed}")
+    return row
+
+
+async def account(hf: Client, run: str) -> Account:
+    """A run with its history and its children's."""
+    root = await row_of(hf, run)
+    members = [root] if root.parent_id is None else [root, *await _below(hf, root)]
+    if root.parent_id is None:
+        members = await family(hf, root)
+    accounts: dict[str, Account] = {}
+    for row in members:
+        events = await hf.store.journal(row.id, dropped=True)
+        questions = await hf.store.approvals(run=row.id)
+        accounts[row.id] = Account(row, await input_preview(hf, row), events, History(events), questions)
+    for row in members:
+        if row.id != run and row.parent_id in accounts:
+            accounts[row.parent_id].children.append(accounts[row.id])
+    return accounts[run]
+
+
+async def _below(hf: Client, row: RunRow) -> list[RunRow]:
+    found: list[RunRow] = []
+    for child in await hf.store.runs(parent=row.id, limit=FAMILY_LIMIT):
+        found += [child, *await _below(hf, child)]
+    return found
+
+
+async def family(hf: Client, root: RunRow) -> list[RunRow]:
+    """A root run and its descendants, oldest first."""
+    found = await hf.store.runs(root=root.id, limit=FAMILY_LIMIT)
+    others = sorted((row for row in found if row.id != root.id), key=lambda row: row.created_at)
+    return [root, *others]
+
+
+async def input_text(hf: Client, row: RunRow) -> str:
+    """The stored arguments of a run, wherever they are kept."""
+    if row.input.startswith('{"$blob":'):
+        return (await hf.store.blob(json.loads(row.input)["$blob"])).decode()
+    return row.input
+
+
+async def input_preview(hf: Client, row: RunRow) -> str:
+    """The arguments as people write them: `topic='otters', depth=2`."""
+    if row.input.startswith('{"$blob":'):
+        return "a large value"
+    try:
+        arguments: Any = UNTYPED.load(row.input)
+    except NotStorable:
+        return cut(row.input, 120)
+    if not isinstance(arguments, dict):
+        return cut(row.input, 120)
+    return cut(", ".join(f"{name}={show(value, 120)}" for name, value in arguments.items()), 120)
+
+
+async def latest_position(hf: Client, back: int = 0) -> int:
+    """Where the newest event of the store stands, less `back`: found by halving, for positions only grow."""
+    if not await hf.store.feed(0, None, 1):
+        return 0
+    low, high = 0, 1
+    while await hf.store.feed(high, None, 1):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await hf.store.feed(middle, None, 1):
+            low = middle
+        else:
+            high = middle
+    return max(high - back, 0)
+
+
+def open_calls(hf: Client) -> dict[str, list[OpenCall]]:
+    """By run: the steps whose bodies run in this process right now."""
+    worker = hf._worker
+    found: dict[str, list[OpenCall]] = {}
+    for run, execution in list(worker.executions.items()) if worker is not None else ():
+        for key, call in list(execution.calls.items()):
+            began = getattr(call, "_began_at", 0)
+            if began and not call.numbered and key not in execution.waits:
+                found.setdefault(run, []).append(OpenCall(key, call.name, call.preview, began))
+    return found
+
+
+def carried_here(hf: Client) -> set[str]:
+    """The runs that this process has in memory."""
+    return set() if hf._worker is None else set(hf._worker.executions)
