@@ -49,6 +49,7 @@ class Flush:
 class Resize:
     file: str
     size: int
+    deleted: bool = False
 
 
 @dataclass
@@ -71,13 +72,13 @@ class Recorder(apsw.VFS):
 
     def xDelete(self, name: str, syncdir: bool) -> None:  # noqa: N802
         super().xDelete(name, syncdir)
-        self.deeds.append(Resize(Path(name).name, 0))
+        self.deeds.append(Resize(Path(name).name, 0, deleted=True))
 
 
 class RecordedFile(apsw.VFSFile):
     def __init__(self, recorder: Recorder, name: Any, flags: list[int]) -> None:
-        self._deeds = recorder.deeds
-        self._file = Path(name.filename() if isinstance(name, apsw.URIFilename) else name).name
+        self._deeds: list[Deed] = recorder.deeds if name is not None else []  # no name: a scratch file
+        self._file = Path(name.filename() if isinstance(name, apsw.URIFilename) else name or "").name
         super().__init__("", name, flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
@@ -160,10 +161,15 @@ class Disk:
 
     def do(self, deed: Deed) -> None:
         if isinstance(deed, Flush):
+            # With the first flush of a new log or journal SQLite flushes the folder: files deleted before are gone.
+            new = deed.file not in self.flushed and deed.file != "runs.db"
+            kept: list[Write | Resize] = []
             for earlier in self.since:
-                if earlier.file == deed.file:
+                if earlier.file == deed.file or (new and isinstance(earlier, Resize) and earlier.deleted):
                     apply(self.flushed, earlier)
-            self.since = [earlier for earlier in self.since if earlier.file != deed.file]
+                else:
+                    kept.append(earlier)
+            self.since = kept
         elif not isinstance(deed, Acknowledged):
             self.since.append(deed)
 

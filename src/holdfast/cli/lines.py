@@ -1,0 +1,100 @@
+"""One event as one line: what `tail`, a worker, and a run in a pipe say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from holdfast.cli.history import error_line, value_preview
+from holdfast.cli.picture import clean, clock, day_and_time
+from holdfast.durations import spoken
+from holdfast.model import Event
+from holdfast.naming import cut
+
+_QUIET = ("tick", "timer.set", "timer.fired", "step.started")
+
+
+def line(event: Event, *, width: int | None = None, run: bool = True) -> Text:
+    """Time, run, and what happened."""
+    style, told = spoken_event(event)
+    made = Text(f"{clock(event.at)}  ", "dim")
+    if run:
+        made.append(f"{event.run}  ", "cyan")
+    made.append(clean(told), style)
+    if width is not None:
+        made.truncate(width, overflow="ellipsis")
+    return made
+
+
+def spoken_event(event: Event) -> tuple[str, str]:
+    """A style, and what happened in words."""
+    family = event.kind.partition(".")[0]
+    if family == "step":
+        return _step(event)
+    if family == "run":
+        return _run(event)
+    data = event.data
+    value = cut(value_preview(event) or "", 80)
+    if event.kind == "timer.set":
+        return "", f"{_timer_name(data)} {spoken((data.get('ms') or 0) / 1000)} begins" if data.get("until") is None else (
+            f"{_timer_name(data)} until {day_and_time(data['until'])} begins"
+        )
+    told = {
+        "timer.fired": lambda: f"{_timer_name(data)} is over",
+        "tick": lambda: f"asyncio timer {event.key} fired",
+        "message.received": lambda: f"message on {data.get('topic')}: {value}",
+        "child.started": lambda: f"child run {data.get('child')} started: {call(data)}",
+        "child.spawned": lambda: f"child run {data.get('child')} spawned: {call(data)}",
+        "child.ended": lambda: f"child run {data.get('child')} {data.get('status')}",
+        "approval.asked": lambda: f"{call(data)} is in doubt; question {data.get('approval')} asks a person",
+        "approval.decided": lambda: f"question {data.get('approval')} was answered by {data.get('by')}",
+        "patched": lambda: f"takes the new side of {data.get('patch')}",
+        "note": lambda: f"note: {data.get('text')}",
+        "checkpoint": lambda: f"checkpoint {data.get('era')}",
+        "foreign": lambda: f"waits for something that is not recorded ({data.get('what')}) at {data.get('line')}",
+    }.get(event.kind, lambda: event.kind)()
+    style = {"foreign": "yellow", "approval.asked": "yellow", "note": "italic"}.get(event.kind, "")
+    return style, told
+
+
+def call(data: dict[str, Any]) -> str:
+    """A call as people write it."""
+    return f"{data.get('name', '')}({data.get('input', '')})"
+
+
+def _timer_name(data: dict[str, Any]) -> str:
+    return str(data.get("name", "timer")).lstrip(":").replace("receive.timeout", "time to wait for a message")
+
+
+def _step(event: Event) -> tuple[str, str]:
+    data = event.data
+    what, attempts = call(data), data.get("attempts", 1)
+    took = f" in {spoken((event.at - data['began']) / 1000)}" if data.get("began") else ", found done and not run again"
+    again = f" at attempt {attempts}" if attempts > 1 else ""
+    if event.kind == "step.completed":
+        return "green", f"{what} done{took}{again}"
+    if event.kind == "step.started":
+        return "", f"{what} begins, attempt {data.get('attempt', 1)}"
+    if event.kind == "step.retrying":
+        wait = spoken(data.get("wait_ms", 0) / 1000)
+        return "yellow", f"{what} failed at attempt {data.get('attempt')}: {error_line(data.get('error'))}; again in {wait}"
+    if event.kind == "step.failed":
+        return "red", f"{what} failed for good{again}: {error_line(data.get('error'))}"
+    return "dim", f"{what} is no longer waited for"
+
+
+def _run(event: Event) -> tuple[str, str]:
+    data, by = event.data, event.data.get("by")
+    if event.kind == "run.failed":
+        return "bold red", f"failed: {error_line(data.get('error'))}"
+    if event.kind == "run.interrupted":
+        return "yellow", "was interrupted: its process is gone; goes on from its record"
+    told = event.kind.partition(".")[2] + (f" by {by}" if by else "")
+    style = {"run.completed": "bold green", "run.paused": "bold yellow", "run.cancelled": "dim"}.get(event.kind, "cyan")
+    return style, told
+
+
+def is_quiet(event: Event) -> bool:
+    """Is this of interest only to whoever asks for every event?"""
+    return event.kind in _QUIET

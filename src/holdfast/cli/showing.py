@@ -1,0 +1,239 @@
+"""`holdfast show`: one run, all of it; as a picture, as JSON, as raw events, or as an SVG file for documents."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from holdfast.cli.output import Glyphs, command, console, glyphs, plain, print_json, shown_value
+from holdfast.cli.picture import (
+    MARGIN,
+    STATUS_STYLES,
+    Scene,
+    clean,
+    day_and_time,
+    lines,
+    print_lines,
+    rows,
+)
+from holdfast.cli.reading import Account, account, existing, input_text
+from holdfast.client import Client
+from holdfast.codec import UNTYPED
+from holdfast.durations import moment, spoken
+from holdfast.model import Event
+from holdfast.run import RunInfo
+
+_RESULT_LINES: Final = 24
+_TRACEBACK_LINES: Final = 12
+SVG_WIDTH: Final = 104
+_CALM: Final = TerminalTheme(
+    (250, 250, 248), (56, 58, 66),
+    [(56, 58, 66), (200, 60, 50), (60, 130, 60), (160, 110, 10), (50, 100, 200), (150, 40, 150), (10, 125, 150),
+     (120, 122, 130)],
+    [(120, 122, 130), (200, 60, 50), (60, 130, 60), (160, 110, 10), (50, 100, 200), (150, 40, 150), (10, 125, 150),
+     (160, 162, 170)],
+)  # fmt: skip
+
+
+async def show(url: str | None, run: str, *, as_json: bool, events: bool, svg: str | None) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        found = await account(hf, run)
+        if as_json:
+            print_json(await document(hf, found))
+        elif events:
+            for event in found.events:
+                print_event(event)
+        elif svg is not None:
+            Path(svg).write_text(await drawn_svg(hf, found, url), "utf-8")
+            console().print(f"Wrote {svg}", soft_wrap=True)
+        else:
+            on = console()
+            print_lines(on, await drawn(hf, found, on.width, glyphs(on), url))
+
+
+def print_event(event: Event) -> None:
+    """One raw event as it is stored."""
+    on = console()
+    dropped = "" if event.dropped is None else f"  dropped by {event.dropped}"
+    head = Text(f"{event.seq:>5}  {day_and_time(event.at)}  ", "dim").append(event.kind, "bold")
+    head.append(f"  {clean(event.key or '')}", "cyan").append(f"  epoch {event.epoch}{dropped}", "dim")
+    on.print(head, soft_wrap=True)
+    for name, value in (("data", json.dumps(event.data)), ("value", event.value), ("blob", event.blob)):
+        if value and value != "{}":
+            on.print(Text(f"       {name:<6}{clean(value)}"), soft_wrap=True)
+
+
+# The picture
+
+
+async def drawn(hf: Client, found: Account, width: int, signs: Glyphs, url: str | None) -> list[Text]:
+    """Header, tree and end of a run as lines."""
+    below = found.descendants()
+    scene = Scene(
+        signs,
+        {each.row.id: each.history for each in below},
+        {each.row.id: each.row.status for each in (found, *below)},
+    )
+    tree = lines(rows(scene, found.row.id, found.history), width, signs)
+    made = [Text(), *_header(found, width, signs), Text()]
+    if tree:
+        made += [*tree, Text()]
+    return made + await _ending(hf, found, url)
+
+
+def status_text(status: str, signs: Glyphs) -> Text:
+    """A state with its sign and colour."""
+    sign = {"completed": signs.done, "failed": signs.failed, "running": signs.running, "cancelled": signs.small}
+    return Text(f"{sign.get(status, signs.waiting)} {status}", STATUS_STYLES.get(status, ""))
+
+
+def _header(found: Account, width: int, signs: Glyphs) -> list[Text]:
+    row, history = found.row, found.history
+    status = status_text(row.status, signs)
+    name = Text(MARGIN).append(row.id, "bold")
+    name.append(" " * max(width - name.cell_len - status.cell_len - len(MARGIN), 2)).append_text(status)
+    call = Text(MARGIN, no_wrap=True, overflow="ellipsis").append(row.agent).append(f"({clean(found.input)})", "dim")
+    call.truncate(width - len(MARGIN), overflow="ellipsis")
+    facts = [day_and_time(row.created_at)]
+    if row.finished_at is not None:
+        facts.append(f"took {spoken((row.finished_at - (row.started_at or row.created_at)) / 1000)}")
+    facts.append(_count(row.steps, "step"))
+    below = found.descendants()
+    if below:
+        facts.append(_count(len(below), "child run"))
+    if history.interruptions:
+        facts.append(f"interrupted {_times(history.interruptions)}")
+    if row.version:
+        facts.append(f"version {row.version}")
+    facts += [f"{key}={clean(value)}" for key, value in json.loads(row.labels).items()]
+    if row.parent_id:
+        facts.append(f"child of {row.parent_id}")
+    return [name, call, Text(MARGIN + f" {signs.small} ".join(facts), "dim")]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+async def _ending(hf: Client, found: Account, url: str | None) -> list[Text]:
+    """How it ended, or what it needs to go on."""
+    row = found.row
+    if row.status == "completed":
+        result = await hf.get(row.id).result()
+        return [] if result is None else [*_block("result", "green", shown_value(result), _RESULT_LINES), Text()]
+    if row.status == "failed":
+        error = json.loads(row.error or "{}")
+        made = _block(f"{error.get('type')}: {clean(error.get('message', ''))}", "bold red", "", 0)
+        trace = error.get("traceback", "").rstrip().splitlines()[1:-1]
+        made += [Text(f"{MARGIN}  {line}", "dim") for line in trace[-_TRACEBACK_LINES:]]
+        return [*made, *_advice("Mend the cause, then go on from the failure:", command("retry", row.id, db=url)), Text()]
+    if row.status == "paused":
+        made = _block("paused", "bold yellow", row.reason or "no reason was given", _RESULT_LINES)
+        return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
+    if row.status == "cancelled":
+        return [Text(f"{MARGIN}cancelled" + (f": {clean(row.reason)}" if row.reason else ""), "dim"), Text()]
+    return await _waiting(hf, found, url)
+
+
+async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
+    info = await hf.get(found.row.id).info()
+    made: list[Text] = []
+    for each in (found, *found.descendants()):
+        for question in each.questions:
+            made += _block(f"asks a person ({question.id})", "bold yellow", question.question, 6)
+            made += _advice("Answer it:", command("answer", question.id, "run|fail|'{\"result\": ...}'", db=url))
+        if each.row.status == "paused":
+            made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", 8)
+            made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
+    if info.waits_for == "worker":
+        made.append(Text(f"{MARGIN}ready, but no live worker serves {info.agent!r}", "bold yellow"))
+        made += _advice("Go on here:", command("run", f"FILE.py:{info.agent}", "--id", info.id, db=url))
+    elif info.waits_for and not made:
+        until = "" if info.due_at is None else f", next at {day_and_time(round(info.due_at.timestamp() * 1000))}"
+        made.append(Text(f"{MARGIN}waits for a {info.waits_for}{until}", "yellow"))
+    elif info.status == "running" and not made:
+        made.append(Text(f"{MARGIN}a worker is on it", "cyan"))
+    return [*made, Text()] if made else []
+
+
+def _block(title: str, style: str, body: str, limit: int) -> list[Text]:
+    made = [Text(f"{MARGIN}{title}", style)]
+    split = [line for line in body.splitlines()]
+    made += [Text(f"{MARGIN}  {clean_line(line)}") for line in split[:limit]]
+    if len(split) > limit > 0:
+        made.append(Text(f"{MARGIN}  {len(split) - limit} more lines; --json shows all", "dim"))
+    return made
+
+
+def clean_line(line: str) -> str:
+    """A line whose spaces stay as they are and that cannot steer a terminal."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def _advice(text: str, line: str) -> list[Text]:
+    return [Text(f"{MARGIN}{text}  ", "dim").append(line, "bold")]
+
+
+# Other forms
+
+
+async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
+    """The picture as a self-contained SVG: no font is fetched."""
+    on = Console(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor",
+                 markup=False, emoji=False, highlight=False)  # fmt: skip
+    made = await drawn(hf, found, SVG_WIDTH, Glyphs(), url)
+    for line in made[1:-1]:
+        on.print(line, soft_wrap=True)
+    text = on.export_svg(title=f"holdfast show {found.row.id}", theme=_CALM, font_aspect_ratio=0.6)
+    text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
+    return text.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
+
+
+async def document(hf: Client, found: Account) -> dict[str, Any]:
+    """A run and its children as data."""
+    row = found.row
+    info = RunInfo.of(row, await hf.store.agents() if row.status == "ready" else {})
+    result = await hf.get(row.id).result() if row.status == "completed" else None
+    return {
+        "run": {**info_document(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,
+                "failure": json.loads(row.error) if row.error else None},
+        "events": [event_document(event) for event in found.events],
+        "questions": [question_document(each) for each in found.questions],
+        "children": [await document(hf, child) for child in found.children],
+    }  # fmt: skip
+
+
+def info_document(info: RunInfo) -> dict[str, Any]:
+    """What a list of runs has of one run, as data."""
+    return {name: plain(getattr(info, name)) for name in RunInfo.__dataclass_fields__}
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """An event as data; its value is what was stored."""
+    value = None if event.value is None else json.loads(event.value)
+    return {"position": event.position, "run": event.run, "seq": event.seq, "kind": event.kind, "key": event.key,
+            "at": moment(event.at), "data": event.data, "value": value, "blob": event.blob, "epoch": event.epoch,
+            "dropped": event.dropped}  # fmt: skip
+
+
+def question_document(question: Any) -> dict[str, Any]:
+    """A question to a person as data."""
+    return {
+        "id": question.id, "run": question.run_id, "key": question.key, "kind": question.kind,
+        "question": question.question, "shown": question.shown, "status": question.status,
+        "asked_at": moment(question.asked_at), "schema": json.loads(question.schema) if question.schema else None,
+    }  # fmt: skip
+
+
