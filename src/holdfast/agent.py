@@ -46,7 +46,8 @@ class _CoroutineFunction:
     fn: Callable[..., Any]
 
     def _dress(self, fn: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, fn)
+        dressed: Any = self
+        functools.update_wrapper(dressed, fn)
         # inspect (3.11) reads these off anything that looks like a function; later versions read the mark.
         self.__code__ = _marker.__code__
         self.__defaults__ = getattr(fn, "__defaults__", None)
@@ -54,6 +55,12 @@ class _CoroutineFunction:
         self.__signature__ = inspect.signature(fn)
         self._is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", True)
         self._is_coroutine_mark = getattr(inspect, "_is_coroutine_mark", True)
+
+    def __copy__(self) -> Self:  # as functions are: frameworks copy what they hold, and this is the same thing still
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
 
 def _checked_name(name: str, what: str) -> str:
@@ -88,9 +95,10 @@ class Step(_CoroutineFunction, Generic[P, R_co]):
             args = (self._target, *args)
         async with step_outside_run(self.name) as context:
             with Placed(context):
-                if self.spec.threaded:
-                    return await asyncio.to_thread(self.fn, *args, **kwargs)
-                return await self.fn(*args, **kwargs)
+                if not self.spec.threaded:
+                    return await self.fn(*args, **kwargs)
+                value = await asyncio.to_thread(self.fn, *args, **kwargs)
+                return await value if inspect.iscoroutine(value) else value
 
     @overload
     def __get__(self, obj: None, owner: type, /) -> Self: ...
@@ -126,10 +134,8 @@ class Agent(_CoroutineFunction, Generic[P, R_co]):
         return place.child(self.spec, args, kwargs)
 
     def __set_name__(self, owner: type, name: str) -> None:
-        raise BadArguments(
-            f"@agent on the method {owner.__name__}.{name} is refused: a run outlives the object. Use a plain function, "
-            "and pass what it needs as arguments"
-        )
+        if self.fn.__qualname__ == f"{owner.__qualname__}.{self.fn.__name__}":
+            raise _refused_method(self.fn)
 
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
@@ -168,21 +174,31 @@ def step(
     raises: tuple[type[Exception], ...] = (),
     in_doubt: Callable[P, Coroutine[Any, Any, R | NotDone]],
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Step[P, R]]: ...
-def step(fn: Any = None, /, **options: Any) -> Any:
-    """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt."""
-    if fn is None:
-        return functools.partial(_declare_step, **options)
-    return _declare_step(fn, **options)
-
-
-def _declare_step(
-    fn: Callable[..., Any],
+def step(
+    fn: Any = None,
+    /,
     *,
     name: str | None = None,
     retry: int | Retry = 1,
     timeout: Duration | None = None,
     raises: tuple[type[Exception], ...] = (),
     in_doubt: Any = "retry",
+) -> Any:
+    """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt."""
+
+    def declare(fn: Callable[..., Any]) -> Step[Any, Any]:
+        return _declare_step(fn, name, retry, timeout, raises, in_doubt)
+
+    return declare if fn is None else declare(fn)
+
+
+def _declare_step(
+    fn: Callable[..., Any],
+    name: str | None,
+    retry: int | Retry,
+    timeout: Duration | None,
+    raises: tuple[type[Exception], ...],
+    in_doubt: Any,
 ) -> Step[Any, Any]:
     if isinstance(fn, staticmethod | classmethod) or not inspect.isfunction(fn):
         raise BadArguments(f"@step belongs on a function or method written with def or async def, not on {fn!r}")
@@ -200,7 +216,7 @@ def _declare_step(
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
             raise BadArguments(f"raises={raises!r}: every entry must be an exception class")
     spec = StepSpec(
-        name=_checked_name(name or fn.__name__.lstrip("_").strip("<>") or "step", "a step"),
+        name=_checked_name(fn.__name__.lstrip("_").strip("<>") or "step" if name is None else name, "a step"),
         fn=fn,
         signature=Signature(fn, skip_self=_is_method(fn)),
         retry=as_retry(retry),
@@ -214,31 +230,38 @@ def _declare_step(
 
 
 def _is_method(fn: Callable[..., Any]) -> bool:
-    """A function written in a class body, with `self` first: decorated before it knows its class."""
+    """A function written in a class body, with `self` or `cls` first: decorated before it knows its class."""
     parameters = list(inspect.signature(fn).parameters)
     outer = fn.__qualname__.rpartition(".")[0]
-    return bool(parameters) and parameters[0] == "self" and bool(outer) and not outer.endswith("<locals>")
+    return parameters[:1] in (["self"], ["cls"]) and bool(outer) and not outer.endswith("<locals>")
+
+
+def _refused_method(fn: Callable[..., Any]) -> BadArguments:
+    return BadArguments(
+        f"@agent on the method {fn.__qualname__!r} is refused: a run outlives the object. Use a plain function, and "
+        "pass what it needs as arguments"
+    )
 
 
 @overload
 def agent(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
 @overload
 def agent(*, name: str | None = None, version: str | None = None) -> _AgentDeco: ...
-def agent(fn: Any = None, /, **options: Any) -> Any:
+def agent(fn: Any = None, /, *, name: str | None = None, version: str | None = None) -> Any:
     """Declare an agent: plain async code that goes on where it stopped."""
-    if fn is None:
-        return functools.partial(_declare_agent, **options)
-    return _declare_agent(fn, **options)
+
+    def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
+        return _declare_agent(fn, name, version)
+
+    return declare if fn is None else declare(fn)
 
 
-def _declare_agent(
-    fn: Callable[..., Any], *, name: str | None = None, version: str | None = None
-) -> Agent[Any, Any]:
+def _declare_agent(fn: Callable[..., Any], name: str | None, version: str | None) -> Agent[Any, Any]:
+    if inspect.isasyncgenfunction(fn):
+        raise BadArguments(f"@agent on the generator {fn.__qualname__!r} is refused: an agent returns one value; return a list")
     if not inspect.iscoroutinefunction(fn) or not inspect.isfunction(fn):
         raise BadArguments(f"@agent belongs on an `async def` function, not on {fn!r}")
     if _is_method(fn):
-        raise BadArguments(
-            f"@agent on the method {fn.__qualname__!r} is refused: a run outlives the object. Use a plain function, and "
-            "pass what it needs as arguments"
-        )
-    return Agent(AgentSpec(_checked_name(name or fn.__name__, "an agent"), fn, Signature(fn), version))
+        raise _refused_method(fn)
+    signature = Signature(fn, what=f"agent {fn.__name__ if name is None else name!r}", stored=True)
+    return Agent(AgentSpec(_checked_name(fn.__name__ if name is None else name, "an agent"), fn, signature, version))

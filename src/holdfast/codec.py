@@ -16,6 +16,7 @@ import hashlib
 from collections import abc, deque
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
+from zoneinfo import ZoneInfo
 
 from holdfast import tagged
 from holdfast.errors import NotStorable
@@ -30,8 +31,8 @@ __all__ = [
 ]  # fmt: skip
 
 _DIGEST_VERSION: Final = b"holdfast-value-1\n"
-_RETURN_ADVICE: Final = "return plain data, a dataclass or a pydantic type"
-_PASS_ADVICE: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
+_FOR_RESULTS: Final = "return plain data, a dataclass or a pydantic type"
+_FOR_ARGUMENTS: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
 
 
 class Misfit(NotStorable):
@@ -72,7 +73,7 @@ class Shape:
 
     def _store(self, value: Any, where: str, argument: bool) -> tuple[str, Any]:
         try:
-            adapter = self._pydantic(where)
+            adapter = self.adapter(where)
         except NotStorable:
             if self._fits is None:
                 raise
@@ -107,7 +108,7 @@ class Shape:
         """Plain data as a value of the annotated type: what fits is itself, the rest is validated (laxly)."""
         if self._fits is not None and self._fits(plain):
             return plain
-        adapter = self._pydantic(where)
+        adapter = self.adapter(where)
         try:
             # By name: an alias may differ between reading and writing, a field's name cannot.
             return adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
@@ -141,7 +142,10 @@ class Shape:
                 raise
             # Say what the value is, not what pydantic made of it.
             raise _misfit(where, value, self.name, argument, misfit.reason) from misfit
-        found = difference(value, copy)
+        try:
+            found = difference(value, copy)
+        except RecursionError:
+            raise NotStorable(f"{where}: is nested too deeply to be stored from this depth of calls") from None
         if found:
             raise _lossy(found, value, where, self, argument)
         return copy
@@ -149,9 +153,10 @@ class Shape:
     def prepare(self, where: str) -> None:
         """Raise `NotStorable` now if no value of this annotation could ever be stored."""
         if self._fits is None:
-            self._pydantic(where)
+            self.adapter(where)
 
-    def _pydantic(self, where: str) -> Any:
+    def adapter(self, where: str) -> Any:
+        """The pydantic adapter of the annotation. Raises `NotStorable` if there is none."""
         if self._adapter is None:
             self._adapter = _adapter(self.annotation, self.name, where)
         return self._adapter
@@ -160,14 +165,21 @@ class Shape:
 # --- with pydantic ---
 
 
-def _adapter(annotation: Any, name: str, where: str) -> Any:
-    from pydantic import TypeAdapter
+@functools.cache
+def _library() -> tuple[Any, Any]:
+    """Pydantic and its core, imported when the first value needs them: plain values never do."""
+    import pydantic  # noqa: PLC0415 - slow to import
+    import pydantic_core  # noqa: PLC0415 - slow to import
 
+    return pydantic, pydantic_core
+
+
+def _adapter(annotation: Any, name: str, where: str) -> Any:
     origin = get_origin(annotation) or annotation
     if origin in (abc.Iterable, abc.Collection):
         annotation = abc.Sequence[get_args(annotation)[0] if get_args(annotation) else Any]  # type: ignore[misc]
     try:
-        made: Any = TypeAdapter(annotation)
+        made = _library()[0].TypeAdapter(annotation)
         if not made.pydantic_complete:
             made.rebuild()  # raises what was put off
         return made
@@ -193,13 +205,11 @@ def _leaf(value: Any) -> Any:
             f"{type_name(type(value))} is a secret and would be stored as stars; read it inside the step, or open what "
             "needs it as a resource"
         )
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-    if type(value).__name__ == "ZoneInfo" and getattr(value, "key", None):
+    if type(value) is ZoneInfo and value.key:
         return value.key
     try:
-        plain_value = to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError, TypeError):
+        plain_value = _library()[1].to_jsonable_python(value)
+    except (ValueError, TypeError):
         raise Refused(f"{type_name(type(value))} cannot be stored", advise=True) from None
     if type(plain_value) is type(value):
         raise Refused(f"{type_name(type(value))} cannot be stored", advise=True)
@@ -227,7 +237,7 @@ def _written(value: Any, where: str, argument: bool, other: Any) -> str:
     try:
         return tagged.write(value, other)
     except Refused as refused:
-        advice = f"; {_PASS_ADVICE if argument else _RETURN_ADVICE}" if refused.advise else ""
+        advice = f"; {_FOR_ARGUMENTS if argument else _FOR_RESULTS}" if refused.advise else ""
         raise NotStorable(f"{spell(where, reversed(refused.path))}: {refused.reason}{advice}") from None
     except RecursionError:
         raise NotStorable(f"{where}: is nested too deeply to be stored from this depth of calls") from None
@@ -235,28 +245,26 @@ def _written(value: Any, where: str, argument: bool, other: Any) -> str:
 
 def schemas(shapes: list[Shape]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The JSON schemas of several shapes, with the definitions they share; `{}` for what has no schema."""
-    from pydantic import TypeAdapter
-
     adapters = [_for_schema(shape) for shape in shapes]
-    inputs: Any = [(at, "validation", adapter) for at, adapter in enumerate(adapters) if adapter is not None]
+    inputs = [(at, "validation", adapter) for at, adapter in enumerate(adapters) if adapter is not None]
     if not inputs:
         return [{} for _ in shapes], {}
-    made, rest = TypeAdapter.json_schemas(inputs, by_alias=False)  # together, so that equal names do not collide
+    made, rest = _library()[0].TypeAdapter.json_schemas(
+        inputs, by_alias=False
+    )  # together, so that equal names do not collide
     found: dict[Any, dict[str, Any]] = {at: own for (at, _), own in made.items()}
     return [found.get(at, {}) for at in range(len(shapes))], rest.get("$defs", {})
 
 
 def _for_schema(shape: Shape) -> Any:
     """The adapter of a shape that has a JSON schema, or None."""
-    from pydantic.errors import PydanticInvalidForJsonSchema
-
     if is_untyped(shape.annotation):
         return None
     shape.prepare("the annotation")
     try:
-        adapter = shape._pydantic("the annotation")
+        adapter = shape.adapter("the annotation")
         adapter.json_schema()
-    except (NotStorable, PydanticInvalidForJsonSchema):  # a bytearray, a callable
+    except (NotStorable, _library()[0].PydanticInvalidForJsonSchema):  # a bytearray, a callable
         return None
     return adapter
 

@@ -155,7 +155,7 @@ class NotInRun(HoldfastError, RuntimeError):
     http_status = 500
 
 
-class LeafError(HoldfastError, RuntimeError):
+class LeafError(NotInRun):
     """A step's body is a leaf: durable calls belong in the agent."""
 
 

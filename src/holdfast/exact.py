@@ -62,7 +62,7 @@ def _check(annotation: Any) -> Check | None:
     while isinstance(annotation, typing.NewType):
         annotation = annotation.__supertype__
     if is_untyped(annotation):
-        return lambda value: True
+        return lambda _: True
     kinds = _kinds(annotation)
     if kinds is not None:
         return lambda value: type(value) in kinds
@@ -101,7 +101,7 @@ def _any_of(checks: list[Check | None]) -> Check | None:
 def _all(annotation: Any) -> _CheckAll | None:
     """A check of all members at once; for the simplest annotations it runs at the speed of C."""
     if is_untyped(annotation):
-        return lambda values: True
+        return lambda _: True
     kinds = _kinds(annotation)
     if kinds is not None:
         return lambda values: kinds.issuperset(map(type, values))
@@ -125,7 +125,7 @@ def _tuple(args: tuple[Any, ...]) -> Check | None:
 
 
 def _typed_dict(annotation: Any) -> Check | None:
-    """pydantic refuses `typing.TypedDict` before Python 3.12, and that is what most states are written with."""
+    """Before Python 3.12 pydantic refuses `typing.TypedDict`, and that is what most states are written with."""
     try:
         hints = typing.get_type_hints(annotation)  # without include_extras: Required and NotRequired are taken off
     except (NameError, TypeError):

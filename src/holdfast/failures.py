@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import os
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from holdfast.codec import BLOB_BYTES, UNTYPED
@@ -20,7 +20,7 @@ from holdfast.errors import NotStorable, StepFailed, StepTimeout
 TRACEBACK_LIMIT_CHARACTERS: Final = 4_000
 MESSAGE_LIMIT_CHARACTERS: Final = 4_000
 
-_PACKAGE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE: Final = Path(__file__).parent
 _TIMEOUT: Final = f"{StepTimeout.__module__}.{StepTimeout.__qualname__}"
 # These steer Python itself (asyncio refuses to carry them), or hold other exceptions that are not recorded.
 _NOT_REBUILT: Final = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
@@ -89,7 +89,7 @@ def rebuild(
 def _message(error: BaseException) -> str:
     try:
         message = error.message if isinstance(error, StepTimeout) else str(error)
-    except Exception as failure:  # a broken __str__ must not hide the failure itself
+    except Exception as failure:  # noqa: BLE001 - a broken __str__ must not hide the failure itself
         message = f"(its message cannot be shown: {type(failure).__name__})"
     return _cut(message, MESSAGE_LIMIT_CHARACTERS)
 
@@ -105,7 +105,7 @@ def _cut(text: str, limit: int) -> str:
 def _data(error: BaseException) -> Any:
     try:
         return getattr(error, "data", None)
-    except Exception:  # a property of the user's
+    except Exception:  # noqa: BLE001 - a property of the user's
         return None
 
 
@@ -137,9 +137,9 @@ def _traceback(error: BaseException) -> str:
     try:
         whole = traceback.TracebackException.from_exception(error)
         for part in _chain(whole):
-            part.stack[:] = [frame for frame in part.stack if not os.path.abspath(frame.filename).startswith(_PACKAGE)]
+            part.stack[:] = [frame for frame in part.stack if not Path(frame.filename).is_relative_to(_PACKAGE)]
         return _cut("".join(whole.format()), TRACEBACK_LIMIT_CHARACTERS)
-    except Exception:  # formatting runs code of the user's exceptions; the failure matters more than its looks
+    except Exception:  # noqa: BLE001 - formatting runs code of the user's; the failure matters more than its looks
         return ""
 
 
@@ -167,7 +167,7 @@ def _builtin(record: dict[str, Any]) -> Exception | None:
         return None
     try:
         made = kind(*arguments)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a record may hold any arguments
         return None
     return made if type(made) is kind else None
 
@@ -211,6 +211,6 @@ def _made(kind: type[Exception], record: dict[str, Any]) -> Exception | None:
             if isinstance(name, str) and (name != "__notes__" or isinstance(value, list)):
                 vars(made)[name] = value
         str(made)  # an instance that cannot even be printed is of no use to whoever catches it
-    except Exception:
+    except Exception:  # noqa: BLE001 - a class may be of a kind that only its own library can make
         return None
     return made

@@ -6,12 +6,16 @@ import contextlib
 import functools
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from holdfast.errors import BadArguments
 from holdfast.naming import annotation_name
+
+if sys.version_info >= (3, 14):
+    import annotationlib
 
 T = TypeVar("T")
 
@@ -68,8 +72,21 @@ def resolved(fn: Callable[..., Any], what: str) -> dict[str, Any]:
     captured = _captured(target)
     try:
         return typing.get_type_hints(target, localns=captured or None, include_extras=True)
-    except Exception:  # evaluating an annotation can raise anything
-        return {name: _one(target, captured, name, raw, what) for name, raw in target.__annotations__.items()}
+    except Exception:  # noqa: BLE001 - evaluating an annotation can raise anything
+        return {name: _one(target, captured, name, raw, what) for name, raw in _annotations(target).items()}
+
+
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function, whether or not its annotations can be resolved."""
+    if sys.version_info >= (3, 14):  # where annotations are evaluated when asked for
+        return inspect.signature(fn, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(fn)
+
+
+def _annotations(target: Any) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):
+        return annotationlib.get_annotations(target, format=annotationlib.Format.STRING)
+    return dict(target.__annotations__)
 
 
 def _captured(target: Any) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import BadArguments, NotInRun
-from holdfast.runtime import StepContext, here
+from holdfast.runtime import Placed, StepContext, here
 
 T = TypeVar("T")
+CLOSING_LIMIT_S = 10.0
 
 
 class Resource(Generic[T]):
@@ -45,41 +46,62 @@ def resource(fn: Callable[[], AsyncIterator[T]], /) -> Resource[T]:
 
 
 class OpenResources:
-    """The resources one worker has opened; `replace` puts other generators in their place, for tests."""
+    """The resources one worker has opened; `replace` puts other generators in their place, for tests.
+
+    Each lives in a task of its own, from opening to closing: a cancelled step does not undo what others wait for, and
+    what must be closed by the task that opened it (a task group, a cancel scope) is.
+    """
 
     def __init__(self, replace: Mapping[Any, Callable[..., Any]] | None = None) -> None:
         self._replace = replace or {}
         self._opened: dict[Resource[Any], asyncio.Future[Any]] = {}
-        self._closers: list[AsyncGenerator[Any, None]] = []
+        self._keepers: list[tuple[Resource[Any], asyncio.Task[None], asyncio.Event]] = []
 
     async def get(self, resource: Resource[Any]) -> Any:
         opened = self._opened.get(resource)
         if opened is None:
-            # Another step may ask while this one is still opening: it waits for the same future.
             opened = self._opened[resource] = asyncio.get_running_loop().create_future()
+            closing = asyncio.Event()
+            keeper = asyncio.get_running_loop().create_task(self._keep(resource, opened, closing))
+            self._keepers.append((resource, keeper, closing))
+        return await asyncio.shield(opened)
+
+    async def _keep(self, resource: Resource[Any], opened: asyncio.Future[Any], closing: asyncio.Event) -> None:
+        """Open, hold until told, close. A resource that could not be opened is opened anew at its next use."""
+        replaced: Any = self._replace.get(resource, resource)
+        place = StepContext(f"resource {resource.name}", f"hf_{uuid.uuid4().hex}", 1, None, self)  # of no step, no run
+        with Placed(place):
+            generator: AsyncGenerator[Any, None] = getattr(replaced, "fn", replaced)()
             try:
-                generator = self._replace.get(resource, resource.fn)()
                 value = await anext(generator)
             except BaseException as error:
-                del self._opened[resource]
-                opened.set_exception(error if isinstance(error, Exception) else RuntimeError(f"not opened: {error!r}"))
-                opened.exception()  # nobody else may have been waiting
-                raise
-            self._closers.append(generator)
+                self._opened.pop(resource, None)
+                if isinstance(error, StopAsyncIteration):
+                    error = BadArguments(f"resource {resource.name!r} ended without yielding anything")
+                elif not isinstance(error, Exception):
+                    error = RuntimeError(f"resource {resource.name!r} was not opened: the worker stops")
+                opened.set_exception(error)
+                opened.exception()  # whoever asked for it may be gone
+                return
             opened.set_result(value)
-        return await asyncio.shield(opened)
+            await closing.wait()
+            async for _ in generator:
+                raise BadArguments(f"resource {resource.name!r} yielded more than once")
 
     async def close(self) -> None:
         """Close in the reverse order of opening; one that fails to close does not keep the others open."""
         failures: list[Exception] = []
-        self._opened.clear()
-        while self._closers:
-            generator = self._closers.pop()
-            try:
-                with contextlib.suppress(StopAsyncIteration):
-                    await anext(generator)
-                    failures.append(BadArguments(f"resource {generator.__name__!r} yielded more than once"))
-            except Exception as error:
+        while self._keepers:
+            resource, keeper, closing = self._keepers.pop()
+            opened = self._opened.pop(resource, None)
+            closing.set()
+            if opened is not None and not opened.done():
+                keeper.cancel()
+            _, late = await asyncio.wait({keeper}, timeout=CLOSING_LIMIT_S)
+            if late:
+                keeper.cancel()
+                failures.append(TimeoutError(f"resource {resource.name!r} did not close within {CLOSING_LIMIT_S:g} s"))
+            elif not keeper.cancelled() and isinstance(error := keeper.exception(), Exception):
                 failures.append(error)
         if failures:
             raise ExceptionGroup("closing resources", failures)

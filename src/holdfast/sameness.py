@@ -82,7 +82,7 @@ def _equal(before: Any, after: Any) -> bool:
         return True
     try:
         return bool(before == after)
-    except Exception:  # the user's own __eq__: whatever it raises, it has not said "equal"
+    except Exception:  # noqa: BLE001 - the user's own __eq__: whatever it raises, it has not said "equal"
         return False
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from holdfast import tagged
 from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shape_of
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved
+from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved, signature_of
 from holdfast.naming import ATOMS, cut, short, show
 from holdfast.schema import arguments_from_published, check_against
 
@@ -143,11 +143,12 @@ class Signature:
     """The parameters and the result of a function, as far as they are stored.
 
     With `skip_self` the first parameter is left aside: calls are bound without it, and copies come without it.
-    `what` names the function in messages, for example "agent 'research'".
+    `what` names the function in messages, for example "agent 'research'". With `stored` (agents) a call is read back
+    from its record, perhaps elsewhere, so a value for a `Local` parameter would be lost: it is refused.
     """
 
-    def __init__(self, fn: Callable[..., Any], skip_self: bool = False, what: str = "") -> None:
-        self.fn, self.skip_self = fn, skip_self
+    def __init__(self, fn: Callable[..., Any], skip_self: bool = False, what: str = "", stored: bool = False) -> None:
+        self.fn, self.skip_self, self.stored = fn, skip_self, stored
         self.what = what or repr(getattr(fn, "__name__", type(fn).__name__))
 
     def __str__(self) -> str:
@@ -161,7 +162,7 @@ class Signature:
 
     @functools.cached_property
     def _python(self) -> inspect.Signature:
-        found = inspect.signature(self.fn)
+        found = signature_of(self.fn)
         return found.replace(parameters=list(found.parameters.values())[1:]) if self.skip_self else found
 
     @functools.cached_property
@@ -202,6 +203,8 @@ class Signature:
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
         """The arguments of a call, checked and written. Raises `BadArguments` or `NotStorable`."""
         by_position, by_keyword = self._arranged(args, kwargs)
+        if self.stored:
+            self._refuse_local([*by_position, *((*found, name) for name, found in by_keyword.items())])
         try:
             return Bound(
                 self._parts,
@@ -210,6 +213,14 @@ class Signature:
             )
         except Misfit as misfit:
             raise self._unfit(misfit) from misfit
+
+    def _refuse_local(self, arguments: list[tuple[Parameter, Any, str]]) -> None:
+        for parameter, value, where in arguments:
+            if parameter.local and value is not parameter.default:
+                raise BadArguments(
+                    f"{self.what}: {where} is {parameter.hint}, but the arguments of an agent are stored and outlive "
+                    "this process. Open it as a @holdfast.resource, or mark a step's parameter Local instead"
+                )
 
     def _arranged(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -150,8 +150,8 @@ class _Writer:
         out: list[Any] = []
         tree = self.tree
         try:
-            for item in values:
-                out.append(item if type(item) in _AS_IT_IS else tree(item, depth))
+            for item in values:  # one by one: when a member is refused, the length of `out` is its index
+                out.append(item if type(item) in _AS_IT_IS else tree(item, depth))  # noqa: PERF401
         except Refused as refused:
             refused.path.append(f"[{len(out)}]")
             raise
@@ -354,7 +354,7 @@ def _check_depth(value: Any) -> None:
 
 
 def canonical(text: str) -> str:
-    """The same text for equal values: dicts with their keys in order. (Sets lie in order already.)"""
+    """The same text for equal values: with the keys of dicts in order, as the members of sets are already."""
     if "{" not in text:
         return text
     try:

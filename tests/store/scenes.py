@@ -107,6 +107,11 @@ def python(script: str, *arguments: str, before: tuple[str, ...] = (), **options
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)  # fmt: skip
 
 
+def files_beside(place: Place) -> list[str]:
+    """What lies in the folder of the store's incarnations."""
+    return sorted(file.name for file in Path(place.path + "-workers").iterdir())
+
+
 def line(process: subprocess.Popen[str]) -> str:
     """The next line a process prints: how a test waits for it."""
     assert process.stdout is not None

@@ -18,7 +18,13 @@ async def test_append_returns_when_it_is_readable(place: Place) -> None:
         event = Event(0, "step.completed", "work#0", {"asked": 0, "name": "wörk"}, '"välue"', None)
         at = await store.append(write(row, event))
         (found,) = await other.journal("a")
-        assert (found.seq, found.kind, found.key, found.value, found.at) == (0, "step.completed", "work#0", '"välue"', at)
+        assert (found.seq, found.kind, found.key, found.value, found.at) == (
+            0,
+            "step.completed",
+            "work#0",
+            '"välue"',
+            at,
+        )
         assert (found.data, found.epoch, found.run, found.dropped) == ({"asked": 0, "name": "wörk"}, 1, "a", None)
         assert event.at == at
 
@@ -31,12 +37,13 @@ async def test_appends_of_one_run_keep_their_order(place: Place) -> None:
         await asyncio.gather(*[store.append(write(row, step(), step())) for _ in range(300)])
         assert [event.seq for event in await store.journal("a")] == list(range(600))
         found = await store.run("a")
-        assert found is not None and (found.next_seq, found.steps) == (600, 600)
+        assert found is not None
+        assert (found.next_seq, found.steps) == (600, 600)
 
 
 @scenario
 async def test_stale_owner_is_refused(place: Place) -> None:
-    """A zombie's append, park and end are refused as LeaseLost, its heartbeat has lost the run; the successor goes on."""
+    """A zombie's append, park and end are refused as LeaseLost, its heartbeat shows nothing; the successor goes on."""
     clock = ManualClock()
     async with place.open(clock) as old, place.open(clock) as young:
         zombie = await owned(old, "a")
@@ -45,12 +52,20 @@ async def test_stale_owner_is_refused(place: Place) -> None:
         (owner,) = await young.claim(["agent"], 1, TTL)
         for transition in (None, Transition("waiting"), Transition("completed", result="1")):
             with pytest.raises(LeaseLost):
-                await old.append(Append("a", zombie.lease_epoch, zombie.next_seq, [step(1, "late#0")], transition=transition))
+                await old.append(
+                    Append("a", zombie.lease_epoch, zombie.next_seq, [step(1, "late#0")], transition=transition)
+                )
             with pytest.raises(LeaseLost):
-                await old.append(Append("a", zombie.lease_epoch, owner.next_seq, [step(2, "late#0")], transition=transition))
+                await old.append(
+                    Append("a", zombie.lease_epoch, owner.next_seq, [step(2, "late#0")], transition=transition)
+                )
         assert await old.heartbeat(TTL) == []
         await young.append(write(owner, step()))
-        assert [event.kind for event in await young.journal("a")] == ["step.completed", "run.interrupted", "step.completed"]
+        assert [event.kind for event in await young.journal("a")] == [
+            "step.completed",
+            "run.interrupted",
+            "step.completed",
+        ]
 
 
 @scenario
@@ -76,7 +91,8 @@ async def test_only_the_guilty_append_fails(place: Place) -> None:
         rows[5].next_seq += 1
         keys = ["work#0" if number == 7 else "work#1" for number in range(20)]
         results = await asyncio.gather(
-            *[store.append(write(row, step(0, key))) for row, key in zip(rows, keys, strict=True)], return_exceptions=True
+            *[store.append(write(row, step(0, key))) for row, key in zip(rows, keys, strict=True)],
+            return_exceptions=True,
         )
         assert [number for number, result in enumerate(results) if isinstance(result, LeaseLost)] == [3, 5, 7]
         lengths = [len(await store.journal(row.id)) for row in rows]
@@ -148,7 +164,8 @@ async def test_append_moves_the_row(place: Place) -> None:
         (row,) = await other.claim(["agent"], 1, TTL)
         await other.append(write(row, Event(0, "step.started", "work#0")))
         found = await other.run("a")
-        assert found is not None and (found.crash_count, found.steps) == (1, 0)
+        assert found is not None
+        assert (found.crash_count, found.steps) == (1, 0)
         clock.time += 1
         await other.append(write(row, step(), Event(0, "checkpoint", "checkpoint#0"), inbox_seen=4, checkpoint_seq=3))
         await other.append(write(row, Event(0, "step.started", "work#1")))
@@ -165,7 +182,9 @@ async def test_every_way_to_leave(place: Place) -> None:
     async with place.open(clock) as store:
         ends = {
             "ready": Transition("ready"),
-            "waiting": Transition("waiting", due_at=clock.time + 50, waits_for="timer", awaits=["a", "b"], inbox_seen=0),
+            "waiting": Transition(
+                "waiting", due_at=clock.time + 50, waits_for="timer", awaits=["a", "b"], inbox_seen=0
+            ),
             "paused": Transition("paused", reason="why"),
             "completed": Transition("completed", result='"r"'),
             "failed": Transition("failed", error='{"type":"E"}'),
@@ -214,7 +233,13 @@ async def test_blobs_and_questions_are_stored_with_their_event(place: Place) -> 
         await store.append(write(row, step(), blobs={"digest": b"content"}))
         assert await store.blob("digest") == b"content"
         (asked,) = await store.approvals(run="a")
-        assert (asked.id, asked.run_id, asked.key, asked.question, asked.status) == ("q", "a", "work#1", "Again?", "open")
+        assert (asked.id, asked.run_id, asked.key, asked.question, asked.status) == (
+            "q",
+            "a",
+            "work#1",
+            "Again?",
+            "open",
+        )
 
 
 @scenario

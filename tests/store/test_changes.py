@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+from pathlib import Path
 
 from tests.store.scenes import TTL, Place, finish, new, owned, python, scenario, step, write
 
@@ -127,16 +127,15 @@ async def heard_from_process(place: Place, manner: str, expected: str) -> None:
         process.stdin.flush()
         async with asyncio.timeout(10):
             await heard.until(expected, News.DUE)
-            while await store.run("from-there") is None:
-                await asyncio.sleep(0)
+        assert await store.run("from-there") is not None
         process.communicate()
 
 
 @scenario
 async def test_long_paths(place: Place) -> None:
     """Wake-ups also work where the path is too long for a socket's address."""
-    deep = place.path.rpartition("/")[0] + "/" + "x" * 120
-    os.mkdir(deep)
+    deep = Path(place.path).parent / ("x" * 120)
+    deep.mkdir()
     place = Place(place.connect, f"sqlite:{deep}/runs.db")
     async with place.open() as one, place.open() as two:
         heard = Heard(two)
@@ -150,9 +149,10 @@ async def test_closing_leaves_nothing_behind(place: Place) -> None:
     async with place.open() as one, place.open() as two:
         await owned(one, "a")
         await two.runs()
-    folder, name = os.path.split(place.path)
-    assert os.listdir(folder) == [name]
+    assert list(Path(place.path).parent.iterdir()) == [Path(place.path)]
     async with place.open() as store:
         row = await store.run("a")
-        assert row is not None and row.due_at is not None and row.due_at <= store.clock.now()
+        assert row is not None
+        assert row.due_at is not None
+        assert row.due_at <= store.clock.now()
         assert (await store.facts())["workers"] == 0

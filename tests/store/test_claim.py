@@ -6,6 +6,7 @@ import threading
 from tests.store.scenes import TTL, ManualClock, Place, finish, line, new, owned, park, python, scenario, step, write
 
 from holdfast.model import RunRow
+from holdfast.store.base import News
 
 
 @scenario
@@ -162,7 +163,8 @@ async def test_two_crashes_are_claimed_alone(place: Place) -> None:
         assert other.id == "b"
         await three.append(write(row, step()))
         found = await three.run("a")
-        assert found is not None and found.crash_count == 0
+        assert found is not None
+        assert found.crash_count == 0
 
 
 @scenario
@@ -196,7 +198,7 @@ class Gate:
 
 @scenario
 async def test_claim_cancelled_before_its_commit_gives_back(place: Place) -> None:
-    """Runs claimed for a caller that was cancelled during the commit are ready again, not lost until the process ends."""
+    """Runs claimed for a caller that was cancelled during the commit are ready again, not held for nobody."""
     gate = Gate()
     async with place.open(faults=gate) as store:
         await store.create(new("a"))
@@ -207,7 +209,7 @@ async def test_claim_cancelled_before_its_commit_gives_back(place: Place) -> Non
         claim.cancel()
         await asyncio.wait([claim])
         given_back = asyncio.Event()
-        store.on_change(lambda change: given_back.set() if change.due else None)
+        store.on_change(lambda change: given_back.set() if change.news is News.DUE else None)
         gate.opened.set()
         await given_back.wait()
         (row,) = await store.claim(["agent"], 1, TTL)
@@ -221,7 +223,7 @@ async def test_claim_cancelled_after_its_commit_gives_back(place: Place) -> None
         await store.create(new("a"))
         given_back = asyncio.Event()
         claim = asyncio.create_task(store.claim(["agent"], 1, TTL))
-        store.on_change(lambda change: given_back.set() if change.due else claim.cancel())
+        store.on_change(lambda change: given_back.set() if change.news is News.DUE else claim.cancel())
         await asyncio.wait([claim])
         assert claim.cancelled()
         await given_back.wait()

@@ -31,7 +31,7 @@ async def test_delete_takes_everything_of_a_run(place: Place) -> None:
         with pytest.raises(RunActive, match="running"):
             await store.delete("a")
         await finish(store, row)
-        with pytest.raises(RunActive, match="a.c"):
+        with pytest.raises(RunActive, match=r"a\.c"):
             await store.delete("a")
         await finish(store, child)
         other = await owned(store, "b")
@@ -60,7 +60,7 @@ async def test_a_child_of_an_unfinished_parent_stays(place: Place) -> None:
 
 @scenario
 async def test_blobs_live_as_long_as_someone_names_them(place: Place) -> None:
-    """A large value goes with the last run that names it: in an event, an event's value, an input, a result or a signal."""
+    """A large value goes with the last run that names it, be it in an event, an input, a result or a signal."""
     async with place.open() as store:
         named = ["in-event", "in-value", "in-input", "in-result", "in-signal", "shared"]
 
@@ -70,11 +70,11 @@ async def test_blobs_live_as_long_as_someone_names_them(place: Place) -> None:
 
             await store.create(new(run, input=text("in-input")), {"in-input": b"x"} if "in-input" in digests else None)
             (row,) = await store.claim(["agent"], 1, TTL)
-            blobs = {digest: b"x" for digest in digests}
+            blobs = dict.fromkeys(digests, b"x")
             events = [Event(0, "note", f"n{number}#0", blob=digest) for number, digest in enumerate(digests)
                       if digest in ("in-event", "shared")]  # fmt: skip
             await store.append(write(row, *events, step(key="s#0", value=text("in-value")), blobs=blobs))
-            await store.send(run, "s", "message.received", "t", text("in-signal"), {}, {d: b"x" for d in digests})
+            await store.send(run, "s", "message.received", "t", text("in-signal"), {}, dict.fromkeys(digests, b"x"))
             await store.append(write(row, transition=Transition("completed", result=text("in-result"))))
 
         for digest in named[:5]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from holdfast.store import connection, migrate
 from holdfast.store.connection import Options, check_library, connect, parse_url
 from holdfast.store.queries import QUERIES, load
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.store.transaction import to_json
 
 
 def test_urls() -> None:
@@ -152,7 +150,7 @@ def test_queries_are_named_and_explained() -> None:
     text = Path(connection.__file__).with_name("queries.sql").read_text()
     for block in text.split("-- name: ")[1:]:
         name, comment = block.splitlines()[:2]
-        assert comment.startswith("-- ") and comment.endswith("."), name
+        assert re.fullmatch(r"-- .*\.", comment), name
     with pytest.raises(ValueError, match="two queries named 'x'"):
         load("-- name: x\nSELECT 1\n-- name: x\nSELECT 2\n")
     db = apsw.Connection(":memory:")
@@ -177,12 +175,21 @@ async def test_plans(place: Place) -> None:
 
         def plan(query: str) -> str:
             parameters = dict.fromkeys(re.findall(r":(\w+)", QUERIES[query]))
-            parameters |= {"agents": '["agent"]', "ids": "[]", "statuses": "[]", "spared": "[]", "kinds": None, "now": 5}
+            parameters |= {
+                "agents": '["agent"]',
+                "ids": "[]",
+                "statuses": "[]",
+                "spared": "[]",
+                "kinds": None,
+                "now": 5,
+            }
             return " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {QUERIES[query]}", parameters))
 
-        indexes = {"due": "runs_due", "next_due": "runs_due", "heartbeat": "runs_lease", "orphan": "runs_lease",
-                   "runs": "runs_recent", "prunable": "runs_finished", "family": "runs_parent", "relatives": "runs_parent",
-                   "open_approvals": "approvals_open", "blobs_named": "with_blob", "delete_blob": "runs_with_blob"}  # fmt: skip
+        indexes = {
+            "due": "runs_due", "next_due": "runs_due", "heartbeat": "runs_lease", "orphan": "runs_lease",
+            "runs": "runs_recent", "prunable": "runs_finished", "family": "runs_parent", "relatives": "runs_parent",
+            "open_approvals": "approvals_open", "blobs_named": "with_blob", "delete_blob": "runs_with_blob",
+        }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"
         allowed = {"agents", "workers", "count_runs", "count_rows", "approvals", "audit"}
@@ -216,7 +223,7 @@ async def test_the_file_is_little_larger_than_what_it_holds(place: Place) -> Non
     async def size() -> int:
         async with place.open() as store:
             await store.facts()
-        return os.stat(place.path).st_size  # the last close moved the log into the file
+        return Path(place.path).stat().st_size  # the last close moved the log into the file
 
     async with place.open() as store:
         await finish(store, await owned(store, "before"))
@@ -225,7 +232,9 @@ async def test_the_file_is_little_larger_than_what_it_holds(place: Place) -> Non
     async with place.open() as store:
         row = await owned(store, "2c4d7d1c-0000-4000-8000-a2b3c4d5e6f7")
         for number in range(400):
-            event = step(key=f"summarise_all#0/fetch#{number}", value="x" * 2048, asked=number, name="fetch", digest="0" * 16)
+            event = step(
+                key=f"summarise_all#0/fetch#{number}", value="x" * 2048, asked=number, name="fetch", digest="0" * 16
+            )
             payload += len(event.value or "")
             await store.append(write(row, event))
     grown = await size() - before

@@ -70,7 +70,8 @@ async def test_park_is_refused_when_a_signal_came(place: Place) -> None:
         await store.append(write(row, Event(0, "message.received"), inbox_seen=signal.position))
         await park(store, row, seen=signal.position)
         found = await store.run("a")
-        assert found is not None and (found.status, found.due_at, found.inbox_seen) == ("waiting", None, 1)
+        assert found is not None
+        assert (found.status, found.due_at, found.inbox_seen) == ("waiting", None, 1)
 
 
 @scenario
@@ -121,7 +122,8 @@ async def test_paused_runs_still_receive(place: Place) -> None:
         await store.append(write(row, transition=Transition("paused")))
         assert await tell(store, "a") == 1
         found = await store.run("a")
-        assert found is not None and (found.status, found.due_at, found.inbox_count) == ("paused", None, 1)
+        assert found is not None
+        assert (found.status, found.due_at, found.inbox_count) == ("paused", None, 1)
 
 
 @scenario
@@ -198,7 +200,8 @@ async def test_parent_and_child_in_one_batch(place: Place) -> None:
             results = await asyncio.gather(*(both if number % 2 else reversed(both)), return_exceptions=True)
             assert all(result is None or isinstance(result, InboxMoved) for result in results)
             found = await store.run(parent.id)
-            assert found is not None and found.due_at is not None
+            assert found is not None
+            assert found.due_at is not None
             assert len(await store.inbox(parent.id, 0)) == 1
             if found.status == "waiting":
                 await store.claim(["agent"], 1, TTL)

@@ -126,7 +126,7 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
 
     done = threading.Semaphore(0)
     never: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
-    writer = Writer(open_file, SystemClock(), "me", deliver=deliver, committed=lambda changes: None, moved=lambda: None,
+    writer = Writer(open_file, SystemClock(), "me", deliver=deliver, committed=lambda _: None, moved=lambda: None,
                     died=lambda: None, faults=None)  # fmt: skip
 
     def submit(*operations: Operation) -> None:
@@ -134,14 +134,16 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
             writer.submit(operation)
 
     with exclusive():
-        writer.start(lambda error: done.release())
+        writer.start(lambda _: done.release())
         assert done.acquire(timeout=20)
         submit(Work(outside.create(NewRun("a", "uid", "agent", "{}"), {}), never, True))
         assert done.acquire(timeout=20)
         submit(Work(leases.Claim(["agent"], 1, 60_000), never, True))
         assert done.acquire(timeout=20)
         for seq in range(APPENDS):
-            event = Event(seq, "step.completed", f"work#{seq}", {"asked": seq}, f"{seq}:" + "x" * random.randrange(3_000))
+            event = Event(
+                seq, "step.completed", f"work#{seq}", {"asked": seq}, f"{seq}:" + "x" * random.randrange(3_000)
+            )
             submit(QueuedAppend(Append("a", 1, seq, [event]), never))
             if seq % 5:
                 assert done.acquire(timeout=20)
@@ -181,8 +183,9 @@ class Disk:
                 continue
             if isinstance(deed, Write) and len(deed.data) > SECTOR and choose.random() < 0.3:
                 cut = SECTOR * choose.randrange(1, len(deed.data) // SECTOR + 1)
-                deed = Write(deed.file, deed.offset, deed.data[:cut])
-            apply(files, deed)
+                apply(files, Write(deed.file, deed.offset, deed.data[:cut]))
+            else:
+                apply(files, deed)
         return files
 
 
@@ -239,5 +242,3 @@ def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, seed: int) ->
 def test_the_method_can_see_a_loss(tmp_path: Path) -> None:
     """With durability 'process' images do lack acknowledged appends (never more): so the test above could fail."""
     assert losses(tmp_path, "process", 0) > 0
-
-

@@ -75,9 +75,7 @@ async def test_a_long_journal_is_read_quickly(place: Place) -> None:
 async def test_the_feed_misses_nothing(place: Place) -> None:
     """A reader that follows the feed beside eight writers in two stores sees every event once, each run's in order."""
     async with place.open() as one, place.open() as two:
-        rows = []
-        for number in range(8):
-            rows.append(await owned((one, two)[number % 2], f"run-{number}"))
+        rows = [await owned((one, two)[number % 2], f"run-{number}") for number in range(8)]
         writing = True
 
         async def writes(number: int) -> None:
@@ -142,7 +140,7 @@ async def test_next_due_leaves_out_what_runs_here(place: Place) -> None:
 
 @scenario
 async def test_published_agents(place: Place) -> None:
-    """Published agents are listed with version and schema; they are served while a store that published them is open."""
+    """Published agents are listed with version and schema, and are served while one that published them is open."""
     async with place.open() as client:
         async with place.open() as worker:
             await worker.publish([("a", "1", "{}"), ("b", None, '{"x":1}')])

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tests.store.scenes import TTL, Place, line, new, owned, python, scenario, step, write
+from tests.store.scenes import TTL, Place, files_beside, line, new, owned, python, scenario, step, write
 
 from holdfast.store.base import Store
 
@@ -51,7 +51,7 @@ async def test_a_killed_worker_is_noticed_at_once(place: Place) -> None:
         (event,) = await store.journal("run-0")
         assert (event.kind, event.data["owner"]) == ("run.interrupted", worker)
         assert await store.recover() == 0
-        assert not [name for name in os.listdir(place.path + "-workers") if worker in name]
+        assert not [name for name in files_beside(place) if worker in name]
         assert (await store.facts())["workers"] == 1
         process.communicate()
 
@@ -64,7 +64,7 @@ async def test_a_stopped_worker_keeps_its_runs(place: Place) -> None:
         process = python(HOLDER, place.url, "3")
         assert line(process).split()[1] == "3"
         process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED)
         try:
             for _ in range(5):
                 assert await store.recover() == 0
@@ -112,7 +112,8 @@ async def test_an_abandoned_store_is_as_a_killed_process(place: Place) -> None:
         dying.abandon()
         results = await asyncio.gather(*queued, return_exceptions=True)
         found = await store.run("a")
-        assert found is not None and (found.status, found.lease_owner) == ("running", dying.worker_id)
+        assert found is not None
+        assert (found.status, found.lease_owner) == ("running", dying.worker_id)
         written = len(await store.journal("a"))
         acknowledged = 1 + sum(isinstance(result, int) for result in results)
         assert acknowledged <= written <= 21
@@ -127,10 +128,10 @@ async def test_a_client_needs_no_lock(place: Place) -> None:
         client = place.connect(place.url)
         await client.open()
         await client.create(new("a"))
-        assert not [name for name in os.listdir(place.path + "-workers") if name.endswith(".lock")]
+        assert not [name for name in files_beside(place) if name.endswith(".lock")]
         client.abandon()
         assert await store.recover() == 0
         for number in itertools.count():
-            if os.listdir(place.path + "-workers") == [f"{store.worker_id}.sock"]:
+            if files_beside(place) == [f"{store.worker_id}.sock"]:
                 break
             await store.create(new(f"b-{number}"))  # who writes finds the dead socket, and removes it

@@ -102,7 +102,9 @@ async def test_a_cut_drops_what_was_asked_after_it(place: Place) -> None:
             (22, "step.completed", "unknown#0", None, False),
             (23, "run.failed", None, None, False),
         ]
-        events = [Event(seq, kind, key, {} if asked is None else {"asked": asked}) for seq, kind, key, asked, _ in history]
+        events = [
+            Event(seq, kind, key, {} if asked is None else {"asked": asked}) for seq, kind, key, asked, _ in history
+        ]
         await store.append(write(row, *events[:-1], checkpoint_seq=20))
         await store.append(write(row, events[-1], transition=Transition("failed", error="{}")))
         await store.resume("a", by="eve", cut=5, retry=True)
@@ -113,7 +115,8 @@ async def test_a_cut_drops_what_was_asked_after_it(place: Place) -> None:
         assert {event.dropped for event in everything} == {None, 24}
         assert everything[24].data == {"by": "eve", "cut": 5}
         found = await store.run("a")
-        assert found is not None and (found.checkpoint_seq, found.steps, found.next_seq) == (None, 2, 25)
+        assert found is not None
+        assert (found.checkpoint_seq, found.steps, found.next_seq) == (None, 2, 25)
 
 
 @scenario
@@ -122,11 +125,14 @@ async def test_a_dropped_outcome_makes_room(place: Place) -> None:
     async with place.open() as store:
         row = await owned(store, "a")
         checkpoint = Event(0, "checkpoint", "c#0", {"asked": 0})
-        await store.append(write(row, checkpoint, Event(0, "message.received"), step(key="x#0", asked=2), checkpoint_seq=0))
+        await store.append(
+            write(row, checkpoint, Event(0, "message.received"), step(key="x#0", asked=2), checkpoint_seq=0)
+        )
         await finish(store, row, "failed")
         await store.resume("a", by="eve", cut=1, retry=True)
         assert [event.kind for event in await store.journal("a")] == ["checkpoint", "run.retried"]
         (row,) = await store.claim(["agent"], 1, TTL)
         await store.append(write(row, step(key="x#0")))
         found = await store.run("a")
-        assert found is not None and (found.checkpoint_seq, found.steps) == (0, 1)
+        assert found is not None
+        assert (found.checkpoint_seq, found.steps) == (0, 1)

@@ -49,14 +49,16 @@ async def test_unknown_commits_are_recognised(place: Place) -> None:
             hooks.after.append(OSError("lost"))
 
         lose()
-        created, was_created = await store.create(new("a"))
+        _, was_created = await store.create(new("a"))
         assert was_created
         lose()
         (row,) = await store.claim(["agent"], 5, TTL)
         assert row.lease_epoch == 1
         lose()
         approvals = [NewApproval("q", "k", "in_doubt", "?")]
-        await store.append(write(row, step(), step(), children=[new("a.c", parent_id="a", agent="c")], approvals=approvals))
+        await store.append(
+            write(row, step(), step(), children=[new("a.c", parent_id="a", agent="c")], approvals=approvals)
+        )
         lose()
         assert await store.send("a", "s", "message.received", "t", None, {}) == 1
         lose()
@@ -86,7 +88,7 @@ async def test_unknown_commits_are_recognised(place: Place) -> None:
 
 @scenario
 async def test_failing_commits_are_tried_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """A disk that fails for a while delays appends and loses none; one warning says so, and one line when it is over."""
+    """A disk that fails for a while delays appends and loses none; one line says so, and one when it is over."""
     hooks = Hooks()
     caplog.set_level(logging.INFO, "holdfast.store")
     async with place.open(faults=hooks) as store:
@@ -213,7 +215,8 @@ async def main():
     await store.create(NewRun("a", "uid", "agent", "{}"))
     (row,) = await store.claim(["agent"], 1, 600_000)
     for seq in range(int(sys.argv[2])):
-        await store.append(Append("a", row.lease_epoch, seq, [Event(seq, "step.completed", f"work#{seq}", {}, "x" * 200)]))
+        event = Event(seq, "step.completed", f"work#{seq}", {}, "x" * 200)
+        await store.append(Append("a", row.lease_epoch, seq, [event]))
         print(seq, flush=True)
     await store.close()
     print("closed", flush=True)
@@ -235,7 +238,7 @@ def strace(inject: str) -> tuple[str, ...]:
 
 
 def acknowledged(place: Place, inject: str, appends: int) -> tuple[int, bool, str]:
-    """Run the script under a fault: how many appends it said were durable, whether it came to its end, its complaints."""
+    """Run the script under a fault: how many appends were acknowledged, whether it came to its end, its complaints."""
     process = python(APPENDER, place.url, str(appends), before=strace(inject), stderr=subprocess.PIPE)
     output, complaints = process.communicate(timeout=40)
     lines = output.split()
@@ -276,7 +279,9 @@ KILLS = [("fdatasync", 1, 1, False), ("fdatasync", 2, 3, True), ("pwrite64", 4, 
 
 
 @pytest.mark.parametrize(("call", "first", "every", "fresh"), KILLS)
-def test_killed_at_every_flush_and_write(place: Place, tmp_path: Path, call: str, first: int, every: int, fresh: bool) -> None:
+def test_killed_at_every_flush_and_write(
+    place: Place, tmp_path: Path, call: str, first: int, every: int, fresh: bool
+) -> None:
     """Killed by SIGKILL at one system call after another, a process leaves everything it had acknowledged."""
     deaths = 0
 

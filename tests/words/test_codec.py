@@ -1,96 +1,34 @@
-"""Values: what is stored comes back the same, or is refused with its path and the reason."""
+"""Typed values: each comes back as itself, or is refused with its path and the reason."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-import enum
 import ipaddress
-import json
 import math
-import os
 import pathlib
 import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
-from uuid import UUID
+from typing import Annotated, Any, Literal, NewType, TypedDict
 from zoneinfo import ZoneInfo
 
 import pydantic
 import pytest
+import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import core_schema
+from tests.words.values import BERLIN, Cat, Color, Holder, Level, Point, Ticket, exactly, refusal, relaxed, values
 
 import holdfast
-from holdfast.codec import (
-    BLOB_BYTES,
-    DEFAULT_LIMIT_BYTES,
-    DEPTH_LIMIT,
-    UNTYPED,
-    checked_size,
-    digest,
-    preview,
-    shape_of,
-)
+from holdfast.codec import UNTYPED, shape_of
 from holdfast.errors import NotStorable
-
-BERLIN = ZoneInfo("Europe/Berlin")
-
-
-def exactly(value: Any) -> Any:
-    """A picture of a value that differs whenever type, order or any part of it differs; no code of ours is in it."""
-    kind = type(value).__name__
-    if isinstance(value, dict):
-        return kind, [(exactly(key), exactly(item)) for key, item in value.items()]
-    if isinstance(value, list | tuple):
-        return kind, [exactly(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return kind, sorted((exactly(item) for item in value), key=repr)
-    if isinstance(value, datetime | time):
-        return kind, repr(value.replace(tzinfo=None)), value.fold, str(value.tzinfo), str(value.utcoffset())
-    return kind, repr(value)
-
-
-zones = st.sampled_from([None, UTC, timezone(timedelta(hours=-3, seconds=7)), timezone(timedelta(hours=1), "CET"), BERLIN])
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters()), st.text(alphabet=["$", "a", "\ud800"]),
-    st.binary(max_size=20), st.decimals(allow_nan=True), st.uuids(), st.complex_numbers(), st.timedeltas(), st.dates(),
-    st.builds(lambda moment, zone, fold: moment.replace(tzinfo=zone, fold=fold), st.datetimes(), zones, st.integers(0, 1)),
-    st.builds(lambda moment, zone, fold: moment.replace(tzinfo=zone, fold=fold), st.times(), zones, st.integers(0, 1)),
-).filter(lambda value: not (isinstance(value, Decimal) and value.is_snan()))  # fmt: skip
-hashable = st.recursive(scalars, lambda part: st.one_of(st.lists(part, max_size=3).map(tuple), st.frozensets(part, max_size=3)), max_leaves=4)
-values = st.recursive(
-    st.one_of(scalars, st.sets(hashable, max_size=4), st.binary(max_size=8).map(bytearray)),
-    lambda part: st.one_of(
-        st.lists(part, max_size=4),
-        st.lists(part, max_size=3).map(tuple),
-        st.dictionaries(st.text(alphabet=["$", "a", "é"], max_size=3), part, max_size=3),
-        st.dictionaries(hashable, part, max_size=3),
-    ),
-    max_leaves=12,
-)
-
-
-class Color(enum.Enum):
-    RED = "red"
-    PAIR = (1, 2)
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-
-
-@dataclasses.dataclass
-class Ticket:
-    title: str
-    tags: list[str] = dataclasses.field(default_factory=list)
-    cost: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,11 +50,6 @@ class Sub(Base):
     b: int = 2
 
 
-class Cat(pydantic.BaseModel):
-    kind: Literal["cat"] = "cat"
-    lives: int = 9
-
-
 class Dog(pydantic.BaseModel):
     kind: Literal["dog"] = "dog"
     lives: int = 1
@@ -130,12 +63,6 @@ class Left:
 @dataclasses.dataclass
 class Right:
     x: int
-
-
-class Holder(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
-    items: list[Any] = []
-    conn: sqlite3.Connection | None = None
 
 
 class Aliased(pydantic.BaseModel):
@@ -179,18 +106,40 @@ class Restless(pydantic.BaseModel):
         return x + 1
 
 
-class Tree(pydantic.BaseModel):
-    child: Tree | None = None
-
-
-class Point(NamedTuple):
-    x: int
-    label: str = "p"
-
-
 class State(TypedDict, total=False):
     messages: list[str]
     count: int
+
+
+class Nested(TypedDict):
+    inner: list[Nested]
+
+
+class Order(typing_extensions.TypedDict):
+    first: Ticket
+    second: int
+
+
+class Opaque:
+    """Knows pydantic, equals only itself."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(
+            cls, serialization=core_schema.plain_serializer_function_ser_schema(lambda each: each.text)
+        )
+
+
+class Quarrelsome(Opaque):
+    """Its `__eq__` has nothing to say."""
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no")
 
 
 UserId = NewType("UserId", int)
@@ -199,201 +148,12 @@ UserId = NewType("UserId", int)
 def assert_back(annotation: Any, value: Any) -> str:
     shape = shape_of(annotation)
     text, copy = shape.store(value)
-    assert text.isascii() and json.loads(text) is not NotImplemented
+    assert text.isascii()
     for back in (copy, shape.load(text)):
         assert type(back) is type(value)
-        assert back == value or value != value
+        assert back == value or exactly(back) == exactly(value)  # a nan equals nothing
     assert shape.store(copy)[0] == text
     return text
-
-
-def refusal(annotation: Any, value: Any) -> str:
-    with pytest.raises(NotStorable) as caught:
-        shape_of(annotation).store(value)
-    assert type(caught.value) is NotStorable  # its name is what users see in records
-    return str(caught.value)
-
-
-# --- plain values ---
-
-
-@given(values)
-def test_any_plain_value_comes_back_exactly(value: Any) -> None:
-    """Whatever is nested in whatever, type, order, sign, zone and fold come back, and the text is stable."""
-    text, copy = UNTYPED.store(value)
-    assert text.isascii()
-    assert exactly(UNTYPED.load(text)) == exactly(value) == exactly(copy)
-    assert UNTYPED.store(copy)[0] == text
-    assert digest(text) == digest(UNTYPED.store(copy)[0])
-    assert "\n" not in preview(text) and len(preview(text)) <= 120
-
-
-@given(values, values)
-def test_different_values_have_different_texts(one: Any, other: Any) -> None:
-    """No two values share a text, so no value can be read as another."""
-    assert (UNTYPED.store(one)[0] == UNTYPED.store(other)[0]) == (exactly(one) == exactly(other))
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({"b": 1, "a": [None, True, 1.5]}, '{"b":1,"a":[null,true,1.5]}'),
-        ((1, "é"), '{"$tuple":[1,"\\u00e9"]}'),
-        ({"b", "a"}, '{"$set":["a","b"]}'),
-        ("\ud800", '"\\ud800"'),
-        (-0.0, "-0.0"),
-        (math.nan, '{"$float":"nan"}'),
-        (-math.inf, '{"$float":"-inf"}'),
-        (2**63 - 1, "9223372036854775807"),
-        (2**63, '{"$int":"0x8000000000000000"}'),
-        (-(2**63) - 1, '{"$int":"-0x8000000000000001"}'),
-        (b"\xff", '{"$bytes":"/w=="}'),
-        ({1: "x", "1": "y"}, '{"$map":[[1,"x"],["1","y"]]}'),
-        (timedelta(days=-1, microseconds=3), '{"$timedelta":[-1,0,3]}'),
-        (datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1), '{"$datetime":{"at":"2024-10-27T02:30:00","zone":"Europe/Berlin","fold":1}}'),
-        (datetime(2024, 1, 1, tzinfo=UTC), '{"$datetime":"2024-01-01T00:00:00+00:00"}'),
-        (date(2024, 1, 2), '{"$date":"2024-01-02"}'),
-        (Decimal("1.10"), '{"$decimal":"1.10"}'),
-        (complex(0, math.inf), '{"$complex":[0.0,{"$float":"inf"}]}'),
-        (Decimal("sNaN"), '{"$decimal":"sNaN"}'),
-    ],
-)  # fmt: skip
-def test_the_text_of_each_kind_is_fixed(value: Any, text: str) -> None:
-    """The format is a promise to stores and other readers: these texts never change."""
-    assert UNTYPED.store(value)[0] == text
-    assert exactly(UNTYPED.load(text)) == exactly(value)
-
-
-@pytest.mark.parametrize("key", ["$tuple", "$map", "$anything", "$"])
-def test_a_dict_of_the_users_is_never_taken_for_a_tag(key: str) -> None:
-    """A dict that looks like a tag, even one read from JSON, is stored as the dict it is."""
-    forged = json.loads(json.dumps({key: [[1, 2]]}))
-    assert UNTYPED.load(UNTYPED.store(forged)[0]) == forged
-    assert UNTYPED.load(UNTYPED.store([{"x": forged}])[0]) == [{"x": forged}]
-
-
-def test_a_long_int_is_beyond_no_limit_of_python() -> None:
-    """An int of more digits than Python will print is stored, read and previewed."""
-    value = 7**20_000
-    assert UNTYPED.load(UNTYPED.store(value)[0]) == value
-    assert preview(UNTYPED.store(value)[0]).startswith("0x")
-
-
-def test_two_nans_as_keys_stay_two() -> None:
-    """Keys that equal nothing are not merged."""
-    assert len(UNTYPED.load(UNTYPED.store({math.nan: 1, float("nan"): 2})[0])) == 2
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "{", "[1,]", "nope", "NaN", "Infinity", '"\n"', "[1] 2", '{"$unknown":1}', '{"$tuple":"ab"}', '{"$tuple":{"$set":[]}}',
-        '{"$set":[[]]}', '{"$set":[1,1]}', '{"$map":[[1]]}', '{"$map":[["a",1],["a",2]]}', '{"$map":{"a":1}}', '{"$map":["ab"]}',
-        '{"$int":"12"}', '{"$int":"0x_1"}', '{"$int":3}', '{"$float":"1.0"}', '{"$float":3}', '{"$bytes":"%%"}', '{"$bytes":7}',
-        '{"$decimal":"x"}', '{"$uuid":"x"}', '{"$date":"x"}', '{"$date":7}', '{"$timedelta":[1,2]}', '{"$timedelta":[1,2,true]}',
-        '{"$timedelta":[9999999999,0,0]}', '{"$complex":[1,2]}', '{"$datetime":{"at":"2024-01-01T00:00:00","zone":"../etc/passwd"}}',
-        '{"$datetime":{"at":"2024-01-01T00:00:00","zone":"Nowhere/City"}}', '{"$datetime":{"at":"2024-01-01T00:00:00","run":"x"}}',
-        '{"$datetime":{"at":"2024-01-01T00:00:00","zone":"Europe"}}', '{"\\u0024nope":1}', '{"$time":{"zone":"UTC"}}', "1" * 5000,
-        "[" * 100_000, '{"$tuple":[' * 50_000, "[" * 300 + "]" * 300, '{"a":' * 300 + "1" + "}" * 300,
-        '{"$tuple":[' * 250 + "]}" * 250, '{"$frozenset":[' * 250 + "]}" * 250,
-    ],
-)  # fmt: skip
-def test_text_that_nothing_wrote_is_refused(text: str) -> None:
-    """Malformed, unknown, duplicate, hostile or bottomless text is `NotStorable`, never another error."""
-    with pytest.raises(NotStorable):
-        UNTYPED.load(text)
-    assert len(digest(text)) == 32 and len(preview(text)) <= 120
-
-
-def test_a_tag_cannot_be_hidden_behind_an_escape() -> None:
-    """The quick path for text without tags sees a tag that is spelled with an escape."""
-    assert UNTYPED.load('{"\\u0024tuple":[1]}') == (1,)
-
-
-def test_reading_never_runs_code() -> None:
-    """Nothing that text can say imports a module, calls a function or unpickles."""
-    before = set(sys.modules)
-    for text in ('{"$import":"os.system"}', '{"$py/reduce":["os.system",["true"]]}', '{"__reduce__":["os.system"]}', '{"$bytes":"gASVBg=="}'):
-        try:
-            assert isinstance(UNTYPED.load(text), dict | bytes)
-        except NotStorable:
-            pass
-    assert set(sys.modules) == before
-
-
-# --- refusals of plain values ---
-
-
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth - 1):
-        value = [value]
-    return value
-
-
-def test_the_depth_limit_is_exact() -> None:
-    """A value as deep as the limit is stored and read, one deeper is refused with a shortened path."""
-    assert UNTYPED.load(UNTYPED.store(nested(DEPTH_LIMIT))[0]) == nested(DEPTH_LIMIT)
-    message = refusal(Any, nested(DEPTH_LIMIT + 1))
-    assert message.startswith("result[0][0]") and "…" in message and len(message) < 200
-
-
-@pytest.mark.parametrize("make", [lambda: nested(100_000), lambda: {"k": nested(5_000)}])
-def test_a_bottomless_value_is_refused(make: Callable[[], Any]) -> None:
-    """No depth leads to a RecursionError."""
-    assert "deep" in refusal(Any, make())
-    assert "deep" in refusal(list[Any], [make()])
-
-
-def test_a_value_that_contains_itself_is_refused() -> None:
-    """Cycles are found, in plain values and in models."""
-    ring: list[Any] = []
-    ring.append({"again": ring})
-    assert "contains itself" in refusal(Any, ring)
-    tree = Tree()
-    tree.child = tree
-    assert "contains itself" in refusal(Tree, tree)
-
-
-def test_a_small_value_that_would_be_a_huge_text_is_refused() -> None:
-    """Thirty lists that each hold the one before twice do not fill the memory."""
-    value: list[Any] = ["x"]
-    for _ in range(30):
-        value = [value, value]
-    assert "more than" in refusal(Any, value)
-
-
-def test_the_refusal_names_path_and_advice() -> None:
-    """The message is the one the contract promises."""
-    value = {"items": [1, 2, 3, {"conn": sqlite3.connect(":memory:")}]}
-    expected = "result.items[3].conn: sqlite3.Connection cannot be stored; return plain data, a dataclass or a pydantic type"
-    assert refusal(Any, value) == expected
-    assert refusal(Holder, Holder(items=[1, 2, 3, {"conn": value["items"][3]["conn"]}])) == expected  # type: ignore[index]
-    assert refusal(Any, {"odd key": {2: object()}}).startswith("result['odd key'][2]: object cannot")
-
-
-@pytest.mark.parametrize("value", [Ticket("x"), Cat(), Color.RED, Level.LOW])
-def test_a_typed_value_without_its_annotation_is_refused_with_advice(value: Any) -> None:
-    """Dataclasses, models and enums do not silently become dicts and strings."""
-    for annotation in (Any, list, dict[str, Any], object):
-        nest = [value] if annotation is list else {"k": value}
-        assert "annotate the step's return type" in refusal(annotation, nest)
-
-
-@pytest.mark.parametrize("value", [collections.OrderedDict(a=1), collections.Counter("a"), Point(1), pathlib.Path("x"), range(3), iter([1]), Ticket, len])
-def test_subclasses_and_strangers_are_refused(value: Any) -> None:
-    """Nothing loses its class in silence."""
-    assert refusal(Any, {"k": value}).startswith("result.k: ")
-
-
-def test_a_foreign_time_zone_is_refused() -> None:
-    """A zone class that cannot be rebuilt is named, with what to use."""
-
-    class Zone(timezone.__base__):  # type: ignore[name-defined, misc]
-        def utcoffset(self, _: Any) -> timedelta:
-            return timedelta(0)
-
-    assert "use zoneinfo.ZoneInfo" in refusal(Any, datetime(2024, 1, 1, tzinfo=Zone()))
 
 
 # --- typed values ---
@@ -440,7 +200,7 @@ def test_a_foreign_time_zone_is_refused() -> None:
         (collections.Counter[str], collections.Counter("aab"), '{"a":2,"b":1}'),
         (collections.OrderedDict[str, int], collections.OrderedDict(b=1, a=2), '{"b":1,"a":2}'),
         (collections.deque[int], collections.deque([1]), "[1]"),
-        (Account, Account(name="a", note=(1, {2: b"\xff"})), '{"name":"a","note":{"$tuple":[1,{"$map":[[2,{"$bytes":"/w=="}]]}]}}'),
+        (Account, Account(name="a", note=({2: b"x"},)), '{"name":"a","note":{"$tuple":[{"$map":[[2,{"$bytes":"eA=="}]]}]}}'),
         (Aliased, Aliased(**{"in": 3, "inner": 5}), '{"inner":3,"other":5}'),
         (Annotated[Cat | Dog, pydantic.Field(discriminator="kind")], Dog(), '{"kind":"dog","lives":1}'),
         (Cat | Dog, Dog(), '{"kind":"dog","lives":1}'),
@@ -461,7 +221,7 @@ def test_a_strict_model_comes_back() -> None:
 
 
 def test_a_time_that_pydantic_parsed_can_be_stored() -> None:
-    """pydantic's own zone class is a fixed offset, and comes back as one."""
+    """The zone class of pydantic's own is a fixed offset, and comes back as one."""
     when = pydantic.TypeAdapter(datetime).validate_python("2024-01-01T00:00:00+02:00")
     assert UNTYPED.load(UNTYPED.store(when)[0]) == when
     assert shape_of(datetime).store(when)[1].utcoffset() == timedelta(hours=2)
@@ -471,15 +231,58 @@ def test_an_int_where_a_float_is_annotated_is_accepted() -> None:
     """Type checkers take an int for a float, so it is stored; in a dataclass it comes back as the same number."""
     assert shape_of(float).store(3) == ("3", 3)
     text, copy = shape_of(Ticket).store(Ticket("x", cost=3))
-    assert text == '{"title":"x","cost":3.0}' and type(copy.cost) is float
+    assert text == '{"title":"x","cost":3.0}'
+    assert type(copy.cost) is float
     assert "would come back" in refusal(Ticket, Ticket("x", cost=2**70 + 1))
+
+
+def test_keys_take_the_order_of_their_type() -> None:
+    """A TypedDict written in another order is the same value, and one text."""
+    text, copy = shape_of(Order).store({"second": 1, "first": Ticket("x")})
+    assert text == '{"first":{"title":"x"},"second":1}'
+    assert copy == {"first": Ticket("x"), "second": 1}
+    assert ".third: 3 would come back as nothing" in refusal(Order, {"second": 1, "third": 3, "first": Ticket("x")})
+
+
+def test_a_value_that_equals_only_itself_is_judged_by_its_text() -> None:
+    """Identity is no reason to refuse; a comparison that fails is."""
+    text, copy = shape_of(Opaque).store(Opaque("x"))
+    assert text == '"x"'
+    assert copy.text == "x"
+    assert "does not store all of it" in refusal(Quarrelsome, Quarrelsome("x"))
+
+
+def test_members_of_typed_sets_keep_their_kind() -> None:
+    """A set of other members, or of members of another type, is refused; a nan is not."""
+    assert exactly(shape_of(Annotated[set[float], "note"]).store({math.nan, 1.5})[1]) == exactly({math.nan, 1.5})
+    assert "would come back as" in refusal(Annotated[set[int], "note"], {"1"})
+    assert "would come back as" in refusal(Annotated[dict[int, int], "note"], {"1": 1})
+
+
+def test_a_typed_dict_that_holds_itself_gives_an_answer() -> None:
+    """No annotation leads to a RecursionError."""
+    shape_of(Nested)
+    if sys.version_info < (3, 12):
+        assert "typing_extensions.TypedDict" in refusal(Nested, {"inner": []})
+    else:
+        assert_back(Nested, {"inner": [{"inner": []}]})
+
+
+def test_a_typed_dict_may_hold_types() -> None:
+    """Fields that are not plain are left to pydantic, where pydantic takes TypedDict."""
+
+    class Held(typing_extensions.TypedDict):
+        ticket: Ticket
+
+    assert_back(Held, {"ticket": Ticket("x")})
 
 
 def test_a_default_that_only_equals_the_value_is_not_used_for_it() -> None:
     """`True` is not left out because the default is `1`."""
     Loose = pydantic.create_model("Loose", x=(Any, 1))  # noqa: N806
     text, copy = shape_of(Loose).store(Loose(x=True))
-    assert text == '{"x":true}' and copy.x is True
+    assert text == '{"x":true}'
+    assert copy.x is True
 
 
 def test_a_new_field_with_a_default_changes_no_text_and_reads_old_ones() -> None:
@@ -512,14 +315,14 @@ def test_live_code_gets_a_copy() -> None:
         (Ticket, {"title": "x"}, "result: returned dict where"),
         (Base, Sub(), "Sub where"),
         (list[Base], [Base(), Sub()], "result[1]: "),
-        (Left | Right, Right(1), "Right would come back as tests.words.test_codec.Left; a field with a Literal"),
-        (Account, Account(name="a", password=pydantic.SecretStr("x")), "result.password: pydantic.types.SecretStr is a secret"),
+        (Left | Right, Right(1), ".Left; a field with a Literal as its type tells"),
+        (Account, Account(name="a", password=pydantic.SecretStr("x")), "password: pydantic.types.SecretStr is a "),
         (Account, Account(name="a", note=Ticket("x")), "result.note: "),
         (Account, Account(name="a", note=Level.LOW), "result.note: "),
         (Account, Account.model_construct(name=3), "result.name: found int 3"),
         (Account, Account.model_construct(), "result.name: found nothing"),
         (Positive, Positive.model_construct(total=-1), "total must not be negative"),
-        (re.Pattern[str], re.compile("a", re.I), "result"),
+        (re.Pattern[str], re.compile("a", re.IGNORECASE), "result"),
         (Private, "hidden", "result._hidden: 7 would come back as 0"),
         (Restless, Restless(x=1), "result.x: 1 would come back as 2"),
         (set[Key], {Key(1)}, "use a list"),
@@ -532,18 +335,21 @@ def test_live_code_gets_a_copy() -> None:
     ],
 )  # fmt: skip
 def test_what_would_not_come_back_is_refused(annotation: Any, value: Any, message: str) -> None:
-    """Secrets, subclasses, coerced types, private attributes, broken serializers: each is refused with path and reason."""
+    """Secrets, subclasses, coerced types, private attributes, odd serializers: each is refused by path and reason."""
     if value == "hidden":
         value = Private()
         value._hidden = 7
     assert message in refusal(annotation, value)
 
 
-@pytest.mark.parametrize("annotation", [sqlite3.Connection, list[sqlite3.Connection], Iterator[int], "Missing", Exception])
+@pytest.mark.parametrize(
+    "annotation", [sqlite3.Connection, list[sqlite3.Connection], Iterator[int], "Missing", Exception]
+)
 def test_an_annotation_that_cannot_be_stored_is_named(annotation: Any) -> None:
     """An arbitrary class as annotation is refused with both ways out, storing, reading and publishing alike."""
     message = refusal(annotation, 1)
-    assert "Local[" in message and "annotated" in message
+    assert "Local[" in message
+    assert "annotated" in message
     with pytest.raises(NotStorable):
         shape_of(annotation).load("1")
     with pytest.raises(NotStorable):
@@ -556,6 +362,7 @@ def test_a_stored_value_that_no_longer_fits_is_refused_with_its_path() -> None:
         shape_of(list[Ticket]).load('[{"title":"x"},{}]')
 
 
+@relaxed
 @given(st.lists(st.builds(Ticket, st.text(), st.lists(st.text(), max_size=2), st.floats()), max_size=3))
 def test_any_dataclass_comes_back(tickets: list[Ticket]) -> None:
     """Typed values keep every part, nan and surrogates included."""
@@ -564,6 +371,7 @@ def test_any_dataclass_comes_back(tickets: list[Ticket]) -> None:
     assert shape_of(list[Ticket]).store(shape_of(list[Ticket]).load(text))[0] == text
 
 
+@relaxed
 @given(values)
 def test_any_plain_value_comes_back_from_a_model(value: Any) -> None:
     """A field of type Any is as exact as no annotation at all."""
@@ -601,77 +409,11 @@ def test_plain_values_need_no_pydantic() -> None:
     """Storing plain and plainly annotated values does not import pydantic, which is slow to import."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import types; p = types.ModuleType('holdfast'); "
-        "p.__path__ = [sys.argv[1] + '/holdfast']; sys.modules['holdfast'] = p; "  # the codec alone, not the whole package
+        "p.__path__ = [sys.argv[1] + '/holdfast']; sys.modules['holdfast'] = p; "  # not the whole package
         "from holdfast.codec import *; from holdfast.signature import Signature; import holdfast.failures\n"
         "def f(a: str, b: list[int], c: dict[str, float] = {}) -> list[str]: ...\n"
-        "s = Signature(f); b = s.bind(('x', [1]), {}); b.digest, b.preview, b.args; s.load(b.text); s.returns.store(['x'])\n"
+        "s = Signature(f); b = s.bind(('x', [1]), {}); b.digest, b.preview, b.args; s.load(b.text)\n"
+        "s.returns.store(['x'])\n"
         "UNTYPED.store({'a': (1,)}); assert 'pydantic' not in sys.modules, 'imported'"
     )
     subprocess.run([sys.executable, "-c", code, str(Path(holdfast.__file__).parents[1])], check=True)
-
-
-# --- digests, previews, sizes ---
-
-
-def test_a_digest_ignores_the_order_of_keys_and_nothing_else() -> None:
-    """Equal dicts have one digest; other values, other digests."""
-    def of(value: Any) -> str:
-        return digest(UNTYPED.store(value)[0])
-
-    assert of({"a": 1, "b": {"d": 1, "c": 2}}) == of({"b": {"c": 2, "d": 1}, "a": 1})
-    assert of({1: 2, (3,): {"x": 1, "y": 2}}) == of({(3,): {"y": 2, "x": 1}, 1: 2})
-    assert len({of(each) for each in (1, 1.0, True, "1", [1], (1,), {1}, None, {"a": 1}, {"a": True}, {"1": 1}, {1: 1})}) == 12
-
-
-def test_digests_are_the_same_in_another_process() -> None:
-    """Another hash seed changes the order of sets, but no text and no digest."""
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from holdfast.codec import UNTYPED, digest\n"
-        "value = {'s': {str(n) for n in range(50)}, 'f': frozenset({('a', n) for n in range(20)}), 'm': {('k', 1): {b'x', 'y'}}}\n"
-        "text = UNTYPED.store(value)[0]; print(text, digest(text))"
-    )
-    source = str(Path(holdfast.__file__).parents[1])
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", code, source], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
-        ).stdout
-        for seed in ("1", "2", "3")
-    }
-    assert len(seen) == 1 and len(seen.pop()) > 500
-
-
-def test_the_digest_is_fixed() -> None:
-    """Digests lie in journals: this one never changes."""
-    assert digest('{"topic":"otters","depth":3}') == "29143c2d76d5dd23a606efdce3c85af8"
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ({"a": (1,), "b": {2}, "c": [None, True]}, "{'a': (1,), 'b': {2}, 'c': [None, True]}"),
-        ("line\nline\x1b[31m\u202e", r"'line\nline\x1b[31m\u202e'"),
-        (datetime(2024, 1, 1, tzinfo=UTC), "2024-01-01 00:00:00+00:00"),
-        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
-        (set(), "set()"),
-    ],
-)
-def test_previews_are_for_people(value: Any, shown: str) -> None:
-    """A preview is one line in Python's manner, without control characters."""
-    assert preview(UNTYPED.store(value)[0]) == shown
-
-
-def test_a_preview_is_short_and_quick_whatever_the_value() -> None:
-    """Large values are cut; very large ones are not even parsed."""
-    for value in ("x" * 10_000_000, list(range(100_000)), ["y" * 200] * 3, {"k" * 300: 1}):
-        shown = preview(UNTYPED.store(value)[0])
-        assert len(shown) == 120 and shown.endswith("…")
-    assert len(preview(UNTYPED.store("x" * 500)[0], limit=20)) == 20
-
-
-def test_sizes_are_checked_in_readable_units() -> None:
-    """A text that is too large is refused with size, limit and what to do."""
-    assert checked_size("x" * 10, 10, "result") == "x" * 10
-    with pytest.raises(NotStorable, match=r"^result: 1.5 KiB is more than the limit of 1 KiB; put it into a file"):
-        checked_size("x" * 1536, 1024, "result")
-    assert (BLOB_BYTES, DEFAULT_LIMIT_BYTES) == (65_536, 16_777_216)

@@ -6,11 +6,12 @@ import asyncio
 import builtins
 import json
 import sys
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.words.values import relaxed
 
 from holdfast.codec import shape_of
 from holdfast.errors import NotStorable, StepFailed, StepTimeout
@@ -38,7 +39,7 @@ class FileTrouble(OSError):
 
 
 class Tripwire(Exception):
-    def __new__(cls, *args: Any) -> Tripwire:
+    def __new__(cls, *args: Any) -> Self:
         if args == ("armed",):
             raise AssertionError("__new__ of the class was run")
         return super().__new__(cls, *args)
@@ -84,9 +85,10 @@ def raised(error: BaseException) -> BaseException:
 @pytest.mark.parametrize(
     "error",
     [
-        ValueError("x"), ValueError(), KeyError("k"), KeyError(("a", 1)), TypeError("a", 2), ZeroDivisionError("by zero"), TimeoutError("late"),
-        FileNotFoundError(2, "No such file", "a.txt"), OSError("plain"), PermissionError(13, "no", "a", None, "b"), ConnectionResetError(104, "reset"),
-        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), LookupError({"a": (1,)}), RuntimeError("\ud800"), Exception("plain"), ImportError("gone"),
+        ValueError("x"), ValueError(), KeyError("k"), KeyError(("a", 1)), TypeError("a", 2), ZeroDivisionError("by 0"),
+        TimeoutError("late"), FileNotFoundError(2, "No such file", "a.txt"), OSError("plain"), ImportError("gone"),
+        PermissionError(13, "no", "a", None, "b"), ConnectionResetError(104, "reset"), LookupError({"a": (1,)}),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), RuntimeError("\ud800"), Exception("plain"),
     ],
 )  # fmt: skip
 def test_a_builtin_comes_back_as_itself(error: Exception) -> None:
@@ -97,7 +99,15 @@ def test_a_builtin_comes_back_as_itself(error: Exception) -> None:
     assert getattr(made, "filename", None) == getattr(error, "filename", None)
 
 
-@given(st.sampled_from(sorted(name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException))), st.lists(st.text() | st.integers() | st.none(), max_size=3))
+@relaxed
+@given(
+    st.sampled_from(
+        sorted(
+            name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+        )
+    ),
+    st.lists(st.text() | st.integers() | st.none(), max_size=3),
+)
 def test_every_builtin_class_is_rebuilt_or_reported(name: str, args: list[Any]) -> None:
     """Whatever its arguments, the failure comes back as an Exception that carries its message."""
     try:
@@ -114,14 +124,18 @@ def test_every_builtin_class_is_rebuilt_or_reported(name: str, args: list[Any]) 
 def test_what_ends_the_program_is_never_rebuilt(error: BaseException) -> None:
     """A record cannot raise SystemExit, KeyboardInterrupt or a cancellation."""
     made = back(error)
-    assert type(made) is StepFailed and made.type.endswith(type(error).__name__)
+    assert type(made) is StepFailed
+    assert made.type.endswith(type(error).__name__)
 
 
-@pytest.mark.parametrize("error", [ExceptionGroup("several", [ValueError("a"), KeyError("b")]), StopIteration(1), StopAsyncIteration()])
+@pytest.mark.parametrize(
+    "error", [ExceptionGroup("several", [ValueError("a"), KeyError("b")]), StopIteration(1), StopAsyncIteration()]
+)
 def test_groups_and_iteration_ends_are_reported(error: Exception) -> None:
-    """asyncio cannot carry StopIteration, and a group is more than its arguments."""
+    """A future cannot carry StopIteration, and a group is more than its arguments."""
     made = back(raised(error), raises=(type(error),))
-    assert type(made) is StepFailed and made.type == type(error).__name__
+    assert type(made) is StepFailed
+    assert made.type == type(error).__name__
     if isinstance(error, ExceptionGroup):
         assert "KeyError: 'b'" in made.traceback
 
@@ -129,7 +143,9 @@ def test_groups_and_iteration_ends_are_reported(error: Exception) -> None:
 def test_a_builtin_whose_arguments_cannot_be_stored_is_reported() -> None:
     """The message stays when the argument is lost."""
     made = back(ValueError(sys.stdout))
-    assert type(made) is StepFailed and made.type == "ValueError" and "TextIOWrapper" in made.message
+    assert type(made) is StepFailed
+    assert made.type == "ValueError"
+    assert "TextIOWrapper" in made.message
 
 
 # --- declared classes ---
@@ -138,7 +154,9 @@ def test_a_builtin_whose_arguments_cannot_be_stored_is_reported() -> None:
 def test_a_declared_class_comes_back_with_its_attributes() -> None:
     """Arguments and storable attributes return; `__init__` is not run; what cannot be stored is left out."""
     made = back(raised(Declined(7, connection=sys.stdout)), raises=(Declined,), step="pay")
-    assert type(made) is Declined and made.code == 7 and str(made) == "declined with 7"
+    assert type(made) is Declined
+    assert made.code == 7
+    assert str(made) == "declined with 7"
     assert not hasattr(made, "connection")
 
 
@@ -152,13 +170,15 @@ def test_a_subclass_that_is_not_there_comes_back_as_the_declared_class() -> None
     made = record(CardDeclined(1), (Declined,))
     made["type"] = "billing.NotImportedYet"
     again = rebuild(made, (Declined,))
-    assert type(again) is Declined and again.code == 1
+    assert type(again) is Declined
+    assert again.code == 1
 
 
 def test_a_class_that_is_not_declared_is_reported() -> None:
     """Only `raises` decides; a class is not found because it exists."""
     made = back(raised(Unrelated("x")), raises=(Declined,))
-    assert type(made) is StepFailed and (made.type, made.message) == (f"{__name__}.Unrelated", "x")
+    assert type(made) is StepFailed
+    assert (made.type, made.message) == (f"{__name__}.Unrelated", "x")
     kept = record(Declined(1), (Declined,))
     assert type(rebuild(kept, ())) is StepFailed
     assert type(rebuild(kept, (Unrelated,))) is StepFailed
@@ -167,7 +187,8 @@ def test_a_class_that_is_not_declared_is_reported() -> None:
 def test_a_declared_class_over_oserror_keeps_its_errno() -> None:
     """The builtin below the class fills in what the builtin knows."""
     made = back(FileTrouble(2, "gone"), raises=(FileTrouble,))
-    assert type(made) is FileTrouble and (made.errno, made.strerror, str(made)) == (2, "gone", "[Errno 2] gone")
+    assert type(made) is FileTrouble
+    assert (made.errno, made.strerror, str(made)) == (2, "gone", "[Errno 2] gone")
 
 
 def test_no_code_of_the_class_runs_to_make_it() -> None:
@@ -186,7 +207,8 @@ def test_a_declared_class_that_cannot_be_rebuilt_is_reported() -> None:
 def test_arguments_that_cannot_be_stored_leave_the_message() -> None:
     """A declared class still comes back, with its message as its only argument."""
     made = back(Unrelated(sys.stdout), raises=(Unrelated,))
-    assert type(made) is Unrelated and "TextIOWrapper" in str(made)
+    assert type(made) is Unrelated
+    assert "TextIOWrapper" in str(made)
 
 
 # --- what is reported ---
@@ -198,7 +220,8 @@ def test_a_reported_failure_has_everything_a_person_needs() -> None:
     assert isinstance(made, StepFailed)
     assert (made.step, made.type, made.message, made.attempts) == ("pay", f"{__name__}.WithData", "see data", 4)
     assert made.data == {"status": (402, b"\xff")}
-    assert "raise error" in made.traceback and "WithData: see data" in made.traceback
+    assert "raise error" in made.traceback
+    assert "WithData: see data" in made.traceback
     assert str(made) == f"step 'pay' failed after 4 attempts: {__name__}.WithData: see data"
 
 
@@ -212,14 +235,18 @@ def test_data_that_cannot_be_stored_or_read_is_left_out() -> None:
 def test_a_timeout_comes_back_as_a_timeout() -> None:
     """`except TimeoutError` and `except StepFailed` both catch it."""
     made = back(StepTimeout("no answer within 30 s"), step="pay", attempts=2)
-    assert type(made) is StepTimeout and isinstance(made, TimeoutError) and isinstance(made, StepFailed)
-    assert made.message == "no answer within 30 s" and made.attempts == 2
+    assert type(made) is StepTimeout
+    assert isinstance(made, TimeoutError)
+    assert isinstance(made, StepFailed)
+    assert made.message == "no answer within 30 s"
+    assert made.attempts == 2
 
 
 def test_a_failure_of_a_failure_is_one_failure() -> None:
     """A step that failed inside a child is reported with its own message."""
     made = back(StepFailed("no", step="inner", type="ValueError"), step="outer")
-    assert isinstance(made, StepFailed) and "step 'inner' failed" in made.message
+    assert isinstance(made, StepFailed)
+    assert "step 'inner' failed" in made.message
 
 
 # --- tracebacks ---
@@ -229,7 +256,8 @@ def test_builtin_and_declared_failures_carry_the_traceback_as_a_note() -> None:
     """Where it was raised, in the process and attempt that failed."""
     for error in (ValueError("x"), Declined(1)):
         (note,) = back(raised(error), raises=(Declined,), step="pay", attempts=2).__notes__
-        assert note.startswith("Step 'pay' failed after 2 attempts. ") and "raise error" in note
+        assert note.startswith("Step 'pay' failed after 2 attempts. ")
+        assert "raise error" in note
 
 
 def test_frames_of_the_package_are_left_out() -> None:
@@ -242,10 +270,12 @@ def test_frames_of_the_package_are_left_out() -> None:
             raise ValueError("from user code") from error
         raise AssertionError
 
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="from user code") as caught:
         user_code()
     text = record(caught.value)["traceback"]
-    assert "user_code" in text and "NotStorable" in text and "direct cause" in text
+    assert "user_code" in text
+    assert "NotStorable" in text
+    assert "direct cause" in text
     assert "codec.py" not in text
 
 
@@ -253,8 +283,10 @@ def test_frames_of_the_package_are_left_out() -> None:
 def test_a_record_is_small_whatever_the_failure(size: int) -> None:
     """Message, traceback and arguments are bounded; the end of the traceback is kept."""
     made = record(raised(RuntimeError("x" * size + "the end")))
-    assert len(made["traceback"]) <= 4_000 and len(made["message"]) <= 4_000
-    assert len(json.dumps(made)) < 100_000 and made["message"].endswith("the end")
+    assert len(made["traceback"]) <= 4_000
+    assert len(made["message"]) <= 4_000
+    assert len(json.dumps(made)) < 100_000
+    assert made["message"].endswith("the end")
     assert made["traceback"].rstrip().endswith("the end")
 
 
@@ -303,4 +335,6 @@ def test_forged_attributes_do_no_harm() -> None:
     """Attributes that would break the instance are dropped."""
     made = record(Declined(1), (Declined,)) | {"attributes": '{"$map":[["__notes__",3],[1,2],["code",9]]}'}
     again = rebuild(made, (Declined,))
-    assert type(again) is Declined and again.code == 9 and len(again.__notes__) == 1
+    assert type(again) is Declined
+    assert again.code == 9
+    assert len(again.__notes__) == 1

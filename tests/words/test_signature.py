@@ -8,26 +8,27 @@ import functools
 import inspect
 import json
 import math
-import pathlib
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.words.values import relaxed
 
 from holdfast.codec import UNTYPED, digest, shape_of
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.signature import Bound, Local, Signature
 
 if TYPE_CHECKING:
-    from nowhere import Client, Thing  # type: ignore[import-not-found]
+    from nowhere import Client, Thing
 
 SENTINEL = object()
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 class Color(enum.Enum):
@@ -48,15 +49,15 @@ class Options(TypedDict, total=False):
     fast: bool
 
 
-def research(topic: str, depth: int = 3, *, tags: list[str] = [], note: str | None = None) -> list[str]: ...  # type: ignore[empty-body]  # noqa: B006
+def research(topic: str, depth: int = 3, *, tags: list[str] = [], note: str | None = None) -> list[str]: ...  # noqa: B006
 def mixed(first: int, /, second: str = "s", *rest: float, flag: bool = False, **extra: Any) -> None: ...
-def untyped(a, b=2): ...  # type: ignore[no-untyped-def]
-def with_local(url: str, client: Local[sqlite3.Connection], log: Local[Callable[[str], None]] | None = None) -> str: ...  # type: ignore[empty-body]
-def typed(ticket: Ticket, when: datetime, order: Order | None = None) -> Ticket: ...  # type: ignore[empty-body]
+def untyped(a, b=2): ...
+def with_local(url: str, client: Local[sqlite3.Connection], log: Local[Callable[[str], None]] | None = None) -> str: ...
+def typed(ticket: Ticket, when: datetime, order: Order | None = None) -> Ticket: ...
 
 
 class Service:
-    async def fetch(self, url: str, retries: int = 1) -> bytes: ...  # type: ignore[empty-body]
+    async def fetch(self, url: str, retries: int = 1) -> bytes: ...
 
 
 def bind(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Bound:
@@ -77,7 +78,7 @@ def bind(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Bound:
         (bind(mixed, 1), '{"first":1}'),
         (bind(mixed, 1, "s", 1.5, 2.5, flag=True, x=[1]), '{"first":1,"rest":[1.5,2.5],"flag":true,"x":[1]}'),
         (bind(untyped, (1,), b={2}), '{"a":{"$tuple":[1]},"b":{"$set":[2]}}'),
-        (bind(typed, Ticket("x"), datetime(2024, 1, 1, tzinfo=UTC)), '{"ticket":{"title":"x"},"when":{"$datetime":"2024-01-01T00:00:00+00:00"}}'),
+        (bind(typed, Ticket("x"), NOON), '{"ticket":{"title":"x"},"when":{"$datetime":"2024-01-01T12:00:00+00:00"}}'),
     ],
 )  # fmt: skip
 def test_arguments_are_recorded_by_name_without_defaults(bound: Bound, text: str) -> None:
@@ -109,12 +110,13 @@ def test_a_default_is_told_from_what_only_equals_it() -> None:
 def test_a_default_that_cannot_be_stored_may_be_left_or_passed() -> None:
     """A sentinel, or None without its annotation, is recognised as the default it is."""
 
-    def fn(a: Any = SENTINEL, b: str = None) -> None: ...  # type: ignore[assignment]
+    def fn(a: Any = SENTINEL, b: str = None) -> None: ...  # noqa: RUF013 - as people write it
 
     assert bind(fn, SENTINEL, None).text == "{}"
     assert bind(fn, SENTINEL, None).args == (SENTINEL, None)
 
 
+@relaxed
 @given(st.dictionaries(st.text(alphabet=["$", "a", "\ud800", "é", '"']), st.integers() | st.text(), max_size=3))
 def test_any_keywords_come_back(keywords: dict[str, Any]) -> None:
     """Names that look like tags, or need escapes, are names."""
@@ -127,6 +129,7 @@ def test_any_keywords_come_back(keywords: dict[str, Any]) -> None:
     assert bound.digest == digest(bound.text) == bind(fn, **dict(reversed(keywords.items()))).digest
 
 
+@relaxed
 @given(st.text(), st.integers(), st.lists(st.text(), max_size=3))
 def test_the_quick_digest_is_the_digest(topic: str, depth: int, tags: list[str]) -> None:
     """What `Bound` computes without parsing is the digest of the text."""
@@ -166,10 +169,12 @@ def test_the_call_gets_copies_and_each_attempt_its_own() -> None:
 
 def test_a_local_argument_is_passed_as_it_is_and_recorded_nowhere() -> None:
     """`Local` ones are the same object in the call, and no part of identity."""
-    one, other = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
+    one, other = object(), object()
     bound = bind(with_local, "u", one, log=print)
-    assert bound.args == ("u", one) and bound.kwargs == {"log": print}
-    assert bound.text == '{"url":"u"}' and bound.digest == bind(with_local, "u", client=other).digest
+    assert bound.args == ("u", one)
+    assert bound.kwargs == {"log": print}
+    assert bound.text == '{"url":"u"}'
+    assert bound.digest == bind(with_local, "u", client=other).digest
 
     def many(*clients: Local[Any], **named: Local[Any]) -> None: ...
 
@@ -179,7 +184,7 @@ def test_a_local_argument_is_passed_as_it_is_and_recorded_nowhere() -> None:
 def test_a_local_type_may_be_imported_for_type_checkers_only() -> None:
     """An annotation under TYPE_CHECKING that is Local need not exist at run time."""
 
-    def fn(url: str, client: Local[Client]) -> str: ...  # type: ignore[empty-body]
+    def fn(url: str, client: Local[Client]) -> str: ...
 
     assert bind(fn, "u", SENTINEL).args == ("u", SENTINEL)
 
@@ -197,7 +202,7 @@ def test_other_callables_have_signatures_too() -> None:
     """Partials, bound methods, wrapped functions and callable objects resolve their hints."""
 
     class Caller:
-        def __call__(self, ticket: Ticket) -> int: ...  # type: ignore[empty-body]
+        def __call__(self, ticket: Ticket) -> int: ...
 
     @functools.wraps(research)
     def wrapped(*args: Any, **kwargs: Any) -> Any: ...
@@ -215,7 +220,11 @@ def test_other_callables_have_signatures_too() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((), {}, "'research' takes (topic: str, depth: int = 3, *, tags: list[str] = [], note: str | None = None); got ()"),
+        (
+            (),
+            {},
+            "'research' takes (topic: str, depth: int = 3, *, tags: list[str] = [], note: str | None = None); got ()",
+        ),
         (("a", 1, 2), {}, "got ('a', 1, 2): too many positional arguments"),
         (("a",), {"topic": "b"}, "got ('a', topic='b'): multiple values for argument 'topic'"),
         (("a",), {"nope": 1}, "got ('a', nope=1): got an unexpected keyword argument 'nope'"),
@@ -241,8 +250,8 @@ def test_the_name_in_messages_can_be_given() -> None:
     [
         (research, (3,), "'research': topic: found int 3 where str is annotated"),
         (research, ("x", "3"), "'research': depth: found str '3' where int is annotated"),
-        (typed, ({"title": "x"}, datetime(2024, 1, 1)), "ticket: found dict where"),
-        (typed, (Ticket(3), datetime(2024, 1, 1)), "ticket.title: found int 3"),  # type: ignore[arg-type]
+        (typed, ({"title": "x"}, NOON), "ticket: found dict where"),
+        (typed, (Ticket(3), NOON), "ticket.title: found int 3"),
         (typed, (Ticket("x"), "2024-01-01"), "when: found str '2024-01-01' where datetime.datetime is annotated"),
         (mixed, (1, "s", 1.0, "x"), "rest[1]: found str 'x' where float is annotated"),
     ],
@@ -256,13 +265,13 @@ def test_an_argument_of_the_wrong_type_is_refused(fn: Any, args: Any, message: s
 
 def test_an_argument_that_cannot_be_stored_is_refused_by_its_path() -> None:
     """The path starts with the parameter's name, and Local is offered."""
-    with pytest.raises(NotStorable, match=r"^a\[2\]\.x: sqlite3\.Connection cannot be stored; pass plain data.*Local\[...\]$"):
-        bind(untyped, [1, 2, {"x": sqlite3.connect(":memory:")}])
+    with pytest.raises(NotStorable, match=r"^a\[2\]\.x: object cannot be stored; pass plain data.*Local\[...\]$"):
+        bind(untyped, [1, 2, {"x": object()}])
 
     def fn(conn: sqlite3.Connection) -> None: ...
 
-    with pytest.raises(NotStorable, match=r"^conn: sqlite3\.Connection is annotated.*mark the parameter Local\[sqlite3\.Connection\]"):
-        bind(fn, sqlite3.connect(":memory:"))
+    with pytest.raises(NotStorable, match=r"^conn: sqlite3\.Connection is annotated.*Local\[sqlite3\.Connection\]"):
+        bind(fn, object())
 
 
 def test_a_keyword_may_not_hide_behind_another_parameter() -> None:
@@ -311,7 +320,7 @@ def test_a_type_of_the_enclosing_function_is_found_if_the_function_uses_it() -> 
         (mixed, (1, "t", 2.0, 3.0), {"x": (1,), "flag": True}),
         (mixed, (1,), {"second": "t"}),
         (untyped, (1,), {}),
-        (typed, (Ticket("x", 2), datetime(2024, 1, 1, tzinfo=UTC)), {"order": Order(lines=[Ticket("y")])}),
+        (typed, (Ticket("x", 2), NOON), {"order": Order(lines=[Ticket("y")])}),
     ],
 )
 def test_a_stored_input_calls_the_function_as_it_was_called(fn: Any, args: Any, kwargs: Any) -> None:
@@ -351,8 +360,8 @@ def test_a_stored_input_that_does_not_fit_is_refused(fn: Any, text: str, message
 
 def test_plain_json_is_read_by_the_annotations() -> None:
     """An input that came as JSON, by HTTP or by name, gets its types when it is loaded."""
-    _, kwargs = Signature(typed).load('{"ticket":{"title":"x"},"when":"2024-01-01T00:00:00Z"}')
-    assert kwargs == {"ticket": Ticket("x"), "when": datetime(2024, 1, 1, tzinfo=UTC)}
+    _, kwargs = Signature(typed).load('{"ticket":{"title":"x"},"when":"2024-01-01T12:00:00Z"}')
+    assert kwargs == {"ticket": Ticket("x"), "when": NOON}
 
 
 # --- results and schemas ---
@@ -381,9 +390,11 @@ def test_the_schema_of_the_parameters() -> None:
     }
     assert list(Signature(with_local).schema()["properties"]) == ["url"]
     made = Signature(typed).schema()
-    assert set(made["$defs"]) == {"Ticket", "Order"} and made["required"] == ["ticket", "when"]
+    assert set(made["$defs"]) == {"Ticket", "Order"}
+    assert made["required"] == ["ticket", "when"]
     made = Signature(mixed).schema()
-    assert made["additionalProperties"] is True and made["x-rest"] == "rest"
+    assert made["additionalProperties"] is True
+    assert made["x-rest"] == "rest"
     assert made["properties"]["rest"] == {"type": "array", "items": {"type": "number"}}
 
 
@@ -396,93 +407,9 @@ def test_a_parameter_without_schema_is_named_when_published() -> None:
         Signature(fn).schema()
 
 
-# --- the command line ---
-
-
-@pytest.mark.parametrize(
-    ("annotation", "typed_in", "value"),
-    [
-        (str, "123", "123"),
-        (str, '"x"', '"x"'),
-        (Annotated[str, pydantic.Field(max_length=3)], "123", "123"),
-        (str | None, "123", "123"),
-        (int, "3", 3),
-        (float, "3", 3.0),
-        (float, "nan", math.nan),
-        (bool, "yes", True),
-        (bool, "false", False),
-        (list[str], '["a"]', ["a"]),
-        (tuple[int, str], '[1,"a"]', (1, "a")),
-        (set[int], "[1,1]", {1}),
-        (date, "2024-01-02", date(2024, 1, 2)),
-        (datetime, "2024-01-01T00:00:00Z", datetime(2024, 1, 1, tzinfo=UTC)),
-        (Decimal, "1.10", Decimal("1.10")),
-        (Decimal | None, "1.10", Decimal("1.10")),
-        (pathlib.Path, "a/b", pathlib.Path("a/b")),
-        (Color, "red", Color.RED),
-        (Literal["1", "2"], "1", "1"),
-        (int | str, "7", 7),
-        (int | str, "x", "x"),
-        (Ticket, '{"title":"x"}', Ticket("x")),
-        (Any, "3", 3),
-        (Any, "plain words", "plain words"),
-        (Any, "NaN", "NaN"),
-        (Any, '{"$tuple":[1]}', {"$tuple": [1]}),
-        (bytes, "123", b"123"),
-    ],
-)
-def test_what_is_typed_in_gets_the_annotated_type(annotation: Any, typed_in: str, value: Any) -> None:
-    """Text for str, JSON or text for the rest; a number for a Decimal loses no digit."""
-
-    def fn(x: Any) -> None: ...
-
-    fn.__annotations__["x"] = annotation
-    (found,), _ = Signature(fn).parse([typed_in], {})
-    assert type(found) in (type(value), int if annotation is float else type(value))
-    assert found == value or math.isnan(found)
-    assert Signature(fn).parse([], {"x": typed_in})[1].keys() == {"x"}
-
-
-@pytest.mark.parametrize(
-    ("strings", "named", "message"),
-    [
-        (["x", "deep"], {}, "'research': depth: found 'deep', expected int"),
-        (["x"], {"tags": "a,b"}, "'research': tags: found 'a,b', expected list[str]"),
-        (["x"], {"tags": "[1]"}, "'research': tags: found '[1]', expected list[str]: tags[0]: found int 1"),
-        ([], {}, "missing a required argument: 'topic'"),
-        (["a", "1", "2"], {}, "too many positional arguments"),
-        (["a"], {"nope": "1"}, "unexpected keyword argument 'nope'"),
-        (["a"], {"x" * 500: "1"}, "unexpected"),
-    ],
-)
-def test_what_is_typed_in_wrong_is_refused(strings: list[str], named: dict[str, str], message: str) -> None:
-    """The message names the parameter, what was found and what is expected."""
-    with pytest.raises(BadArguments) as caught:
-        Signature(research).parse(strings, named)
-    assert message in str(caught.value)
-
-
-def test_names_with_dashes_are_the_parameters_with_underscores() -> None:
-    """`--max-items 3` is `max_items=3`."""
-
-    def fn(max_items: int) -> None: ...
-
-    assert Signature(fn).parse([], {"max-items": "3"}) == ((), {"max_items": 3})
-
-
-def test_a_local_parameter_cannot_be_typed_in() -> None:
-    """A client has no text."""
-    with pytest.raises(BadArguments, match=r"client is Local\[sqlite3.Connection\]"):
-        Signature(with_local).parse(["u", "x"], {})
-
-
-def test_rest_and_extra_can_be_typed_in() -> None:
-    """`*rest` and `**extra` take their own annotations."""
-    assert Signature(mixed).parse(["1", "s", "2.5"], {"x": "[1]"}) == ((1, "s", 2.5), {"x": [1]})
-
-
 def test_unpacked_hints_say_nothing_of_one_value() -> None:
     """`**options: Unpack[Options]` is taken as it comes."""
+
     def fn(*args: Any, **options: Unpack[Options]) -> None: ...
 
     assert bind(fn, fast=True).text == '{"fast":true}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from rich.text import Text
@@ -12,7 +13,7 @@ from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.naming import cut
 
-_QUIET = ("tick", "timer.set", "timer.fired", "step.started")
+_QUIET = ("tick",)
 
 
 def line(event: Event, *, width: int | None = None, run: bool = True) -> Text:
@@ -25,6 +26,11 @@ def line(event: Event, *, width: int | None = None, run: bool = True) -> Text:
     if width is not None:
         made.truncate(width, overflow="ellipsis")
     return made
+
+
+def told_now(run: str, told: str, style: str = "yellow") -> Text:
+    """A line of the same form for what is no event."""
+    return Text(f"{time.strftime('%H:%M:%S')}  ", "dim").append(f"{run}  ", "cyan").append(clean(told), style)
 
 
 def spoken_event(event: Event) -> tuple[str, str]:

@@ -100,3 +100,8 @@ def command(*words: str, db: str | None = None) -> str:
     program = click.get_current_context().find_root().info_name or "holdfast"
     more = ["--db", db] if db else []
     return f"{program} {shlex.join([*words, *more])}"
+
+
+def version() -> str:
+    """The version of this package, which is above us and therefore not imported."""
+    return str(getattr(sys.modules["holdfast"], "__version__", "unknown"))

@@ -90,10 +90,12 @@ class CheckpointCall(Call):
 
 
 def carried(execution: Execution) -> dict[str, Any]:
-    """What the next era must know besides the state."""
-    unread = [[event.seq, event.data, execution.text_of(event), event.at] for event in execution.mailbox.unread()]
+    """What the next era must know besides the state: also messages that are in the journal and on their way to the agent."""
+    coming = [event for event in execution.undelivered.values() if event.kind == "message.received"]
+    letters = [*execution.mailbox.unread(), *coming]
+    unread = [[event.seq, event.data, execution.text_of(event), event.at] for event in letters]
     patches = execution.patches.answers
-    return {"era": execution.era + 1, "delivered": execution.delivered + 1, "unread": unread, "patches": patches}
+    return {"era": execution.era + 1, "delivered": execution.numbered + 1, "unread": unread, "patches": patches}
 
 
 def resumed(execution: Execution) -> Event:

@@ -74,14 +74,14 @@ class ChildCall(Call):
     def begin(self) -> None:
         execution = self.execution
         execution.waits[self.key] = Wait("child", None, f"child:{self._child}")
-        if self._input is None:
-            execution.start_driver(lambda: look_for_end(execution, self._child))
-            return
-        assert self._spec is not None
-        execution.host.serve(self._spec)
-        if first_of(self.past(), "child.started") is None:
+        if self._input is not None and first_of(self.past(), "child.started") is None:
+            assert self._spec is not None
             child = new_child(execution, self._spec, self._child, self.key, self._input)
             execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
+            return
+        if self._spec is not None:
+            execution.host.serve(self._spec)
+        _ = execution.start_driver(lambda: look_for_end(execution, self._child))
 
     def read(self, event: Event) -> Any:
         status, error = event.data["status"], event.data.get("error") or {}
@@ -90,7 +90,8 @@ class ChildCall(Call):
             return shape.load(self.execution.text_of(event))
         if status == "cancelled":
             raise tagged(RunCancelled(f"child run {self._child!r} was cancelled"), self.key, event.seq)
-        failure = RunFailed(error.get("message", ""), run=self._child, type=error.get("type", ""))
+        message, kind, trace = error.get("message", ""), error.get("type", ""), error.get("traceback", "")
+        failure = RunFailed(message, run=self._child, type=kind, traceback=trace)
         raise tagged(failure, self.key, event.seq, self._child)
 
 
@@ -110,7 +111,10 @@ def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text:
 
 
 async def look_for_end(execution: Execution, child: str) -> None:
-    """A spawned child is awaited: its end may have come before the last checkpoint, so ask its row."""
+    """A child that was started before is awaited: ask its row, for nobody may tell of its end any more.
+
+    A spawned one may have ended before the last checkpoint; one that was retried with this run, before this run was ready.
+    """
     row = await execution.store.run(child)
     if row is not None and row.status in FINISHED and child not in execution.mailbox.ended:
         error = None if row.error is None else json.loads(row.error)

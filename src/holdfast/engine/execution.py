@@ -79,9 +79,10 @@ class Execution(Drivers):
         # checkpoints
         self.state_shape: Shape | None = None
         self.awaits_restore = journal.checkpoint is not None
+        self.numbered = len(journal.outcomes) + (journal.checkpoint.data["delivered"] if journal.checkpoint else 0)
         self.ended: asyncio.Future[str] = self.loop.create_future()
         self.park_timer: Timer | None = None
-        self.fetching = False
+        self.fetching = self.noticed = False  # reading the inbox; told that there is something in it
 
     # Tasks
 
@@ -298,6 +299,7 @@ class Execution(Drivers):
 
     def _saw(self, event: Event) -> None:
         self.delivered += 1
+        self.undelivered.pop(event.seq, None)
         self.time = max(self.time, event.at)
         self.resting = False
         self.gate.activity += 1
@@ -330,6 +332,8 @@ class Execution(Drivers):
         self.signals = []
         for _, _, happen in sorted(pending, key=lambda entry: entry[:2]):
             happen()
+        if self.noticed:  # something came while the run was loaded or replayed
+            parking.notice(self)
 
     def _arrival(self, signal: Signal) -> Callable[[], None]:
         return lambda: self.arrive(signal)

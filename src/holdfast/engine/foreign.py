@@ -52,7 +52,7 @@ def _accounted(execution: Execution, waiter: Any) -> bool:
         return True
     if isinstance(waiter, RunTask):
         return waiter in execution.tasks
-    children = getattr(waiter, "_children", None)  # gather
+    children: list[Any] = getattr(waiter, "_children", None) or []  # gather
     return bool(children) and all(_accounted(execution, child) or child.done() for child in children)
 
 

@@ -15,11 +15,16 @@ from holdfast.store.base import Store
 class Host(Protocol):
     """A worker, seen from one of its runs."""
 
-    store: Store
-    clock: Clock
-    resources: Resources
-    threads: Executor
-    value_limit_bytes: int
+    @property
+    def store(self) -> Store: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def resources(self) -> Resources: ...
+    @property
+    def threads(self) -> Executor: ...
+    @property
+    def value_limit_bytes(self) -> int: ...
 
     def park_grace_s(self, run: str) -> float:
         """How long a run that waits stays in memory."""

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.engine.foreign import report_stall
-from holdfast.errors import LeaseLost
+from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.runtime import Placed
 from holdfast.store.base import Append, InboxMoved, Transition, unspilled
 
@@ -36,10 +36,7 @@ def idle(execution: Execution) -> None:
             execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, report_stall, execution, seen)
             return
         grace_s = execution.host.park_grace_s(execution.run.id)
-        if grace_s <= 0:
-            park(execution, seen)
-        else:
-            execution.park_timer = execution.loop.call_later(grace_s, park, execution, seen)
+        execution.park_timer = execution.loop.call_later(grace_s, park, execution, seen)
 
 
 def _can_park(execution: Execution, seen: int) -> bool:
@@ -76,7 +73,7 @@ def _parked(execution: Execution, future: asyncio.Future[int]) -> None:
         resume_asking(execution)
         notice(execution)
     else:
-        if not isinstance(error, LeaseLost):
+        if not isinstance(error, LeaseLost | StoreUnavailable):
             _log.error("run %r: it could not be parked: %s", execution.run.id, error)
         execution.close("lost")
 
@@ -91,14 +88,16 @@ def resume_asking(execution: Execution) -> None:
 
 
 def notice(execution: Execution) -> None:
-    """Something may have come into the run's inbox: fetch it, if the run can take it now."""
+    """Something may have come into the run's inbox: fetch it now, or once the run is live and the fetch before is over."""
+    execution.noticed = True
     if execution.live and not execution.closing and not execution.fetching:
         execution.fetching = True
-        execution.start_driver(lambda: _fetch(execution))
+        _ = execution.start_driver(lambda: _fetch(execution))
 
 
 async def _fetch(execution: Execution) -> None:
     try:
+        execution.noticed = False
         signals = await execution.store.inbox(execution.run.id, execution.inbox_seen)
         for signal in signals:
             signal.value = await unspilled(execution.store, signal.value)
@@ -106,6 +105,8 @@ async def _fetch(execution: Execution) -> None:
                 execution.arrive(signal)
     finally:
         execution.fetching = False
+        if execution.noticed:
+            notice(execution)
         execution.gate.kick()
 
 

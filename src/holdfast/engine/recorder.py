@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.codec import BLOB_BYTES, Shape, checked_size
 from holdfast.engine.host import Host
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
-from holdfast.model import Event, RunRow
+from holdfast.model import OUTCOMES, Event, RunRow
 from holdfast.store.base import Append, NewApproval, NewRun, Transition, spilled
 
 _log = logging.getLogger("holdfast")
@@ -32,6 +32,8 @@ class Recorder:
         self.host, self.run, self.store = host, run, host.store
         self.next_seq = run.next_seq
         self.unacked = 0
+        self.numbered = 0  # outcomes that have a place in the journal, over all eras
+        self.undelivered: dict[int, Event] = {}  # those of them that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
         self.progress = asyncio.Event()  # set whenever a write is acknowledged or a body ends
 
@@ -61,6 +63,9 @@ class Recorder:
             return None
         event = Event(self.next_seq, kind, key, data, text, None, 0, self.run.lease_epoch, self.run.id)
         self.next_seq += 1
+        if kind in OUTCOMES:
+            self.numbered += 1
+            self.undelivered[event.seq] = event
         blobs: dict[str, bytes] = {}
         if text is not None and len(text) > BLOB_BYTES:
             content = text.encode()

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import json
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast import failures
+from holdfast.agent import NotDone
 from holdfast.codec import UNTYPED
 from holdfast.engine.calls import Call, Wait, tagged
-from holdfast.engine.journal import first_of
-from holdfast.errors import InDoubt, NotStorable, StepTimeout
+from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.model import Event
 from holdfast.runtime import Placed, StepContext, StepSpec
 from holdfast.signature import Bound
@@ -53,11 +54,12 @@ class _Past:
 
 @dataclass(slots=True)
 class _Ended:
-    """How an attempt ended. `doubt`: the body may or may not have had its effect."""
+    """How an attempt ended. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
 
     value: Any = None
     error: Exception | None = None
     doubt: bool = False
+    final: bool = False
 
 
 _RUN_IT = _Ended()
@@ -97,12 +99,12 @@ class StepCall(Call):
                 if ended.doubt and spec.in_doubt != "retry":
                     assert ended.error is not None
                     ended = await self._resolve(ended.error, crashed=False)
+            past.in_doubt = False
             if ended.error is None:
                 self._complete(ended.value)
                 return
             past.failures += 1
-            final = isinstance(ended.error, InDoubt) and spec.in_doubt == "fail"
-            wait_s = None if final else spec.retry.delay_s(past.failures, ended.error, self.key)
+            wait_s = None if ended.final else spec.retry.delay_s(past.failures, ended.error, self.key)
             if wait_s is None:
                 self._fail(ended.error)
                 return
@@ -110,7 +112,7 @@ class StepCall(Call):
             wait_ms = round(wait_s * 1000)
             data = self.facts(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record)
             event = await execution.durably("step.retrying", self.key, data)
-            past.due, past.in_doubt, ended = event.at + wait_ms, False, _RUN_IT
+            past.due, ended = event.at + wait_ms, _RUN_IT
 
     # One attempt
 
@@ -118,6 +120,7 @@ class StepCall(Call):
         execution, spec = self.execution, self._spec
         await execution.permission()
         self._began_at = execution.clock.now()
+        self._past.in_doubt = True  # until it is known how the body ended
         execution.bodies += 1
         try:
             context = StepContext(
@@ -129,31 +132,38 @@ class StepCall(Call):
             execution.body_ended()
 
     async def _body(self, context: StepContext) -> _Ended:
-        spec, timeout_s = self._spec, self._spec.timeout_s
+        spec = self._spec
         fn = self.execution.host.replacement(spec) or spec.fn
         args = self._bound.args if self._target is None else (self._target, *self._bound.args)
-        threaded = spec.threaded and not asyncio.iscoroutinefunction(fn)
+        body = functools.partial(fn, *args, **self._bound.kwargs)
+        limit = asyncio.timeout(spec.timeout_s)
         try:
             with Placed(context):
-                if threaded:
-                    return await self._in_thread(functools.partial(fn, *args, **self._bound.kwargs))
-                if timeout_s is None:
-                    return _Ended(await fn(*args, **self._bound.kwargs))
-                async with asyncio.timeout(timeout_s) as limit:
-                    value = await fn(*args, **self._bound.kwargs)
-                return _Ended(value)
-        except TimeoutError as error:
-            if timeout_s is not None and not threaded and limit.expired():
-                return _Ended(error=self._timed_out(), doubt=True)
-            return _Ended(error=error)
+                if inspect.iscoroutinefunction(fn):
+                    coroutine = body()
+                else:
+                    ended = await self._in_thread(body)
+                    if not inspect.iscoroutine(ended.value):
+                        return ended
+                    coroutine = ended.value  # a decorator hid that the function is async
+                async with limit:
+                    return _Ended(await coroutine)
         except InDoubt as error:
             return _Ended(error=error, doubt=True)
         except Exception as error:
+            if limit.expired():  # whatever the body made of being stopped
+                return _Ended(error=self._timed_out(error), doubt=True)
             return _Ended(error=error)
         except asyncio.CancelledError:
             if self._task is not None and self._task.cancelling() == 0:  # the body's own, not ours
                 return _Ended(error=RuntimeError("the body of the step was cancelled from inside"))
             raise
+        except (KeyboardInterrupt, Suspended, LeaseLost):
+            raise
+        except BaseException as error:  # sys.exit() in a body ends the body, not the worker
+            problem = RuntimeError(f"the body of the step raised {type(error).__name__}: {error}")
+            problem.__cause__ = error
+            return _Ended(error=problem)
 
     async def _in_thread(self, body: Any) -> _Ended:
         """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
@@ -166,14 +176,16 @@ class StepCall(Call):
             await asyncio.wait([running])
         return _Ended(running.result())
 
-    def _timed_out(self) -> StepTimeout:
-        return StepTimeout(f"no end within {self._spec.timeout_s:g} s")
+    def _timed_out(self, cause: Exception | None = None) -> StepTimeout:
+        timed_out = StepTimeout(f"no end within {self._spec.timeout_s:g} s")
+        timed_out.__cause__ = cause  # its traceback shows where the body was
+        return timed_out
 
     async def _wait_until(self, due: int) -> None:
         """A durable wait: the run may leave memory meanwhile."""
         execution, over = self.execution, self.execution.loop.create_future()
         execution.waits[self.key] = Wait("retry", due)
-        timer = execution.clock.call_at(due, lambda: over.done() or over.set_result(None))
+        timer = execution.clock.call_at(due, lambda: None if over.done() else over.set_result(None))
         execution.gate.kick()
         try:
             await over
@@ -194,7 +206,9 @@ class StepCall(Call):
         if policy == "ask":
             return await self._ask(error)
         if policy == "fail":
-            return _Ended(error=InDoubt(f"whether the effect happened is not known: {error}"))
+            timed_out = isinstance(error, StepTimeout)  # which says by itself that the effect is not known
+            unknown = error if timed_out else InDoubt(f"whether the effect happened is not known: {error}")
+            return _Ended(error=unknown, final=True)
         return _RUN_IT
 
     async def _probe(self) -> _Ended | None:
@@ -211,12 +225,14 @@ class StepCall(Call):
             try:
                 with Placed(context):
                     value = await spec.probe(*args, **self._bound.kwargs)
-                return None if type(value).__name__ == "NotDone" else _Ended(value)
+                return None if isinstance(value, NotDone) else _Ended(value)
             except Exception as error:
                 tries += 1
                 wait_s = spec.retry.delay_s(tries, error, f"{self.key}:probe")
                 if wait_s is None:
-                    return _Ended(error=InDoubt(f"the probe failed, so what happened is not known: {error!r}"))
+                    unknown = InDoubt(f"the probe failed, so what happened is not known: {error!r}")
+                    unknown.__cause__ = error
+                    return _Ended(error=unknown, final=True)
             finally:
                 execution.body_ended()
             await self._wait_until(execution.clock.now() + round(wait_s * 1000))
@@ -247,7 +263,8 @@ class StepCall(Call):
             return _RUN_IT
         if answer == "fail":
             by = decided.data.get("by")
-            return _Ended(error=InDoubt(f"whether the effect happened is not known; {by} decided to fail the step"))
+            decision = f"whether the effect happened is not known; {by} decided to fail the step"
+            return _Ended(error=InDoubt(decision), final=True)
         return _Ended(self._spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
 
     async def _put_question(self, question: str, text: str) -> None:
@@ -285,9 +302,8 @@ class StepCall(Call):
 
     def abandon(self) -> None:
         """Stop the body. Whether it had its effect is not known, which the record says."""
-        began = self._task is not None and (self._began_at > 0 or first_of(self.past(), "step.started") is not None)
         if self._task is not None:
             self._task.cancel()
         if self.begun:
             self.numbered = True
-            self.execution.record("step.cancelled", self.key, self.facts(in_doubt=began))
+            self.execution.record("step.cancelled", self.key, self.facts(in_doubt=self._past.in_doubt))

@@ -77,7 +77,10 @@ class Stirring(Coroutine[Any, Any, Any]):
             return self._unwind(self._coro.send, value)
         if execution.resting:
             execution.stirred_by_foreign(self.scope, self._coro)
-        return self._coro.send(value)
+        try:
+            return self._coro.send(value)
+        except Suspended:  # the run began to leave while this very step of it ran
+            raise asyncio.CancelledError from None
 
     def throw(self, *error: Any) -> Any:
         execution = self._execution
@@ -86,7 +89,10 @@ class Stirring(Coroutine[Any, Any, Any]):
             return self._unwind(self._coro.throw, *error)
         if execution.resting:
             execution.stirred_by_foreign(self.scope, self._coro)
-        return self._coro.throw(*error)
+        try:
+            return self._coro.throw(*error)
+        except Suspended:
+            raise asyncio.CancelledError from None
 
     def _unwind(self, resume: Callable[..., Any], *what: Any) -> Any:
         """Throw `Suspended` in once; `finally` blocks may then await local things, and how it ends matters to nobody.

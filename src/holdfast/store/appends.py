@@ -225,7 +225,8 @@ def _judge(tx: Transaction, queued: QueuedAppend) -> int:
     status, epoch, next_seq, inbox_count, owner, result, error = found
     if epoch == append.epoch and next_seq == append.expected_seq and transition is not None:
         if status == "running":
-            raise InboxMoved(f"run {append.run!r} has {inbox_count} signals, its owner has seen {transition.inbox_seen}")
+            seen = transition.inbox_seen
+            raise InboxMoved(f"run {append.run!r} has {inbox_count} signals, its owner has seen {seen}")
         # Without events there are no rows to recognise; the state that this very epoch left is ours.
         if not queued.rows and owner is None and (status, result, error) == (
             transition.status, transition.result, transition.error,

@@ -155,8 +155,9 @@ class Store(Protocol):
         """
         ...
 
-    async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
-                    alone: bool = False) -> list[RunRow]:
+    async def claim(
+        self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None, alone: bool = False
+    ) -> list[RunRow]:
         """Take up to `limit` due runs of these agents (of this root's tree only, if given), epoch + 1 each.
 
         A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
@@ -178,8 +179,16 @@ class Store(Protocol):
         """Create the run, or return the one with this id; True when it was created."""
         ...
 
-    async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None,
-                   data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> int:
+    async def send(
+        self,
+        run: str,
+        signal_id: str,
+        kind: str,
+        topic: str,
+        value: str | None,
+        data: dict[str, Any],
+        blobs: dict[str, bytes] | None = None,
+    ) -> int:
         """Put a signal into the run's inbox; the same signal_id twice is one signal. Returns its position.
 
         `UnknownRun`, or `RunFinished` when the run has ended.
@@ -211,13 +220,23 @@ class Store(Protocol):
 
     # Reads
     async def run(self, run: str) -> RunRow | None: ...
-    async def runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
-                   labels: dict[str, str] | None = None, parent: str | None = None, root: str | None = None,
-                   limit: int = 100, after: str | None = None) -> list[RunRow]:
+    async def runs(
+        self,
+        *,
+        statuses: Iterable[str] | None = None,
+        agent: str | None = None,
+        labels: dict[str, str] | None = None,
+        parent: str | None = None,
+        root: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunRow]:
         """Newest first; `after` is the id of the last run of the page before."""
         ...  # fmt: skip
 
-    async def journal(self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False) -> list[Event]:
+    async def journal(
+        self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
+    ) -> list[Event]:
         """The run's events from a seq on, in order; dropped ones only if asked for."""
         ...
 

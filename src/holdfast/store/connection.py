@@ -7,10 +7,10 @@ power (`NORMAL`: the log is flushed at checkpoints only). Neither can corrupt th
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, cast
 from urllib.parse import parse_qsl
 
@@ -21,7 +21,7 @@ from holdfast.errors import BadArguments, StoreUnavailable
 Durability = Literal["power", "process"]
 _SYNCHRONOUS: Final = {"power": "FULL", "process": "NORMAL"}
 
-# Up to 3.51.2 two connections that write and checkpoint at once can corrupt a WAL file (sqlite.org/wal.html#walresetbug).
+# Up to 3.51.2 two connections that write and checkpoint at once can corrupt a file (sqlite.org/wal.html#walresetbug).
 _OLDEST_SQLITE: Final = (3, 51, 3)
 
 # A page holds several events of typical size. With 4 KiB pages an event of 2 KiB has a page to itself, and the file is
@@ -46,7 +46,9 @@ def parse_url(url: str) -> Options:
         raise BadArguments(f"{url!r} is not a SQLite URL; write 'sqlite:PATH', for example 'sqlite:holdfast.db'")
     path, _, query = rest.partition("?")
     if not path or path == ":memory:":
-        raise BadArguments(f"{url!r} names no file; runs must outlive the process, write for example 'sqlite:holdfast.db'")
+        raise BadArguments(
+            f"{url!r} names no file; runs must outlive the process: write 'sqlite:holdfast.db' or the like"
+        )
     durability = "power"
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != "durability":
@@ -63,8 +65,8 @@ def check_library() -> None:
     if found < _OLDEST_SQLITE:
         wanted = ".".join(map(str, _OLDEST_SQLITE))
         raise StoreUnavailable(
-            f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that two processes write; {wanted} or newer is needed:"
-            " install a newer apsw"
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that two processes write;"
+            f" {wanted} or newer is needed: install a newer apsw"
         )
 
 
@@ -86,10 +88,10 @@ class _Nap:
 
 def connect(path: str, durability: Durability, *, vfs: str | None = None, writer: bool = False,
             checkpoint_pages: int = _CHECKPOINT_PAGES) -> apsw.Connection:  # fmt: skip
-    """A connection with our settings. The file is created if there is none. Never `mmap`: an I/O error would kill us."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise StoreUnavailable(f"there is no folder {folder!r} for the file {path!r}; create it first")
+    """A connection with our settings. A file that is not there is created. Never `mmap`: I/O errors would kill us."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise StoreUnavailable(f"there is no folder {str(folder)!r} for the file {path!r}; create it first")
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
     connection.set_busy_handler(_Nap())
     connection.execute(
@@ -116,5 +118,7 @@ def _use_wal(connection: apsw.Connection, path: str) -> None:
             time.sleep(random.uniform(0.001, 0.003))
             continue
         if mode != "wal":
-            raise StoreUnavailable(f"{path!r} cannot use a write-ahead log (it stayed in {mode!r} mode); use a local disk")
+            raise StoreUnavailable(
+                f"{path!r} cannot use a write-ahead log (it stays in {mode!r} mode); use a local disk"
+            )
         return

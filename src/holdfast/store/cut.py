@@ -3,7 +3,7 @@
 Each outcome stores in `data["asked"]` how many outcomes had been delivered when its call was made. A cut at `seq` goes
 back to the moment before that event. Work that was asked for earlier than that moment and is done stays done, although
 it ended later; what was asked for afterwards never happened. What came from outside (a message, a decision, a child's
-end) did happen, and stays. The event at the cut itself goes, with the attempts that led to it, so that it is tried again.
+end) did happen, and stays. The event at the cut itself goes, with the attempts that led to it: it is tried again.
 """
 
 from __future__ import annotations

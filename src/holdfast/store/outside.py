@@ -117,7 +117,8 @@ def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transac
 
 
 def _drop(tx: Transaction, run: str, cut: int, by_seq: int) -> None:
-    history = [(seq, kind, key, json.loads(data) if data else {}) for seq, kind, key, data in tx.rows("history", run=run)]
+    found = tx.rows("history", run=run)
+    history = [(seq, kind, key, json.loads(data) if data else {}) for seq, kind, key, data in found]
     dropped = set(dropped_by_cut(history, cut))
     dropped.update(seq for seq, kind, _, _ in history if kind == "run.failed")  # it is not how the run ended any more
     for seq in sorted(dropped):
@@ -170,7 +171,7 @@ def prune(before: int, statuses: Iterable[str], limit: int, spared: set[str]) ->
 
 
 def _delete_runs(tx: Transaction, runs: list[str]) -> None:
-    """Delete runs, then the large values that only they named. One transaction: dying between would leave them for ever."""
+    """Delete runs, then the large values that only they named; if we died between the two they would stay for ever."""
     ids = to_json(runs)
     digests = {digest for (digest,) in tx.rows("blobs_used", ids=ids)}
     for (text,) in tx.rows("blobs_named", ids=ids):

@@ -7,8 +7,8 @@ Beside the file `x.db` lies the folder `x.db-workers`. Each incarnation (one ope
   that the owner is gone. The file gets its name after it is locked: a lock file that can be seen is held, or its owner
   is dead. A child made by fork without exec shares the lock; then the lease's end decides.
 - `<id>.sock`, a datagram socket. After a commit the writer thread sends to each the ids of the changed runs, one per
-  line, `+` in front if a worker should look for work. A long list is cut down to the sign alone. An empty datagram says
-  that a new process came. Nothing depends on their arrival: the poll of the file is the truth.
+  line, after a mark that says how much changed. A long list is cut down to the mark alone. An empty datagram says that
+  a new process came. Nothing depends on their arrival: the poll of the file is the truth.
 
 Without flock (Windows) only the end of the lease tells that a worker died; without such sockets only the poll wakes.
 """
@@ -22,6 +22,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 try:
@@ -45,7 +46,7 @@ class Peers:
     """This incarnation's lock and socket, and the way to the others'."""
 
     def __init__(self, path: str, worker: str) -> None:
-        self.folder, self.worker = path + "-workers", worker
+        self.folder, self.worker = Path(path + "-workers"), worker
         self._lock: int | None = None
         self._socket: socket.socket | None = None
         self._folder_fd: int | None = None
@@ -64,12 +65,12 @@ class Peers:
         for _ in range(10):
             # A process that closes removes the folder when it is empty, perhaps just now: make it again.
             try:
-                os.makedirs(self.folder, exist_ok=True)
-                fd = os.open(self._path(draft), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+                self.folder.mkdir(exist_ok=True)
+                fd = os.open(self.folder / draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
             except FileNotFoundError:
                 continue
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.rename(self._path(draft), self._path(f"{self.worker}.lock"))
+            (self.folder / draft).rename(self.folder / f"{self.worker}.lock")
             self._lock = fd
             return True
         _log.warning("no lock file could be made in %s; a crash is noticed at the end of the lease only", self.folder)
@@ -86,7 +87,7 @@ class Peers:
         if fcntl is None or worker == self.worker:
             return None
         try:
-            fd = os.open(self._path(f"{worker}.lock"), os.O_RDWR)
+            fd = os.open(self.folder / f"{worker}.lock", os.O_RDWR)
         except OSError:
             return None  # without its lock file nothing is known about it; the end of its lease decides
         try:
@@ -111,7 +112,7 @@ class Peers:
             return True
         if fcntl is None:
             return None
-        if not os.path.exists(self._path(f"{worker}.lock")):
+        if not (self.folder / f"{worker}.lock").exists():
             return False
         fd = self.seize(worker)
         if fd is None:
@@ -136,7 +137,7 @@ class Peers:
             loop.add_reader(mine.fileno(), self._hear, mine, heard)
         except (OSError, NotImplementedError) as error:
             mine.close()
-            _log.warning("no socket could be made in %s, other processes are heard by polling only: %s", self.folder, error)
+            _log.warning("no socket could be made in %s, others are heard by polling only: %s", self.folder, error)
             return
         self._socket, self._loop = mine, loop
         for other in self._list():
@@ -144,9 +145,9 @@ class Peers:
 
     def _bind(self, mine: socket.socket) -> None:
         for last in (False, False, True):
-            os.makedirs(self.folder, exist_ok=True)
+            self.folder.mkdir(exist_ok=True)
             try:
-                if len(os.fsencode(self._path(f"{self.worker}.sock"))) > _LONGEST_ADDRESS:
+                if len(os.fsencode(self.folder / f"{self.worker}.sock")) > _LONGEST_ADDRESS:
                     self._folder_fd = os.open(self.folder, os.O_RDONLY)
                 mine.bind(self._address(self.worker))
                 return
@@ -162,8 +163,9 @@ class Peers:
                 return
             if not text:
                 self._list_at = 0.0
-            for line in text.split("\n") if text else ():
-                heard(line[1:], News(_MARKS.index(line[0])))
+            for line in text.splitlines():
+                if line[0] in _MARKS:  # anything may be sent to a socket
+                    heard(line[1:], News(_MARKS.index(line[0])))
 
     def poke(self, changes: dict[str, News]) -> float | None:
         """Tell the others, at most once per millisecond. Returns in how many seconds to call again, None if never.
@@ -199,7 +201,7 @@ class Peers:
         except ConnectionRefusedError:
             # The file is there and nobody is bound to it: its process is gone, for names are never used twice.
             with contextlib.suppress(OSError):
-                os.unlink(self._path(f"{other}.sock"))
+                (self.folder / f"{other}.sock").unlink()
             return False
         except FileNotFoundError:
             return False
@@ -217,7 +219,7 @@ class Peers:
         if not died:
             self._unlink(self.worker)
             with contextlib.suppress(OSError):
-                os.rmdir(self.folder)
+                self.folder.rmdir()
         self.unlock()
         if self._folder_fd is not None:
             os.close(self._folder_fd)
@@ -225,18 +227,15 @@ class Peers:
 
     # Names
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self.folder, name)
-
     def _address(self, worker: str) -> str:
-        """A socket's address has little room; a longer path is shortened through our open folder, where there is /proc."""
+        """A socket's address has little room; a long path goes through our open folder, where there is /proc."""
         if self._folder_fd is not None:
             return f"/proc/self/fd/{self._folder_fd}/{worker}.sock"
-        return self._path(f"{worker}.sock")
+        return str(self.folder / f"{worker}.sock")
 
     def _named(self, suffix: str) -> list[str]:
         try:
-            names = os.listdir(self.folder)
+            names = [file.name for file in self.folder.iterdir()]
         except OSError:
             return []
         return [name.removesuffix(suffix) for name in sorted(names) if name.endswith(suffix) and name[0] != "."]
@@ -247,7 +246,7 @@ class Peers:
     def _unlink(self, worker: str) -> None:
         for suffix in (".sock", ".lock"):
             with contextlib.suppress(OSError):
-                os.unlink(self._path(worker + suffix))
+                (self.folder / (worker + suffix)).unlink()
 
 
 def _message(changes: dict[str, News]) -> bytes:

@@ -292,13 +292,13 @@ SELECT created_at FROM runs WHERE id = :run
 
 -- name: journal
 -- The events of a run in order.
-SELECT seq, kind, key, data, value, blob, at, epoch, run_id, position, dropped FROM events
+SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
 WHERE run_id = :run AND seq >= :from_seq AND (:dropped = 1 OR dropped IS NULL)
 ORDER BY seq LIMIT :limit
 
 -- name: feed
 -- The events of all runs in the order of their commits.
-SELECT seq, kind, key, data, value, blob, at, epoch, run_id, position, dropped FROM events
+SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id FROM events
 WHERE position > :after AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
 ORDER BY position LIMIT :limit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -21,6 +21,7 @@ _PRAGMAS = ("journal_mode", "synchronous", "page_size", "page_count", "freelist_
 
 
 def rows(db: apsw.Connection, /, query: str, **parameters: Any) -> list[Any]:
+    """The rows of a named query."""
     return db.execute(QUERIES[query], parameters).fetchall()
 
 
@@ -29,12 +30,14 @@ def _list(values: Iterable[str] | None) -> str | None:
 
 
 def run(db: apsw.Connection, run: str) -> RunRow | None:
+    """One run."""
     found = rows(db, "run", run=run)
     return RunRow(*found[0]) if found else None
 
 
 def runs(db: apsw.Connection, statuses: Iterable[str] | None, agent: str | None, labels: dict[str, str] | None,
          parent: str | None, root: str | None, limit: int, after: str | None) -> list[RunRow]:  # fmt: skip
+    """Runs that fit, newest first."""
     created_at = None
     if after is not None:
         found = rows(db, "created_at", run=after)
@@ -48,36 +51,56 @@ def runs(db: apsw.Connection, statuses: Iterable[str] | None, agent: str | None,
     return [RunRow(*row) for row in found]
 
 
-def _events(found: Iterable[Any]) -> list[Event]:
-    loads = json.loads
-    return [Event(seq, kind, key, loads(data) if data else {}, value, blob, at, epoch, run, position, dropped)
-            for seq, kind, key, data, value, blob, at, epoch, run, position, dropped in found]  # fmt: skip
-
-
 def journal(db: apsw.Connection, run: str, from_seq: int, limit: int | None, dropped: bool) -> list[Event]:
-    return _events(rows(db, "journal", run=run, from_seq=from_seq, limit=_ALL if limit is None else limit,
-                        dropped=int(dropped)))  # fmt: skip
+    """A run's events in order."""
+    found = rows(db, "journal", run=run, from_seq=from_seq, limit=_ALL if limit is None else limit,
+                 dropped=int(dropped))  # fmt: skip
+    return [
+        Event(seq, kind, key, data, value, blob, at, epoch, run, position, dropped_by)
+        for data, (seq, kind, key, _, value, blob, at, epoch, position, dropped_by) in zip(
+            _data(found), found, strict=True
+        )
+    ]
 
 
 def feed(db: apsw.Connection, after: int, kinds: Iterable[str] | None, limit: int) -> list[Event]:
-    return _events(rows(db, "feed", after=after, kinds=_list(kinds), limit=limit))
+    """The events of all runs in the order of their commits."""
+    found = rows(db, "feed", after=after, kinds=_list(kinds), limit=limit)
+    return [
+        Event(seq, kind, key, data, value, blob, at, epoch, run, position, dropped)
+        for data, (seq, kind, key, _, value, blob, at, epoch, position, dropped, run) in zip(
+            _data(found), found, strict=True
+        )
+    ]
+
+
+def _data(found: list[Any]) -> list[dict[str, Any]]:
+    """The decoded data of these events: parsed as one text, which takes half the time of many small ones."""
+    data: list[dict[str, Any]] = json.loads("[" + ",".join([row[3] or "{}" for row in found]) + "]")
+    return data
 
 
 def inbox(db: apsw.Connection, run: str, after: int, limit: int) -> list[Signal]:
-    return [Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
-            for position, kind, topic, value, data, sent_at in rows(db, "inbox", run=run, after=after, limit=limit)]  # fmt: skip
+    """What came to a run."""
+    found = rows(db, "inbox", run=run, after=after, limit=limit)
+    return [
+        Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
+        for position, kind, topic, value, data, sent_at in found
+    ]
 
 
 def blob(db: apsw.Connection, digest: str) -> bytes:
+    """One large value."""
     found = rows(db, "blob", digest=digest)
     if not found:
-        raise StoreUnavailable(f"the large value {digest!r} is not in the store; its run was deleted, or the file is damaged")
+        raise StoreUnavailable(f"the large value {digest!r} is not in the store; was its run deleted meanwhile?")
     content: bytes = found[0][0]
     return content
 
 
 def approvals(db: apsw.Connection, run: str | None, approval: str | None, statuses: Iterable[str],
               limit: int) -> list[ApprovalRow]:  # fmt: skip
+    """Questions that fit, in the order asked."""
     wanted = list(statuses)
     if approval is not None:
         found = rows(db, "approval", approval=approval)
@@ -90,8 +113,10 @@ def approvals(db: apsw.Connection, run: str | None, approval: str | None, status
 
 
 def audit(db: apsw.Connection, run: str | None, limit: int) -> list[dict[str, Any]]:
-    return [{"id": number, "at": at, "run": of, "actor": actor, "action": action, "data": json.loads(data) if data else {}}
-            for number, at, of, actor, action, data in rows(db, "audit", run=run, limit=limit)]  # fmt: skip
+    """What people did, newest first."""
+    names = ("id", "at", "run", "actor", "action")
+    found = rows(db, "audit", run=run, limit=limit)
+    return [dict(zip(names, row[:5], strict=True)) | {"data": json.loads(row[5]) if row[5] else {}} for row in found]
 
 
 def facts(db: apsw.Connection, path: str) -> dict[str, Any]:
@@ -99,7 +124,7 @@ def facts(db: apsw.Connection, path: str) -> dict[str, Any]:
     sizes = {}
     for name, suffix in (("file", ""), ("log", "-wal")):
         with contextlib.suppress(OSError):
-            sizes[f"{name}_bytes"] = os.stat(path + suffix).st_size
+            sizes[f"{name}_bytes"] = Path(path + suffix).stat().st_size
     events, signals, blobs, questions, workers = rows(db, "count_rows")[0]
     return {
         "store": "sqlite",

@@ -15,6 +15,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import apsw
@@ -51,14 +52,16 @@ class SQLiteStore:
     def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "power", clock: Clock | None = None,
                  faults: Faults | None = None) -> None:  # fmt: skip
         check_library()
-        self.path = os.path.abspath(path)
+        self.path = str(Path(path).absolute())
         self.url = f"sqlite:{path}" + ("" if durability == "power" else f"?durability={durability}")
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.worker_id = secrets.token_hex(8)
         self._connect = functools.partial(connect, self.path, durability)
         self._peers = Peers(self.path, self.worker_id)
-        self._writer = Writer(self._open_for_writing, self.clock, self.worker_id, deliver=self._from_writer,
-                              committed=self._peers.poke, moved=self._moved, died=self._died, faults=faults)  # fmt: skip
+        self._writer = Writer(
+            self._open_for_writing, self.clock, self.worker_id, deliver=self._from_writer,
+            committed=self._peers.poke, moved=self._moved, died=self._died, faults=faults,
+        )  # fmt: skip
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
         self._reading, self._reading_all = threading.local(), list[apsw.Connection]()
         self._listeners: list[Callable[[Change], None]] = []
@@ -165,7 +168,7 @@ class SQLiteStore:
             for listener in self._listeners:
                 try:
                     listener(change)
-                except Exception:
+                except Exception:  # noqa: BLE001 - whatever it is, the next one must hear
                     _log.exception("a listener failed")
 
     # Writing
@@ -297,7 +300,9 @@ class SQLiteStore:
                    limit: int = 100, after: str | None = None) -> list[RunRow]:  # fmt: skip
         return await self._read(reads.runs, statuses, agent, labels, parent, root, limit, after)
 
-    async def journal(self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False) -> list[Event]:
+    async def journal(
+        self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
+    ) -> list[Event]:
         return await self._read(reads.journal, run, from_seq, limit, dropped)
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:

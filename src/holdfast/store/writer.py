@@ -7,8 +7,8 @@ Trouble (a full or failing disk, a lock held for too long) is nobody's fault: no
 and offered again every 250 ms until it works or the store is closed. When COMMIT itself failed, it is not known whether
 it happened; each piece of work is told so (`again`) and recognises its own rows.
 
-Crash points: before COMMIT, nothing of the batch exists. After it and before `_deliver` runs on the loop, all exists and
-nobody was told.
+Crash points: before COMMIT, nothing of the batch exists. After it and before `_deliver` runs on the loop, all exists,
+and nobody was told.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Writer:
         self._stopping, self._killed, self._troubled = threading.Event(), False, False
         self._poke_in: float | None = None  # seconds until other processes must hear of what is committed
         self._thread = threading.Thread(target=self._main, name="holdfast-writer", daemon=True)
-        self._opened: Callable[[BaseException | None], None] = lambda error: None
+        self._opened: Callable[[BaseException | None], None] = lambda _: None
         self.submit = self._queue.put
 
     def start(self, opened: Callable[[BaseException | None], None]) -> None:
@@ -111,7 +111,7 @@ class Writer:
     def _main(self) -> None:
         try:
             self._db = self._connect()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is raised by `open`
             self._opened(error)
             return
         self._opened(None)
@@ -130,7 +130,7 @@ class Writer:
                     break
         except Crash:
             self._killed = True
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - nobody above; those who wait must hear of it
             _log.exception("the writer of the store ended")
             self._refuse(pending, error)
         finally:
@@ -167,7 +167,9 @@ class Writer:
 
     def _write(self, batch: list[Operation]) -> None:
         """Commit the batch, however long that takes."""
-        while not self._killed:
+        while True:
+            if self._killed:
+                raise Crash
             try:
                 results, changes = self._transact(batch)
             except _TROUBLE as trouble:
@@ -202,7 +204,7 @@ class Writer:
                 results = self._hopeful(tx, batch)
             except (*_TROUBLE, *_RUINED, Crash):
                 raise
-            except BaseException:  # whatever it is, the careful pass finds whose it is
+            except BaseException:  # noqa: BLE001 - whatever it is, the careful pass finds whose it is
                 db.execute("ROLLBACK")
                 tx = Transaction(db, self._clock.now(), self._worker)
                 db.execute("BEGIN IMMEDIATE")
@@ -237,7 +239,7 @@ class Writer:
                 value = operation.do(tx) if isinstance(operation, Work) else apply_one(tx, operation)
             except (*_TROUBLE, *_RUINED, Crash):
                 raise
-            except (Exception, LeaseLost) as error:
+            except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to whoever waits
                 tx.db.execute("ROLLBACK TO operation")
                 results.append((operation, None, error))
             else:

@@ -45,7 +45,8 @@ def scope(name: str) -> AbstractContextManager[None]:
 
 def note(text: str, **data: Any) -> Coroutine[Any, Any, None]:
     """A line in the run's history; outside a run it goes to the log."""
-    if here() is None:
+    place = here()
+    if place is None or (isinstance(place, StepContext) and place.run is None):
         return _logged(text, data)
     return current("note").note(text, data)
 
@@ -57,7 +58,7 @@ async def _logged(text: str, data: dict[str, Any]) -> None:
 def this_run() -> RunFacts:
     """The run this code belongs to, in agents and in steps."""
     place = here()
-    facts = place.run if isinstance(place, StepContext) else place and place.facts
+    facts = None if place is None else place.run if isinstance(place, StepContext) else place.facts
     if facts is None:
         raise NotInRun("this_run() works only inside a running agent or one of its steps")
     return facts

@@ -61,7 +61,7 @@ class Worker:
         self.resources = OpenResources(self.settings.replace)
         self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
         self.executions: dict[str, Execution] = {}
-        self.loading = 0  # claimed, and not yet running
+        self.loading: dict[str, bool] = {}  # claimed and not yet running; True: a signal came meanwhile
         self._carriers: set[asyncio.Task[None]] = set()
         self._strays: set[asyncio.Task[Any]] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -192,6 +192,8 @@ class Worker:
         execution = self.executions.get(change.run)
         if execution is not None:
             parking.notice(execution)
+        elif change.run in self.loading:
+            self.loading[change.run] = True
         elif not change.run:
             for execution in self.executions.values():
                 if any(wait.token is not None for wait in execution.waits.values()):
@@ -201,7 +203,7 @@ class Worker:
     # One run
 
     def _carry(self, run: RunRow) -> None:
-        self.loading += 1
+        self.loading[run.id] = False
         carrier = self._loop.create_task(self._carry_on(run, self._claimed_until))
         self._carriers.add(carrier)
         carrier.add_done_callback(self._carriers.discard)
@@ -217,7 +219,9 @@ class Worker:
                 execution.lease_until = lease_until
                 self.executions[run.id] = execution
             finally:
-                self.loading -= 1
+                came = self.loading.pop(run.id)
+            if came:
+                parking.notice(execution)
             outcome = await execution.ended
             self._remember(execution, outcome)
         except StoreUnavailable:

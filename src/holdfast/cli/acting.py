@@ -1,0 +1,112 @@
+"""Commands that do something to a run or to the store: retry, resume, send, answer, prune, delete."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from typing import Any
+
+from holdfast.cli.output import answer as tell
+from holdfast.cli.output import command, print_json
+from holdfast.cli.reading import existing, row_of
+from holdfast.cli.showing import info_document, question_document
+from holdfast.client import Client
+from holdfast.errors import BadArguments
+
+
+def _who(by: str | None) -> str:
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "someone"
+
+
+def value_of(text: str | None) -> Any:
+    """What a typed value means: JSON if it is JSON, else the text itself."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+async def _say_ready(hf: Client, run: str, told: str, url: str | None, *, as_json: bool) -> None:
+    """A run is ready again: who goes on with it?"""
+    info = await hf.get(run).info()
+    if as_json:
+        print_json({"run": info_document(info)})
+        return
+    tell(told)
+    if info.waits_for == "worker":
+        again = command("run", f"FILE.py:{info.agent}", "--id", info.root, db=url)
+        tell(f"No live worker serves {info.agent!r}. Start one, or go on here:\n  {again}", "yellow")
+
+
+async def retry(url: str | None, run: str, by: str | None, *, as_json: bool) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        await row_of(hf, run)
+        await hf.get(run).retry(by=_who(by))
+        await _say_ready(hf, run, f"{run} goes on from its failure; what was recorded before stays.", url, as_json=as_json)
+
+
+async def resume(url: str | None, run: str, by: str | None, *, as_json: bool) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        await row_of(hf, run)
+        await hf.get(run).resume(by=_who(by))
+        await _say_ready(hf, run, f"{run} is no longer paused.", url, as_json=as_json)
+
+
+async def send(url: str | None, run: str, topic: str, value: str | None, key: str | None, *, as_json: bool) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        await row_of(hf, run)
+        sent = value_of(value)
+        await hf.get(run).send(topic, sent, key=key)
+        if as_json:
+            print_json({"run": run, "topic": topic, "value": sent, "key": key})
+        else:
+            tell(f"Sent to {run} on {topic!r}.")
+
+
+async def answer(url: str | None, question: str, value: str, by: str | None, note: str, *, as_json: bool) -> None:
+    """The command."""
+    given = value if value in ("run", "fail") else value_of(value)
+    async with existing(url) as hf:
+        decided = await hf.answer(question, given, by=_who(by), note=note)
+        if as_json:
+            print_json({"question": question_document(decided), "answer": given, "by": decided.decided_by})
+        else:
+            tell(f"Answered {decided.id} of run {decided.run_id}.")
+
+
+async def prune(url: str | None, older_than: str, statuses: tuple[str, ...], *, as_json: bool) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        count, more = 0, 1
+        while more:
+            more = await hf.prune(older_than, status=statuses)
+            count += more
+        if as_json:
+            print_json({"deleted": count, "status": statuses, "older_than": older_than})
+        else:
+            what = " or ".join(statuses)
+            tell(f"Deleted {count} {what} run{'' if count == 1 else 's'} that ended more than {older_than} ago.")
+
+
+async def delete(url: str | None, run: str, *, as_json: bool) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        row = await row_of(hf, run)
+        if row.parent_id is not None and row.status not in ("completed", "failed", "cancelled"):
+            raise BadArguments(f"run {run!r} is {row.status}; only a finished run can be deleted")
+        count = await hf.get(run).delete()
+        if as_json:
+            print_json({"run": run, "deleted": count})
+        else:
+            below = f" and {count - 1} child run{'' if count == 2 else 's'}" if count > 1 else ""
+            tell(f"Deleted {run}{below}.")

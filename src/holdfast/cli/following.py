@@ -1,0 +1,186 @@
+"""A run and those it starts, followed as they go: on a terminal a picture that moves, in a pipe one line per event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from holdfast.cli.history import History
+from holdfast.cli.lines import is_quiet, line, told_now
+from holdfast.cli.output import command, glyphs
+from holdfast.cli.picture import MARGIN, STATUS_STYLES, Scene, clean, day_and_time, lines, rows
+from holdfast.cli.reading import family, open_calls, row_of
+from holdfast.client import Client
+from holdfast.durations import spoken
+from holdfast.model import FINISHED, ApprovalRow, Event, RunRow
+
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ROOM_AROUND: Final = 7  # lines of the screen that are not the tree
+
+
+class Watch:
+    """What is known of a run and its descendants; `look` takes in what is new."""
+
+    def __init__(self, hf: Client, run: str) -> None:
+        self.hf, self.run = hf, run
+        self.rows: dict[str, RunRow] = {}
+        self.histories: dict[str, History] = {}
+        self.questions: list[ApprovalRow] = []
+
+    @property
+    def root(self) -> RunRow:
+        """The run itself."""
+        return self.rows[self.run]
+
+    @property
+    def history(self) -> History:
+        """Its history."""
+        return self.histories[self.run]
+
+    async def look(self) -> list[Event]:
+        """What was recorded since the last look, in order."""
+        root = await row_of(self.hf, self.run)
+        new: list[Event] = []
+        for row in await family(self.hf, root):
+            self.rows[row.id] = row
+            history = self.histories.setdefault(row.id, History())
+            if row.next_seq > history.next_seq:
+                events = await self.hf.store.journal(row.id, history.next_seq)
+                for event in events:
+                    history.add(event)
+                new += events
+        waits = any(row.waits_for == "person" for row in self.rows.values())
+        asked = await self.hf.store.approvals() if waits else []
+        self.questions = [each for each in asked if each.run_id in self.rows]
+        return sorted(new, key=lambda event: event.position)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Does another live process work on the run?"""
+        root = self.root
+        ours = self.hf.store.worker_id
+        return root.status == "running" and root.lease_owner != ours and (root.due_at or 0) > self.hf.store.clock.now()
+
+    @property
+    def stuck_on(self) -> RunRow | None:
+        """A paused run that everything else waits for, if nothing can go on by itself."""
+        others = [row for row in self.rows.values() if row.status not in FINISHED and row.status != "paused"]
+        if any(row.status != "waiting" or row.waits_for != "child" for row in others):
+            return None
+        return next((row for row in self.rows.values() if row.status == "paused"), None)
+
+    def waits(self) -> str | None:
+        """What the run waits for, in words."""
+        root = self.root
+        if root.status != "waiting":
+            return None
+        if root.waits_for == "child":
+            deeper = [row for row in self.rows.values() if row.id != root.id and row.status == "waiting"]
+            told = {f"{row.id} waits for a {row.waits_for}" for row in deeper if row.waits_for != "child"}
+            return "waits for its child run" + (f": {'; '.join(sorted(told)[:3])}" if told else "")
+        until = f" until {day_and_time(root.due_at)}" if root.due_at is not None else ""
+        word = {"timer": "sleeps", "retry": "waits to try a step again", "person": "waits for a person"}
+        return word.get(root.waits_for or "", f"waits for a {root.waits_for}") + until
+
+
+class Display(Protocol):
+    """How progress is shown."""
+
+    def begin(self) -> None: ...
+    def update(self, watch: Watch, new: Iterable[Event]) -> None: ...
+    def end(self, watch: Watch | None) -> None: ...
+
+
+class Lines:
+    """One line per event, at once."""
+
+    def __init__(self, on: Console, shown_from: int, url: str | None) -> None:
+        self._on, self._from, self._url = on, shown_from, url
+        self._said: set[str] = set()
+
+    def begin(self) -> None:
+        pass
+
+    def update(self, watch: Watch, new: Iterable[Event]) -> None:
+        for event in new:
+            if not is_quiet(event) and (event.run != watch.run or event.seq >= self._from):
+                self._print(line(event))
+        told = watch.waits()
+        if told is None:
+            self._said = {each for each in self._said if each.startswith("q-")}
+        elif told not in self._said:
+            self._said.add(told)
+            self._print(told_now(watch.run, told))
+        for question in watch.questions:
+            if question.id not in self._said:
+                self._said.add(question.id)
+                self._print(Text(clean(question.question), "yellow"))
+                self._print(Text(f"{MARGIN}{_answer(question, self._url)}"))
+
+    def end(self, watch: Watch | None) -> None:
+        pass
+
+    def _print(self, text: Text) -> None:
+        self._on.print(text, soft_wrap=True)
+        self._on.file.flush()
+
+
+def _answer(question: ApprovalRow, url: str | None) -> str:
+    return command("answer", question.id, db=url) + " run|fail|'{\"result\": ...}'"
+
+
+class Moving:
+    """The picture of the run, drawn again as it changes."""
+
+    def __init__(self, on: Console, input: str, url: str | None, *, take_stdout: bool) -> None:
+        self._on, self._input, self._url = on, input, url
+        self._live = Live(console=on, auto_refresh=False, redirect_stdout=take_stdout, redirect_stderr=True)
+        self._frame = 0
+
+    def begin(self) -> None:
+        self._live.start()
+
+    def update(self, watch: Watch, new: Iterable[Event]) -> None:
+        self._frame += 1
+        self._live.update(self._picture(watch, going=True), refresh=True)
+
+    def end(self, watch: Watch | None) -> None:
+        if watch is not None and watch.rows:
+            self._live.update(self._picture(watch, going=False), refresh=True)
+        self._live.stop()
+
+    def _picture(self, watch: Watch, *, going: bool) -> RenderableType:
+        on, signs, root = self._on, glyphs(self._on), watch.root
+        now = watch.hf.store.clock.now()
+        running = open_calls(watch.hf) if going else {}
+        for run, history in watch.histories.items():
+            history.show_open(running.get(run, ()))
+        room = max(on.height - _ROOM_AROUND, 5)
+        scene = Scene(signs, watch.histories, {row.id: row.status for row in watch.rows.values()}, now, room)
+        tree = lines(rows(scene, root.id, watch.history), on.width, signs)
+        if len(tree) > room:
+            tree = [Text(f"{MARGIN}{signs.more}", "dim"), *tree[len(tree) - room + 1 :]]
+        return Group(self._header(watch, now, going=going), *tree, *self._below(watch))
+
+    def _header(self, watch: Watch, now: int, *, going: bool) -> Text:
+        root = watch.root
+        turning = _SPINNER[self._frame % len(_SPINNER)] if glyphs(self._on).done == "✓" else "*"
+        sign = {"completed": glyphs(self._on).done, "failed": glyphs(self._on).failed}.get(root.status)
+        style = STATUS_STYLES.get(root.status, "")
+        made = Text(no_wrap=True, overflow="ellipsis").append(f"{sign or (turning if going else ' ')} ", style)
+        made.append(root.id, "bold").append(f"  {root.agent}({clean(self._input)})  ", "dim").append(root.status, style)
+        took = spoken(((root.finished_at or now) - (root.started_at or root.created_at)) / 1000)
+        return made.append(f"  {took}", "dim")
+
+    def _below(self, watch: Watch) -> list[Text]:
+        made = []
+        if (told := watch.waits()) is not None:
+            made.append(Text(f"{MARGIN}{told}", "yellow"))
+        for question in watch.questions[:3]:
+            made.append(Text(f"{MARGIN}{clean(question.question)}", "yellow"))
+            made.append(Text(f"{MARGIN}  {_answer(question, self._url)}", "bold"))
+        return made

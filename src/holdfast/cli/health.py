@@ -1,0 +1,111 @@
+"""`holdfast doctor`: what the store is, what is in it, and what is wrong, with advice."""
+
+from __future__ import annotations
+
+import platform
+import time
+from typing import Any, Final
+
+from rich.text import Text
+
+from holdfast.cli.output import command, console, glyphs, print_json, version
+from holdfast.cli.picture import clean
+from holdfast.cli.reading import existing
+from holdfast.client import Client
+from holdfast.durations import spoken
+from holdfast.model import RunRow
+from holdfast.naming import cut, size
+
+_DURABILITY: Final = {
+    2: "power: an acknowledged write survives a power cut",
+    1: "process: the last writes may be lost in a power cut, not in a crash",
+}
+_LATE_MS: Final = 60_000
+_LOOKED_AT: Final = 200  # runs of each state
+
+
+async def doctor(url: str | None, *, as_json: bool) -> int:
+    """The command; returns 0 when nothing was found, else 1."""
+    async with existing(url) as hf:
+        started = time.monotonic()
+        facts = await hf.store.facts()
+        agents = await hf.store.agents()
+        took_s = time.monotonic() - started
+        problems = await _problems(hf, facts, url)
+    durability = _DURABILITY.get(facts.get("pragmas", {}).get("synchronous"), "unknown")
+    if as_json:
+        print_json({
+            "holdfast": version(), "python": platform.python_version(), "platform": platform.platform(),
+            "durability": durability.partition(":")[0], "store": facts,
+            "agents": [{"name": name, "version": own, "served": served} for name, (own, _, served) in agents.items()],
+            "problems": problems,
+        })  # fmt: skip
+    else:
+        _print(facts, agents, problems, durability, took_s)
+    return 1 if problems else 0
+
+
+def _print(facts: dict[str, Any], agents: dict[str, Any], problems: list[dict[str, str]], durability: str, took_s: float) -> None:
+    on = console()
+    signs = glyphs(on)
+
+    def fact(name: str, value: str) -> None:
+        on.print(Text(f"  {name:<13}", "dim").append(value), soft_wrap=True)
+
+    on.print()
+    fact("Holdfast", f"{version()}, Python {platform.python_version()}, {platform.platform(terse=True)}")
+    fact("Store", f"{facts['url']} (SQLite {facts['sqlite']}, schema {facts['schema']})")
+    fact("Durability", durability)
+    fact("Size", f"{size(facts.get('file_bytes', 0))}, write-ahead log {size(facts.get('log_bytes', 0))}")
+    counts = ", ".join(f"{count} {status}" for status, count in facts["runs"].items())
+    fact("Runs", counts or "none")
+    fact("Events", f"{facts['events']}, {facts['blobs']} large values, {facts['open_approvals']} open questions")
+    served = [f"{name}{'' if live else ' (no live worker)'}" for name, (_, _, live) in agents.items()]
+    fact("Agents", ", ".join(served) or "none was ever served")
+    fact("Integrity", f"{facts['integrity']} (all of the file was read in {spoken(took_s)})")
+    on.print()
+    if not problems:
+        on.print(Text(f"  {signs.done} nothing is wrong", "green"))
+    for problem in problems:
+        on.print(Text(f"  {signs.warning} ", "bold yellow").append(clean(problem["problem"]), "bold"), soft_wrap=True)
+        on.print(Text(f"    {problem['advice']}", "dim"), soft_wrap=True)
+    on.print()
+
+
+async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+
+    def add(problem: str, advice: str, run: str = "") -> None:
+        found.append({"run": run, "problem": problem, "advice": advice})
+
+    if facts["integrity"] != "ok":
+        add(f"the file is damaged: {facts['integrity']}", "Stop all workers, keep a copy of the file, and restore a backup")
+    agents = await hf.store.agents()
+    for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
+        for problem, advice in _of_run(row, agents, hf.store.clock.now(), url):
+            add(problem, advice, row.id)
+    return found
+
+
+def _of_run(row: RunRow, agents: dict[str, Any], now: int, url: str | None) -> list[tuple[str, str]]:
+    found = []
+    served = agents.get(row.agent, (None, "", False))[2]
+    go_on = command("run", f"FILE.py:{row.agent}", "--id", row.root_id or row.id, db=url)
+    late_ms = now - row.due_at if row.due_at is not None else 0
+    if row.status == "paused":
+        found.append((f"run {row.id} is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url)))
+    elif row.crash_count >= 2:
+        found.append((
+            f"run {row.id} has ended its process {row.crash_count} times without progress in between",
+            "Look at what its step does: memory, a native crash, os._exit. It is paused at the fifth time",
+        ))  # fmt: skip
+    elif row.status == "running" and late_ms > 0:
+        found.append((f"run {row.id} is in the middle, and the process that ran it is gone or stopped", f"Go on: {go_on}"))
+    elif row.status in ("ready", "waiting") and not served and (row.status == "ready" or late_ms > 0):
+        found.append((f"run {row.id} is due and no live worker serves {row.agent!r}", f"Go on: {go_on}"))
+    elif row.status in ("ready", "waiting") and late_ms > _LATE_MS:
+        found.append((
+            f"run {row.id} has been due for {spoken(late_ms / 1000)} and no worker took it",
+            "The workers are full or stuck; look at their logs, or start another one",
+        ))  # fmt: skip
+    return found

@@ -1,0 +1,148 @@
+"""Commands that list: runs, open questions, and events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.lines import is_quiet, line
+from holdfast.cli.output import INTERRUPTED, answer, command, console, glyphs, print_json
+from holdfast.cli.picture import clean
+from holdfast.cli.reading import existing, latest_position, row_of
+from holdfast.cli.showing import event_document, info_document, question_document, status_text
+from holdfast.cli.stopping import Stop, first
+from holdfast.client import Client
+from holdfast.durations import moment, spoken
+from holdfast.model import FINISHED, Event
+from holdfast.naming import cut
+from holdfast.run import RunInfo
+
+_LAST: Final = 20  # events shown before following all runs
+_UNCUT_WIDTH: Final = 100_000
+
+
+async def ids(url: str | None) -> list[str]:
+    """Run ids, newest first, for completion."""
+    async with existing(url) as hf:
+        return [info.id for info in await hf.runs(limit=500)]
+
+
+def _table(*columns: str) -> Table:
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
+    for name in columns:
+        made.add_column(name, no_wrap=True, overflow="ellipsis", justify="right" if name == "steps" else "left")
+    made.columns[0].min_width = 8
+    return made
+
+
+def _print_table(table: Table) -> None:
+    on = console()
+    on.print(table) if on.is_terminal else console(width=_UNCUT_WIDTH).print(table)
+
+
+def _age(at: datetime) -> str:
+    return spoken(max((datetime.now(UTC) - at).total_seconds(), 0))
+
+
+async def runs(
+    url: str | None, statuses: tuple[str, ...], agent: str | None, labels: dict[str, str], limit: int, *, as_json: bool
+) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        found = await hf.runs(status=statuses or None, agent=agent, labels=labels or None, limit=limit)
+        where = hf.store.url
+    if as_json:
+        print_json({"runs": [info_document(info) for info in found]})
+        return
+    if not found:
+        answer(f"No runs{' that fit' if statuses or agent or labels else ''} in {where}.")
+        return
+    table = _table("id", "agent", "status", "steps", "age", "labels", "")
+    signs = glyphs(console())
+    for info in found:
+        status = status_text(info.status, signs)
+        if info.waits_for:
+            status.append(f", {_waits(info)}", "dim")
+        marks = " ".join(f"{key}={clean(value)}" for key, value in info.labels.items())
+        why = cut(clean(info.error or info.reason or ""), 80)
+        style = "red" if info.error else "yellow"
+        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), _age(info.created_at), marks, Text(why, style))
+    _print_table(table)
+    if len(found) == limit:
+        answer(f"The newest {limit} are shown; --limit shows more.", "dim")
+
+
+def _waits(info: RunInfo) -> str:
+    if info.waits_for == "worker":
+        return "no live worker"
+    if info.waits_for == "timer" and info.due_at is not None:
+        left_s = (info.due_at - datetime.now(UTC)).total_seconds()
+        return f"timer in {spoken(left_s)}" if left_s > 0 else "timer, due"
+    return str(info.waits_for)
+
+
+async def approvals(url: str | None, run: str | None, *, as_json: bool) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        if run is not None:
+            await row_of(hf, run)
+        found = await hf.approvals(run=run)
+    if as_json:
+        print_json({"questions": [question_document(each) for each in found]})
+        return
+    if not found:
+        answer("Nothing waits for a person.")
+        return
+    on = console()
+    for each in found:
+        head = Text(each.id, "bold").append(f"  run {each.run_id}", "cyan")
+        on.print(head.append(f"  asked {_age(moment(each.asked_at))} ago", "dim"), soft_wrap=True)
+        on.print(Text(f"  {clean(each.question)}"), soft_wrap=True)
+        on.print(Text(f"  {command('answer', each.id, db=url)} run|fail|'{{\"result\": ...}}'", "dim"), soft_wrap=True)
+
+
+# Tail
+
+
+async def tail(url: str | None, run: str | None, after: int | None, *, follow: bool, as_json: bool) -> int:
+    """The command; returns its exit code."""
+    stop = Stop(lambda: None)
+    on = console()
+    width = on.width if on.is_terminal else None
+    async with existing(url) as hf:
+        async for event in _events(hf, run, after, stop, follow=follow):
+            if as_json:
+                print_json(event_document(event), line=True)
+            elif not is_quiet(event):
+                on.print(line(event, width=width, run=run is None), soft_wrap=True)
+                on.file.flush()
+    return INTERRUPTED if stop.asked.is_set() else 0
+
+
+async def _events(hf: Client, run: str | None, after: int | None, stop: Stop, *, follow: bool) -> AsyncIterator[Event]:
+    """Events of one run, or of all; those that are there, then those that come."""
+    if run is not None:
+        await row_of(hf, run)
+    elif after is None:
+        after = await latest_position(hf, back=_LAST) if follow else 0
+    seen = after or 0
+    heard = asyncio.Event()
+    hf.store.on_change(lambda _: heard.set())
+    while True:
+        heard.clear()
+        row = await row_of(hf, run) if run is not None else None
+        page = await hf.store.feed(seen, None) if run is None else await hf.store.journal(run, seen, 500)
+        for event in page:
+            seen = event.position if run is None else event.seq + 1
+            yield event
+        if page:
+            if stop.asked.is_set():
+                return
+            continue
+        if not follow or (row is not None and row.status in FINISHED) or await first(stop, heard, 1.0):
+            return

@@ -1,0 +1,245 @@
+"""`holdfast run`: one run and its children, carried by this process until they end or it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final
+
+from rich.text import Text
+
+from holdfast.agent import Agent
+from holdfast.cli.following import Display, Lines, Moving, Watch
+from holdfast.cli.loading import load_agent
+from holdfast.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    PAUSED,
+    command,
+    console,
+    print_json,
+    say,
+    shown_value,
+)
+from holdfast.cli.picture import clean
+from holdfast.cli.reading import family, input_preview, open_calls
+from holdfast.cli.showing import clean_line, info_document
+from holdfast.cli.stopping import Stop, first, leave_if_held
+from holdfast.client import Client
+from holdfast.client import open as open_store
+from holdfast.durations import spoken
+from holdfast.errors import BadArguments, RunExists
+from holdfast.logs import LogFilter
+from holdfast.model import FINISHED, RunRow, checked_run_id
+from holdfast.worker.worker import Settings
+
+_LOOK_S: Final = 0.05  # the shortest time between two looks
+_FRAME_S: Final = 0.15
+_TRACEBACK_LINES: Final = 20
+
+
+@dataclass(slots=True)
+class Request:
+    """What was typed."""
+
+    target: str
+    strings: tuple[str, ...]
+    named: dict[str, str]
+    id: str | None
+    labels: dict[str, str]
+    url: str | None
+    as_json: bool
+
+    def again(self, run: str) -> str:
+        """The command that goes on with the run."""
+        named = [word for name, value in self.named.items() for word in ("--arg", f"{name}={value}")]
+        strings = ("--", *self.strings) if any(text.startswith("-") for text in self.strings) else self.strings
+        more = ["--db", self.url] if self.url else []
+        return command("run", self.target, *named, "--id", run, *more, *strings)
+
+
+def run(request: Request) -> int:
+    """The command; returns its exit code."""
+    module, agent = load_agent(request.target)
+    run_id = checked_run_id(request.id) if request.id is not None else f"{agent.name}-{secrets.token_hex(4)}"
+    logged = listen_to_logs(logging.WARNING)
+    code = asyncio.run(_run(request, module, agent, run_id, logged))
+    if code == INTERRUPTED:
+        leave_if_held(code)
+    return code
+
+
+async def _run(request: Request, module: ModuleType, agent: Agent[..., Any], run_id: str, logged: list[str]) -> int:
+    stop = Stop(lambda: _last_words(request, run_id))
+    # Without agents first: nothing may begin before the arguments are known to fit.
+    async with open_store(request.url) as hf:
+        before = await _prepare(hf, request, agent, run_id)
+        if before.status in FINISHED:
+            return await _outcome(hf, request, before, agent, logged)
+        shown = await input_preview(hf, before)
+    if request.id is None:
+        say(f"Run {run_id}. To go on with it if it is interrupted:\n  {request.again(run_id)}")
+    elif before.next_seq:
+        say(f"Going on with {run_id}: {before.steps} step{'' if before.steps == 1 else 's'} recorded before.")
+    settings = Settings(root=run_id)
+    async with open_store(request.url, agents=[module], settings=settings) as hf:
+        watch = Watch(hf, run_id)
+        on = console(stderr=True)
+        display: Display = Lines(on, before.next_seq, request.url)
+        if on.is_terminal:
+            display = Moving(on, shown, request.url, take_stdout=sys.stdout.isatty())
+        stopped = await _follow(watch, display, stop, frame_s=_FRAME_S if on.is_terminal else 1.0)
+        if not stopped:
+            return await _outcome(hf, request, watch.stuck_on or watch.root, agent, logged)
+        elsewhere = watch.elsewhere
+        if elsewhere:
+            say("Stopped following; the other process goes on with the run.", "yellow")
+        else:
+            _say_stopping(hf, settings)
+    if not elsewhere:
+        say(f"Stopped at a safe point. To go on:\n  {request.again(run_id)}", "yellow")
+    return INTERRUPTED
+
+
+async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id: str) -> RunRow:
+    """Start the run or find it; let it go on if it is paused."""
+    row = await hf.store.run(run_id)
+    if row is None or request.strings or request.named:
+        args, kwargs = agent.spec.signature.parse(request.strings, request.named)
+        await hf.start(agent, *args, id=run_id, labels=request.labels, kwargs=kwargs)
+    elif row.agent != agent.name:
+        raise RunExists(f"run {run_id!r} is a run of {row.agent!r}, not of {agent.name!r}; use another id")
+    row = await hf.store.run(run_id)
+    assert row is not None
+    if row.parent_id is not None:
+        raise BadArguments(f"run {run_id!r} is a child of run {row.parent_id!r}; go on with {row.root_id!r} instead")
+    for member in await family(hf, row):
+        if member.status == "paused":
+            say(f"Resuming {member.id}, which was paused.", "yellow")
+            await hf.get(member.id).resume(by="holdfast run")
+    found = await hf.store.run(run_id)
+    assert found is not None
+    return found
+
+
+async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) -> bool:
+    """Until the run ends, pauses, or everything it needs is paused; True when asked to stop before."""
+    heard = asyncio.Event()
+    watch.hf.store.on_change(lambda _: heard.set())
+    told_elsewhere = False
+    display.begin()
+    try:
+        while True:
+            heard.clear()
+            new = await watch.look()
+            display.update(watch, new)
+            if watch.root.status in FINISHED or watch.root.status == "paused" or watch.stuck_on is not None:
+                return False
+            if watch.elsewhere and not told_elsewhere:
+                told_elsewhere = True
+                say(f"Another process is working on {watch.run}; following it here.", "yellow")
+            if await first(stop, heard, frame_s):
+                return True
+            await asyncio.sleep(_LOOK_S)
+    finally:
+        display.end(watch)
+
+
+def _say_stopping(hf: Client, settings: Settings) -> None:
+    names = [f"{call.name}({clean(call.input)})" for calls in open_calls(hf).values() for call in calls]
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        grace = spoken(settings.stop_grace_s)
+        say(f"Stopping. Waiting up to {grace} for {', '.join(names[:3])}{more} to end; Ctrl-C again stops at once.", "yellow")
+    else:
+        say("Stopping.", "yellow")
+
+
+def _last_words(request: Request, run_id: str) -> None:
+    on = console(stderr=True)
+    if on.is_terminal:
+        on.show_cursor()
+    on.print(Text("Stopped at once; what was in the middle of a step runs again. To go on:", "yellow"), soft_wrap=True)
+    on.print(Text(f"  {request.again(run_id)}", "yellow"), soft_wrap=True)
+
+
+# How it ended
+
+
+async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., Any], logged: list[str]) -> int:
+    """Print the result or what went wrong; returns the exit code."""
+    own = hf.get(row.id, agent) if row.parent_id is None else hf.get(row.id)
+    result = await own.result() if row.status == "completed" else None
+    if request.as_json:
+        info = await hf.get(row.id).info()
+        failure = json.loads(row.error) if row.error else None
+        print_json({"run": info_document(info), "result": result, "failure": failure})
+    elif row.status == "completed" and result is not None:
+        sys.stdout.write(shown_value(result) + "\n")
+        sys.stdout.flush()
+    if row.status == "completed":
+        return 0
+    if row.status == "paused":
+        reason = row.reason or "no reason was given"
+        known = any(reason in each for each in logged)
+        say(f"Paused: run {row.id}" + ("" if known else f": {reason}"), "bold yellow")
+        say(f"Once that is mended, the same command goes on:\n  {request.again(row.root_id or row.id)}")
+        return PAUSED
+    if row.status == "cancelled":
+        say(f"Cancelled: run {row.id}" + (f": {row.reason}" if row.reason else ""), "red")
+        return FAILED
+    _say_failure(request, row)
+    return FAILED
+
+
+def _say_failure(request: Request, row: RunRow) -> None:
+    error = json.loads(row.error or "{}")
+    trace = error.get("traceback", "").rstrip().splitlines()
+    for each in trace[-_TRACEBACK_LINES:-1]:
+        say(clean_line(each), "dim")
+    message = "\n".join(clean_line(each) for each in error.get("message", "").splitlines())
+    say(f"Failed: run {row.id}: {error.get('type')}: {message}", "bold red")
+    say("Mend the cause, then go on from the failure:")
+    say(f"  {command('retry', row.id, db=request.url)}\n  {request.again(row.id)}")
+
+
+# Logs
+
+
+class _Said(logging.Handler):
+    """Prints records like everything else that is said, and remembers the messages."""
+
+    def __init__(self, logged: list[str]) -> None:
+        super().__init__()
+        self._logged = logged
+        self.addFilter(LogFilter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+            self._logged.append(text)
+            del self._logged[:-50]
+            say(text, "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else "dim")
+        except Exception:
+            self.handleError(record)
+
+
+def listen_to_logs(level: int) -> list[str]:
+    """Show what is logged, unless the user's code has set up logging; what replay repeats is dropped either way."""
+    logged: list[str] = []
+    root = logging.getLogger()
+    for handler in root.handlers:
+        handler.addFilter(LogFilter())
+    if not root.handlers:
+        handler = _Said(logged)
+        handler.setLevel(level)
+        root.addHandler(handler)
+        ours = logging.getLogger("holdfast")
+        if ours.level == logging.NOTSET and level < logging.WARNING:
+            ours.setLevel(level)
+    return logged

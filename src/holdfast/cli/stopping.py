@@ -1,0 +1,69 @@
+"""Ctrl-C and SIGTERM. The first asks to stop at a safe point, the second ends the process at once.
+
+The handler is Python's own and not the loop's: it must be heard also while the user's code keeps the loop busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+from holdfast.cli.output import INTERRUPTED
+
+_ONE_PRESS_S: Final = 0.2  # a launcher that forwards signals delivers one press twice
+
+
+class Stop:
+    """Asked to stop? `asked` is set by the first signal; `last_words` is called before the second one ends it all."""
+
+    def __init__(self, last_words: Callable[[], None]) -> None:
+        self.asked = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._last_words = last_words
+        self._first_at: float | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._first_at is None:
+            self._first_at = now
+            self._loop.call_soon_threadsafe(self.asked.set)
+        elif now - self._first_at > _ONE_PRESS_S:
+            self._last_words()
+            leave(INTERRUPTED)
+
+
+def leave(code: int) -> None:
+    """End the process now, whatever its threads do."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(code)
+
+
+def leave_if_held(code: int) -> None:
+    """End the process now if a step's thread would keep it: what it did is not recorded any more."""
+    others = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
+    if any(each.name.startswith("holdfast-step") for each in others):
+        leave(code)
+
+
+async def first(stop: Stop, heard: asyncio.Event, timeout_s: float) -> bool:
+    """Wait for a change, a stop or the time; True when asked to stop."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in (stop.asked, heard)]
+    try:
+        await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+    return stop.asked.is_set()

@@ -1,0 +1,32 @@
+"""Processes for tests: each worker of pytest has one fork server; each test's processes end with the test."""
+
+import os
+import sys
+
+import pytest
+from tests.processes.forks import Forks, Server
+from tests.processes.ledger import Place
+
+if sys.platform == "win32" or not hasattr(os, "fork"):
+    collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def forks(fork_server, tmp_path):
+    """Starts processes; what is left of them when the test ends is killed."""
+    starts = Forks(fork_server, tmp_path)
+    yield starts
+    starts.close()
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with a store and a ledger that several processes share."""
+    return Place(tmp_path)

@@ -1,0 +1,265 @@
+"""The canonical scenarios: one agent for each shape of durable work, and the process that carries one through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+import holdfast
+from holdfast.store.sqlite import SQLiteStore
+from tests.processes.ledger import Place
+
+place = Place("")  # of this process; set anew in every child
+
+# Steps: each has its effect once per attempt
+
+
+@holdfast.step
+async def act(what: str) -> str:
+    place.effect(what)
+    return f"did {what}"
+
+
+@holdfast.step
+def act_in_thread(what: str) -> str:
+    place.effect(what)
+    return f"did {what}"
+
+
+@holdfast.step(retry=holdfast.Retry(4, first="20ms", factor=1))
+async def fails_twice(what: str) -> str:
+    place.effect(what)
+    if holdfast.this_step().attempt < 3:
+        raise ConnectionError("not yet")
+    return f"did {what}"
+
+
+async def look(what: str) -> str | holdfast.NotDone:
+    token = holdfast.idempotency_key()
+    return f"did {what}" if token in {line.idempotency_key for line in place.lines()} else holdfast.NOT_DONE
+
+
+@holdfast.step(in_doubt=look)
+async def probed(what: str) -> str:
+    place.effect(what)
+    return f"did {what}"
+
+
+@holdfast.step(in_doubt="fail")
+async def fragile(what: str) -> str:
+    place.effect(what)
+    return f"did {what}"
+
+
+@holdfast.step(in_doubt="ask")
+async def delicate(what: str) -> str:
+    place.effect(what)
+    return f"did {what}"
+
+
+@holdfast.step(timeout="20ms", retry=holdfast.Retry(2, first="5ms"))
+async def slow_at_first(what: str) -> str:
+    place.effect(what)
+    if holdfast.this_step().attempt == 1:
+        await asyncio.Event().wait()
+    return f"did {what}"
+
+
+# Agents
+
+
+@holdfast.agent
+async def sequential() -> list[str]:
+    return [await act("one"), await act_in_thread("two"), await act("three")]
+
+
+async def chain(name: str) -> str:
+    first = await act(f"{name}1")
+    second = await act(f"{name}2 after {first}")
+    return await act(f"{name}3 after {second}")
+
+
+@holdfast.agent
+async def parallel() -> list[str]:
+    return list(await asyncio.gather(*(chain(name) for name in "abc")))
+
+
+@holdfast.agent
+async def retry() -> list[str]:
+    return [await act("before"), await fails_twice("it"), await act("after")]
+
+
+@holdfast.agent
+async def sleep() -> list[str]:
+    before = await act("before")
+    began = holdfast.now()
+    await holdfast.sleep("30ms")
+    assert (holdfast.now() - began).total_seconds() >= 0.03, "a timer fired early"
+    return [before, await act("after")]
+
+
+@holdfast.agent
+async def grandchild(name: str) -> str:
+    return await act(f"{name} below")
+
+
+@holdfast.agent
+async def middle(name: str) -> str:
+    first = await act(f"{name} first")
+    return f"{first}, {await grandchild(name)}, {await act(f'{name} last')}"
+
+
+@holdfast.agent
+async def child() -> list[str]:
+    spawned = await holdfast.spawn(middle, "spawned")
+    called = await middle("called")
+    return [called, await spawned, await act("after")]
+
+
+@holdfast.agent
+async def messages() -> list[str]:
+    out = [await act(f"got {await holdfast.receive('a', str)}")]
+    out.append(await act(f"then {await holdfast.receive('b', str)} {await holdfast.receive('a', str)}"))
+    return [*out, *holdfast.receive_nowait("never", str)]
+
+
+@holdfast.agent
+async def checkpoints() -> list[str]:
+    state = await holdfast.restore([])
+    while len(state) < 4:
+        state = await holdfast.checkpoint([*state, await act(f"round {len(state)}")])
+    return [*state, await act("after")]
+
+
+async def cautious(step) -> list[str]:
+    before = await act("before")
+    try:
+        middle = await step("it")
+    except (holdfast.StepFailed, holdfast.InDoubt):
+        middle = "in doubt"
+    return [before, middle, await act("after")]
+
+
+@holdfast.agent
+async def doubt_retry() -> list[str]:
+    return await cautious(act)
+
+
+@holdfast.agent
+async def doubt_probe() -> list[str]:
+    return await cautious(probed)
+
+
+@holdfast.agent
+async def doubt_fail() -> list[str]:
+    return await cautious(fragile)
+
+
+@holdfast.agent
+async def doubt_ask() -> list[str]:
+    return await cautious(delicate)
+
+
+@holdfast.agent
+async def timeout() -> list[str]:
+    out = [await slow_at_first("slow")]
+    try:
+        async with holdfast.timeout("40ms"):
+            out.append(await act("inside"))
+            await holdfast.receive("never")
+    except TimeoutError:
+        out.append("late")
+    try:
+        await holdfast.receive("never", timeout="10ms")
+    except TimeoutError:
+        out.append(await act("after"))
+    return out
+
+
+@holdfast.agent
+async def notes() -> list[str]:
+    await holdfast.note("begins", at=1)
+    out = [await act("new" if holdfast.patched("new way") else "old")]
+    await holdfast.note("goes on")
+    out.append(str(holdfast.patched("new way")))
+    return [*out, str(holdfast.uuid4() == holdfast.uuid4()), await act("after")]
+
+
+ALL = [sequential, parallel, retry, sleep, child, messages, checkpoints, doubt_retry, doubt_probe, doubt_fail, doubt_ask,
+       timeout, notes]  # fmt: skip
+AGENTS = {agent.name: agent for agent in ALL}
+
+
+# What the world does meanwhile, in every process that carries the run: all of it may be done again
+
+
+async def send_messages(hf, run):
+    with contextlib.suppress(holdfast.RunFinished):
+        await run.send("a", "first", key="1")
+        await run.wait("waiting")
+        await run.send("a", "second", key="2")
+        await run.send("b", "third", key="3")
+
+
+async def answer_truthfully(hf, run):
+    while True:
+        for question in await hf.approvals():
+            token = f"{question.run_id}\t{question.key}\t"
+            happened = any("\t".join(map(str, line)).startswith(token) for line in place.lines())
+            with contextlib.suppress(holdfast.AlreadyDecided):
+                await hf.answer(question, {"result": "did it"} if happened else "run", by="ana")
+        await asyncio.sleep(0.005)
+
+
+WORLD = {"messages": send_messages, "doubt_ask": answer_truthfully}
+
+
+class Fatal:
+    """Kills this process before or after its n-th commit to the journal, by the signal that cannot be caught."""
+
+    def __init__(self, commit=None, when=""):
+        self._fatal, self.commits = (commit, when), 0
+
+    def before_commit(self, appends):
+        self._at("before")
+
+    def after_commit(self, appends):
+        self._at("after")
+        self.commits += 1
+
+    def _at(self, when):
+        if self._fatal == (self.commits, when):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Client(holdfast.Client):
+    """A client whose store has these faults. Flushing is left out: it matters when the power goes, not the process."""
+
+    def __init__(self, agents=(), faults=None, durability="process", **settings):
+        super().__init__(f"sqlite:{place.store}", agents=agents, settings=holdfast.Settings(**settings))
+        self._faults, self._durability = faults, durability
+
+    def _make_store(self):
+        return SQLiteStore(place.store, durability=self._durability, faults=self._faults)
+
+
+def play(parent, folder, agent, commit=None, effect=None, when="", grace_s=0.0):
+    """Start the run or go on with it, until it has its result; die at one point, if one is named."""
+    global place  # noqa: PLW0603 - one per process, and this is its beginning
+    place = Place(folder)
+    place.kill_at = None if effect is None else (effect, when)
+    faults = Fatal(commit, when)
+
+    async def main():
+        async with Client([AGENTS[agent]], faults, park_grace_s=grace_s) as hf:
+            run = await hf.start(AGENTS[agent], id="run")
+            world = asyncio.create_task(WORLD[agent](hf, run)) if agent in WORLD else None
+            result = await run.result(timeout=20)
+            if world is not None:
+                world.cancel()
+                await asyncio.gather(world, return_exceptions=True)
+            parent.say(result=result, commits=faults.commits, effects=place.effects)
+
+    asyncio.run(main())
