@@ -185,7 +185,7 @@ class ReceiveCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution, mailbox = self.execution, self.execution.mailbox
-        yield from execution.ask(None)
+        yield from execution.enter(self)
         event = mailbox.take(self._topic)
         if event is None:
             mailbox.wait("message", self._topic, self.future)

@@ -26,7 +26,7 @@ def restore(
 ) -> Generator[Any, Any, Any]:
     """The state of the last checkpoint, or the first one."""
     execution = scope.execution
-    yield from execution.ask(None)
+    yield from execution.enter(None)
     if execution.state_shape is not None or (execution.asked_any and not execution.awaits_restore):
         raise HoldfastError("restore must be the first durable call of an agent, and called once; call it at the top")
     execution.state_shape = shape

@@ -38,7 +38,10 @@ class Drivers(Recorder):
         return not self.may_begin.is_set()
 
     def start_driver(
-        self, work: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[Exception], None] | None = None
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        failed: Callable[[Exception], None] | None = None,
+        context: contextvars.Context | None = None,
     ) -> asyncio.Task[None]:
         """Run work of ours beside the agent's tasks; an unexpected error in it becomes the call's failure."""
 
@@ -52,7 +55,7 @@ class Drivers(Recorder):
                 if failed is not None:
                     failed(error)
 
-        context = contextvars.copy_context()
+        context = context or contextvars.copy_context()
         context.run(_here.set, None)
         task = self.loop.create_task(guarded(), context=context)
         self.drivers.add(task)

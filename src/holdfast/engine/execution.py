@@ -154,24 +154,31 @@ class Execution(Drivers):
     def _awaited(self, call: Durable[Any]) -> None:
         self.unawaited.pop(hash(call), None)
 
-    def ask(self, call: Call | None) -> Generator[Any, Any, None]:
-        """The agent waits for this call (None: only check that the run is not leaving)."""
+    def enter(self, call: Call | None) -> Generator[Any, Any, None]:
+        """A verb is awaited: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
+        if call is not None and not self.closing:
+            self._not_first(call)
         if self.closing:
             yield from self._refusal()
-        if call is not None:
-            self.asks(call)
-            if self.closing:  # it diverged
-                yield from self._refusal()
 
-    def asks(self, call: Call) -> None:
-        """Claim the call in the journal, and begin it if the run is live."""
-        if self.closing:
-            return
+    def ask(self, call: Call) -> Generator[Any, Any, None]:
+        """The agent waits for this call."""
+        self.asks(call)
+        if self.closing:  # it was, or the call diverged
+            yield from self._refusal()
+
+    def _not_first(self, call: Call) -> None:
         self.asked_any = True
         if self.awaits_restore:
             assert self.journal.checkpoint is not None
             found = f"the agent called {call.name}({call.preview}) before restore()"
             diverge(self, Divergence.of(self.journal.checkpoint), found)
+
+    def asks(self, call: Call) -> None:
+        """Claim the call in the journal, and begin it if the run is live."""
+        if not self.closing:
+            self._not_first(call)
+        if self.closing:
             return
         divergence = self.journal.claim(call.key, call.name, call.digest)
         if divergence is not None:

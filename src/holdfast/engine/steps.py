@@ -11,6 +11,7 @@ never again.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import json
@@ -68,7 +69,7 @@ _RUN_IT = _Ended()
 class StepCall(Call):
     """One call of a step."""
 
-    __slots__ = ("_began_at", "_bound", "_copy", "_has_copy", "_past", "_spec", "_target", "_task")
+    __slots__ = ("_began_at", "_bound", "_context", "_copy", "_has_copy", "_past", "_spec", "_target", "_task")
 
     def prepare(self, spec: StepSpec, target: object, bound: Bound) -> None:
         self._spec, self._target, self._bound = spec, target, bound
@@ -76,10 +77,11 @@ class StepCall(Call):
         self._copy: Any = None
         self._has_copy = False
         self._began_at = 0
+        self._context = contextvars.copy_context()  # the body sees the caller's context variables, live and resumed alike
 
     def begin(self) -> None:
         self._past = _Past.of(self.past())
-        self._task = self.execution.start_driver(self._drive, self._fail)
+        self._task = self.execution.start_driver(self._drive, self._fail, self._context)
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
