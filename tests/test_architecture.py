@@ -12,7 +12,7 @@ LAYERS = {
     "doing": "engine store",
     "services": "worker client",
     "edges": "cli http dashboard integrations backends testing demo",
-    "package": "holdfast",  # holdfast/__init__.py
+    "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }
 APART = {  # what a part may not import although its layer is high enough
     "engine": "store",

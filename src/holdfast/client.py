@@ -15,7 +15,7 @@ from holdfast.agent import Agent
 from holdfast.codec import UNTYPED, checked_size, digest, preview
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, RunExists, UnknownAgent, UnknownApproval
-from holdfast.model import ApprovalRow, RunRow, checked_run_id
+from holdfast.model import FINISHED, KINDS, ApprovalRow, RunRow, checked_run_id, checked_statuses, plain_id
 from holdfast.run import Run, RunEvent, RunInfo, stored_value
 from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
@@ -93,8 +93,13 @@ class Client:
         self._store = store
         store.on_change(self._hear)
         if self._specs:
-            self._worker = Worker(store, self._specs, self._settings)
-            await self._worker.start()
+            worker = Worker(store, self._specs, self._settings)
+            try:
+                await worker.start()
+            except BaseException:  # nobody will close what was never open
+                await self._close()
+                raise
+            self._worker = worker
 
     async def _close(self, grace_s: float | None = None) -> None:
         worker, self._worker = self._worker, None
@@ -123,20 +128,20 @@ class Client:
     @overload
     async def start(
         self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
-        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any], after: Duration | None = None,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
         kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
     ) -> Run[Any]: ...  # fmt: skip
-    async def start(
+    async def start(  # type: ignore[misc]  # mypy takes `*args: *Ts` for more than any arguments
         self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
         kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
     ) -> Run[Any]:  # fmt: skip
         """Start a run and return at once. The same id again is the same run; with other arguments it is `RunExists`."""
         name, version, text = await self._input(agent, args, dict(kwargs or {}))
-        run_id = checked_run_id(id) if id is not None else f"{name}-{secrets.token_hex(4)}"
+        run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
         delay_ms = 0 if after is None else milliseconds(after)
         stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
         stored, blobs = spilled(checked_size(text, self._settings.value_limit_bytes, "the arguments"))
@@ -174,11 +179,27 @@ class Client:
                 f"{name}({preview(text)}). Use another id, or the same arguments to go on with it"
             )
 
+    @overload
     async def run(
-        self, agent: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, id: str | None = None
-    ) -> R:
+        self, agent: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, id: str | None = None,
+        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any] | None = None,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
+        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any],
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any: ...  # fmt: skip
+    async def run(  # type: ignore[misc]  # as for `start`
+        self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
         """Start a run and wait for its result."""
-        run: Run[R] = await self.start(agent, *args, id=id)
+        run: Run[Any] = await self.start(agent, *args, id=id, labels=labels, kwargs=kwargs)
         return await run.result()
 
     # Finding
@@ -202,7 +223,7 @@ class Client:
         after: str | None = None,
     ) -> list[RunInfo]:
         """Runs, newest first; `after` is the id of the last one of the page before."""
-        statuses = [status] if isinstance(status, str) else status
+        statuses = None if status is None else checked_statuses(status)
         name = agent.name if isinstance(agent, Agent) else agent
         rows = await self.store.runs(
             statuses=statuses, agent=name, labels=dict(labels) if labels else None, parent=parent, limit=limit, after=after
@@ -211,10 +232,10 @@ class Client:
         return [RunInfo.of(row, served) for row in rows]
 
     async def events(
-        self, *, after: int = 0, kinds: Iterable[str] | None = None, follow: bool = True
+        self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True
     ) -> AsyncIterator[RunEvent]:
         """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`)."""
-        chosen = None if kinds is None else list(kinds)
+        chosen = None if kinds is None else _checked_kinds(kinds)
         with self._listening("", News.GREW) as heard:
             while True:
                 heard.clear()
@@ -237,7 +258,11 @@ class Client:
         """Answer a question. For one in doubt: {"result": ...} (it happened), "run" (it did not), or "fail"."""
         row = await self._approval(approval)
         answer = _checked_answer(row, value)
-        return await self.store.decide(row.id, UNTYPED.store(answer, "answer")[0], by, note)
+        if not isinstance(by, str) or not by.strip():
+            raise BadArguments(f"by={by!r}: give the name of whoever decides, for example by='ana'")
+        text = UNTYPED.store(answer, "answer")[0]
+        checked_size(text, self._settings.value_limit_bytes, "the answer")
+        return await self.store.decide(row.id, text, by, note)
 
     async def _approval(self, approval: ApprovalRow | str) -> ApprovalRow:
         if isinstance(approval, ApprovalRow):
@@ -256,7 +281,10 @@ class Client:
         self, older_than: Duration, *, status: str | Iterable[str] = ("completed", "cancelled")
     ) -> int:
         """Delete runs that finished longer ago than this, with their children; returns how many root runs."""
-        statuses = [status] if isinstance(status, str) else list(status)
+        statuses = checked_statuses(status)
+        unfinished = [each for each in statuses if each not in FINISHED]
+        if unfinished:
+            raise BadArguments(f"prune deletes only runs that have ended, not {' or '.join(unfinished)} ones")
         return await self.store.prune(self.store.clock.now() - milliseconds(older_than), statuses)
 
     # Hearing of changes
@@ -298,6 +326,14 @@ def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
         if not isinstance(name, str) or not isinstance(value, str):
             raise BadArguments(f"labels are strings: {name!r}={value!r} is not")
     return found
+
+
+def _checked_kinds(kinds: str | Iterable[str]) -> list[str]:
+    chosen = [kinds] if isinstance(kinds, str) else list(kinds)
+    for kind in chosen:
+        if kind not in KINDS:
+            raise BadArguments(f"{kind!r} is no kind of event; there are: {', '.join(KINDS)}")
+    return chosen
 
 
 def _checked_answer(row: ApprovalRow, value: Any) -> Any:

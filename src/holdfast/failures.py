@@ -15,20 +15,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.codec import BLOB_BYTES, UNTYPED
-from holdfast.errors import NotStorable, StepFailed, StepTimeout
+from holdfast.errors import HoldfastError, NotStorable, StepFailed, StepTimeout
 
 TRACEBACK_LIMIT_CHARACTERS: Final = 4_000
 MESSAGE_LIMIT_CHARACTERS: Final = 4_000
 
 _PACKAGE: Final = Path(__file__).parent
-_TIMEOUT: Final = f"{StepTimeout.__module__}.{StepTimeout.__qualname__}"
+_TIMEOUT: Final = "StepTimeout"
 # These steer Python itself (asyncio refuses to carry them), or hold other exceptions that are not recorded.
 _NOT_REBUILT: Final = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
 
 
 def qualified_name(kind: type[BaseException]) -> str:
-    """`ValueError`, `payments.Declined`."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    """`ValueError`, `payments.Declined`; our own errors by their bare name."""
+    bare = kind.__module__ in ("builtins", HoldfastError.__module__)
+    return kind.__qualname__ if bare else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def record(error: BaseException, raises: tuple[type[Exception], ...] = ()) -> dict[str, Any]:

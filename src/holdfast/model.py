@@ -6,6 +6,7 @@ Nothing here does I/O. Times are milliseconds since 1970, by the store's clock.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -155,6 +156,20 @@ class ApprovalRow:
 
 
 _RUN_ID = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
+
+
+def plain_id(name: str) -> str:
+    """A name as the beginning of a run id: what an id cannot have becomes an underscore."""
+    return re.sub(r"[^\w.:@-]", "_", name, flags=re.ASCII)
+
+
+def checked_statuses(states: str | Iterable[str]) -> list[str]:
+    """The states of runs, or `BadArguments` that says which there are."""
+    found = [states] if isinstance(states, str) else list(states)
+    for state in found:
+        if state not in TRANSITIONS:
+            raise BadArguments(f"{state!r} is no state of a run; there are: {', '.join(TRANSITIONS)}")
+    return found
 
 
 def checked_run_id(run_id: str) -> str:

@@ -71,7 +71,7 @@ class OpenResources:
         replaced: Any = self._replace.get(resource, resource)
         place = StepContext(f"resource {resource.name}", f"hf_{uuid.uuid4().hex}", 1, None, self)  # of no step, no run
         with Placed(place):
-            generator: AsyncGenerator[Any, None] = getattr(replaced, "fn", replaced)()
+            generator: AsyncGenerator[Any, None] = (replaced.fn if isinstance(replaced, Resource) else replaced)()
             try:
                 value = await anext(generator)
             except BaseException as error:

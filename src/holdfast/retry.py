@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -25,12 +26,17 @@ class Retry:
         first: Duration = "1s",
         factor: float = 2,
         max: Duration = "1m",
-        on: tuple[type[Exception], ...] | Callable[[Exception], bool] = (Exception,),
+        on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] = (Exception,),
     ) -> None:
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
             raise BadArguments(f"retry attempts must be a whole number of at least 1 (all attempts), not {attempts!r}")
-        if factor < 1:
-            raise BadArguments(f"retry factor must be at least 1, not {factor!r}")
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor < math.inf:
+            raise BadArguments(f"retry factor must be a number of at least 1, not {factor!r}")
+        if isinstance(on, type):
+            on = (on,)  # a class is callable too: as a predicate it would hold for everything
+        kinds = on if isinstance(on, tuple) else ()
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds) or not (kinds or callable(on)):
+            raise BadArguments(f"retry on={on!r}: give exception classes, or a function of the exception that says whether")
         self.attempts, self.factor, self.on = attempts, factor, on
         self.first_s, self.max_s = seconds(first), seconds(max)
 
@@ -63,9 +69,11 @@ def asked_wait_s(error: object) -> float | None:
     """How long the failure itself asks to wait: `RetryAfter`, or the Retry-After header of an HTTP client's error."""
     if isinstance(error, RetryAfter):
         return seconds(error.after)
-    headers: Any = getattr(getattr(error, "response", None), "headers", None)
-    value = headers.get("retry-after") if hasattr(headers, "get") else getattr(error, "retry_after", None)
+    headers: Any = getattr(getattr(error, "response", error), "headers", None)
     try:
+        value = getattr(error, "retry_after", None)
+        if hasattr(headers, "get"):  # of a plain dict the names are as the server wrote them
+            value = headers.get("retry-after") or headers.get("Retry-After") or value
         return seconds(float(value)) if value is not None else None
     except (TypeError, ValueError, HoldfastError):
         return None  # an HTTP date, or nonsense from a server: the usual wait applies

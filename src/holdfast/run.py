@@ -23,7 +23,7 @@ from holdfast.errors import (
     RunPaused,
     UnknownRun,
 )
-from holdfast.model import FINISHED, ApprovalRow, Event, RunRow
+from holdfast.model import FINISHED, ApprovalRow, Event, RunRow, checked_statuses
 from holdfast.store.base import News, spilled, unspilled
 from holdfast.verbs.messages import checked_topic
 
@@ -115,7 +115,7 @@ class Run(Generic[R_co]):
 
     async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
         """Until it is in one of these states (any finished one by default)."""
-        wanted = set(states) or FINISHED
+        wanted = set(checked_statuses(states)) or FINISHED
         async with asyncio.timeout(None if timeout is None else seconds(timeout)):
             with self._client._listening(self.id) as heard:
                 while True:
@@ -135,7 +135,8 @@ class Run(Generic[R_co]):
                     heard.clear()
                     row = await self._row()
                     if row.status in FINISHED or row.status == "paused":
-                        return await self._outcome(row)
+                        result: R_co = await self._outcome(row)
+                        return result
                     await self._client._pause_for(heard)
 
     async def _outcome(self, row: RunRow) -> Any:
@@ -154,6 +155,8 @@ class Run(Generic[R_co]):
 
     def _returns(self, row: RunRow) -> Shape:
         if self._agent is not None:
+            if self._agent.name != row.agent:
+                raise BadArguments(f"run {self.id!r} is of agent {row.agent!r}, not of {self._agent.name!r}")
             return self._agent.spec.signature.returns
         spec = self._client._spec(row.agent)
         return spec.signature.returns if spec is not None else UNTYPED
@@ -187,9 +190,6 @@ class Run(Generic[R_co]):
 
     async def resume(self, *, by: str = "") -> None:
         """Let a paused run go on."""
-        row = await self._row()
-        if row.status != "paused":
-            raise RunActive(f"run {self.id!r} is {row.status}, not paused; there is nothing to resume")
         await self._client.store.resume(self.id, by=by)
 
     async def retry(self, *, by: str = "") -> None:

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -120,6 +121,14 @@ class Place:
         """What is in the file now."""
         rows = self.query("SELECT run_id, seq, kind, key, data FROM events ORDER BY position")
         return [Recorded(run, seq, kind, key, json.loads(data or "{}")) for run, seq, kind, key, data in rows]
+
+
+def until(holds, timeout=20.0):
+    """Look at what processes have left in files and in the store until it is so."""
+    end = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < end, "it never came to be so"
+        time.sleep(0.005)
 
 
 def closed(events):

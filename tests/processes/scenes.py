@@ -165,9 +165,10 @@ async def doubt_ask() -> list[str]:
 @holdfast.agent
 async def timeout() -> list[str]:
     out = [await slow_at_first("slow")]
+    async with holdfast.timeout("1h"):
+        out.append(await act("inside"))
     try:
-        async with holdfast.timeout("40ms"):
-            out.append(await act("inside"))
+        async with holdfast.timeout("20ms"):
             await holdfast.receive("never")
     except TimeoutError:
         out.append("late")
@@ -198,7 +199,8 @@ AGENTS = {agent.name: agent for agent in ALL}
 async def send_messages(hf, run):
     with contextlib.suppress(holdfast.RunFinished):
         await run.send("a", "first", key="1")
-        await run.wait("waiting")
+        while not place.lines():
+            await asyncio.sleep(0.002)
         await run.send("a", "second", key="2")
         await run.send("b", "third", key="3")
 

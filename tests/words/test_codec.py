@@ -200,7 +200,7 @@ def assert_back(annotation: Any, value: Any) -> str:
         (collections.Counter[str], collections.Counter("aab"), '{"a":2,"b":1}'),
         (collections.OrderedDict[str, int], collections.OrderedDict(b=1, a=2), '{"b":1,"a":2}'),
         (collections.deque[int], collections.deque([1]), "[1]"),
-        (Account, Account(name="a", note=({2: b"x"},)), '{"name":"a","note":{"$tuple":[{"$map":[[2,{"$bytes":"eA=="}]]}]}}'),
+        (Account, Account(name="a", note=({2: b""},)), '{"name":"a","note":{"$tuple":[{"$map":[[2,{"$bytes":""}]]}]}}'),
         (Aliased, Aliased(**{"in": 3, "inner": 5}), '{"inner":3,"other":5}'),
         (Annotated[Cat | Dog, pydantic.Field(discriminator="kind")], Dog(), '{"kind":"dog","lives":1}'),
         (Cat | Dog, Dog(), '{"kind":"dog","lives":1}'),

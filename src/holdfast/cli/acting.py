@@ -50,7 +50,8 @@ async def retry(url: str | None, run: str, by: str | None, *, as_json: bool) -> 
     async with existing(url) as hf:
         await row_of(hf, run)
         await hf.get(run).retry(by=_who(by))
-        await _say_ready(hf, run, f"{run} goes on from its failure; what was recorded before stays.", url, as_json=as_json)
+        told = f"{run} goes on from its failure; what was recorded before stays."
+        await _say_ready(hf, run, told, url, as_json=as_json)
 
 
 async def resume(url: str | None, run: str, by: str | None, *, as_json: bool) -> None:

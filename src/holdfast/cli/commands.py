@@ -25,7 +25,7 @@ class Holdfast(click.Group):
             raise
         except KeyboardInterrupt:
             ctx.exit(130)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - what is not ours is raised again
             _explain(ctx, error)
 
 
@@ -56,11 +56,13 @@ def _same_everywhere(ctx: click.Context, _: click.Parameter, value: str | None) 
 
 
 def db_option(command: F) -> F:
+    """`--db`."""
     text = "The store: sqlite:PATH. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the current folder."
     return click.option("--db", metavar="URL", callback=_same_everywhere, help=text)(command)
 
 
 def json_option(command: F) -> F:
+    """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
@@ -69,11 +71,12 @@ def _run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
 
     try:
         return [run for run in wait_for(ids(ctx.params.get("db"))) if run.startswith(incomplete)]
-    except Exception:  # a completion that fails offers nothing
+    except Exception:  # noqa: BLE001 - a completion that fails offers nothing
         return []
 
 
 def run_argument(command: F) -> F:
+    """The id of a run."""
     return click.argument("run", metavar="ID", shell_complete=_run_ids)(command)
 
 
@@ -96,7 +99,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 @click.group(cls=Holdfast, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--db", metavar="URL", help="The store: sqlite:PATH. Default: $HOLDFAST_URL, else sqlite:holdfast.db here.")
+@click.option("--db", metavar="URL", help="The store, for the command that follows.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def holdfast(db: str | None) -> None:
     """Agents that go on where they stopped. Try `holdfast demo` first."""
@@ -110,7 +113,7 @@ def holdfast(db: str | None) -> None:
 @click.argument("args", nargs=-1)
 @click.option("--arg", "named", metavar="NAME=VALUE", multiple=True, callback=_pairs, help="An argument by name.")
 @click.option("--id", "run_id", metavar="ID", help="The run's id. The same id again goes on where the run stopped.")
-@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="A label for lists of runs.")
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="A label, for lists.")
 @db_option
 @json_option
 def run(
@@ -158,7 +161,7 @@ def demo(keep: str | None, as_json: bool) -> None:
 @holdfast.command()
 @click.option("--status", multiple=True, type=click.Choice(STATUSES), help="Only runs in this state; repeatable.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
-@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Only runs with this label.")
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Only runs so labelled.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @db_option
 @json_option

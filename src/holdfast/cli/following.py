@@ -12,7 +12,7 @@ from rich.text import Text
 from holdfast.cli.history import History
 from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.output import command, glyphs
-from holdfast.cli.picture import MARGIN, STATUS_STYLES, Scene, clean, day_and_time, lines, rows
+from holdfast.cli.picture import MARGIN, STATUS_STYLES, Scene, clean, lines, rows, when
 from holdfast.cli.reading import family, open_calls, row_of
 from holdfast.client import Client
 from holdfast.durations import spoken
@@ -82,7 +82,7 @@ class Watch:
             deeper = [row for row in self.rows.values() if row.id != root.id and row.status == "waiting"]
             told = {f"{row.id} waits for a {row.waits_for}" for row in deeper if row.waits_for != "child"}
             return "waits for its child run" + (f": {'; '.join(sorted(told)[:3])}" if told else "")
-        until = f" until {day_and_time(root.due_at)}" if root.due_at is not None else ""
+        until = f" until {when(root.due_at)}" if root.due_at is not None else ""
         word = {"timer": "sleeps", "retry": "waits to try a step again", "person": "waits for a person"}
         return word.get(root.waits_for or "", f"waits for a {root.waits_for}") + until
 
@@ -156,11 +156,11 @@ class Moving:
     def _picture(self, watch: Watch, *, going: bool) -> RenderableType:
         on, signs, root = self._on, glyphs(self._on), watch.root
         now = watch.hf.store.clock.now()
-        running = open_calls(watch.hf) if going else {}
+        running = open_calls(watch.hf) if root.status not in FINISHED else {}
         for run, history in watch.histories.items():
             history.show_open(running.get(run, ()))
         room = max(on.height - _ROOM_AROUND, 5)
-        scene = Scene(signs, watch.histories, {row.id: row.status for row in watch.rows.values()}, now, room)
+        scene = Scene(signs, on.width, watch.histories, {row.id: row.status for row in watch.rows.values()}, now, room)
         tree = lines(rows(scene, root.id, watch.history), on.width, signs)
         if len(tree) > room:
             tree = [Text(f"{MARGIN}{signs.more}", "dim"), *tree[len(tree) - room + 1 :]]

@@ -45,7 +45,9 @@ async def doctor(url: str | None, *, as_json: bool) -> int:
     return 1 if problems else 0
 
 
-def _print(facts: dict[str, Any], agents: dict[str, Any], problems: list[dict[str, str]], durability: str, took_s: float) -> None:
+def _print(
+    facts: dict[str, Any], agents: dict[str, Any], problems: list[dict[str, str]], durability: str, took_s: float
+) -> None:
     on = console()
     signs = glyphs(on)
 
@@ -79,7 +81,7 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
         found.append({"run": run, "problem": problem, "advice": advice})
 
     if facts["integrity"] != "ok":
-        add(f"the file is damaged: {facts['integrity']}", "Stop all workers, keep a copy of the file, and restore a backup")
+        add(f"the file is damaged: {facts['integrity']}", "Stop all workers, keep a copy, and restore a backup")
     agents = await hf.store.agents()
     for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
         for problem, advice in _of_run(row, agents, hf.store.clock.now(), url):
@@ -93,14 +95,15 @@ def _of_run(row: RunRow, agents: dict[str, Any], now: int, url: str | None) -> l
     go_on = command("run", f"FILE.py:{row.agent}", "--id", row.root_id or row.id, db=url)
     late_ms = now - row.due_at if row.due_at is not None else 0
     if row.status == "paused":
-        found.append((f"run {row.id} is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url)))
+        why = cut(row.reason or "no reason was given", 300)
+        found.append((f"run {row.id} is paused: {why}", command("resume", row.id, db=url)))
     elif row.crash_count >= 2:
         found.append((
             f"run {row.id} has ended its process {row.crash_count} times without progress in between",
             "Look at what its step does: memory, a native crash, os._exit. It is paused at the fifth time",
         ))  # fmt: skip
     elif row.status == "running" and late_ms > 0:
-        found.append((f"run {row.id} is in the middle, and the process that ran it is gone or stopped", f"Go on: {go_on}"))
+        found.append((f"run {row.id} is in the middle, and its process is gone or stopped", f"Go on: {go_on}"))
     elif row.status in ("ready", "waiting") and not served and (row.status == "ready" or late_ms > 0):
         found.append((f"run {row.id} is due and no live worker serves {row.agent!r}", f"Go on: {go_on}"))
     elif row.status in ("ready", "waiting") and late_ms > _LATE_MS:

@@ -1,13 +1,13 @@
 """A run's events as a tree of what it did: events in, nodes out, no I/O. It can grow while the run goes on.
 
-A call's key is its path: `deepen#0/summarise#1` is a node `summarise` in the branch `deepen#0`. What has no key (messages,
-interruptions, warnings) stands at the top, in the order in which it was recorded.
+A call's key is its path: `deepen#0/summarise#1` is a node `summarise` in the branch `deepen#0`. What has no key
+(messages, interruptions, warnings) stands at the top.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,14 +22,13 @@ PREVIEW_CHARACTERS: Final = 160
 class Remark:
     """A line under a node. `tone` is 'plain', 'bad' or 'warn'."""
 
-    at: int
     text: str
     tone: str = "plain"
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One thing a run did, or a branch (an asyncio task or a scope) of such things.
+    """One thing a run did, or a branch (an asyncio task or a scope) of such things. `seq` is that of its last event.
 
     `sort` is step, timer, child, branch, message, note, checkpoint, patch, warning or mark; `state` is done, failed,
     running, waiting, cancelled, doubt or said.
@@ -50,6 +49,10 @@ class Node:
     child: str | None = None  # the id of the run that this node is
     dropped: bool = False  # taken out of the history by a retry
 
+    def warn(self, text: str) -> None:
+        """Add a remark of the kind people should read."""
+        self.remarks.append(Remark(text, "warn"))
+
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
@@ -58,7 +61,7 @@ class OpenCall:
     key: str
     name: str
     input: str
-    began: int | None
+    began: int
 
 
 def error_line(error: dict[str, Any] | None) -> str:
@@ -75,8 +78,18 @@ def value_preview(event: Event) -> str | None:
     return None if event.value is None else preview(event.value, PREVIEW_CHARACTERS)
 
 
+def in_order(items: Iterable[Node]) -> list[Node]:
+    """By their last record, so that all above an interruption was recorded before it; what is still open comes last."""
+    return sorted(items, key=lambda node: (_is_open(node), node.seq))
+
+
+def _is_open(node: Node) -> bool:
+    in_doubt = node.state == "doubt" and node.sort != "warning"
+    return node.ended is None and not node.dropped and (in_doubt or node.state in ("running", "waiting"))
+
+
 class History:
-    """The tree. `items` are its top nodes in the order of their first record."""
+    """The tree. `items` are its top nodes; `in_order` says in which order nodes are read."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.items: list[Node] = []
@@ -99,27 +112,26 @@ class History:
 
     def add(self, event: Event) -> None:
         """Take in one event; they come in order."""
-        handler = _HANDLERS.get(event.kind)
-        if handler is not None:
-            handler(self, event)
+        take = getattr(self, _TAKEN_BY.get(event.kind, ""), None)
+        if take is not None:
+            take(event)
         self.next_seq = event.seq + 1
         self.last_at = event.at
 
     def show_open(self, calls: Iterable[OpenCall]) -> None:
         """Show these calls as going on, until the next time this is called."""
-        for siblings, node in self._passing:
-            siblings.remove(node)
+        for siblings, passing in self._passing:
+            siblings.remove(passing)
         self._passing.clear()
         for call in calls:
-            node = self._calls.get((call.key, None))
-            if node is None:
-                node = Node("step", call.name, self.next_seq, call.input, "running", call.began)
+            known = self._calls.get((call.key, None))
+            if known is None:
+                passing = Node("step", call.name, self.next_seq, call.input, "running", call.began)
                 siblings = self._siblings(call.key)
-                siblings.append(node)
-                self._passing.append((siblings, node))
-            elif node.ended is None:
-                node.began = call.began or node.began
-                node.state = "running" if call.began else node.state
+                siblings.append(passing)
+                self._passing.append((siblings, passing))
+            elif known.ended is None:
+                known.state, known.began = "running", call.began
 
     # Placing
 
@@ -132,21 +144,23 @@ class History:
             place = f"{place}/{part}"
             branch = self._branches.get(place)
             if branch is None:
-                branch = self._branches[place] = Node("branch", part, self.next_seq)
+                branch = self._branches[place] = Node("branch", part)
                 items.append(branch)
+            branch.seq = self.next_seq
             items = branch.items
         return items
 
     def _call(self, event: Event, sort: str) -> Node:
-        """The node of the call that an event belongs to."""
-        key = event.key or ""
+        """The node of the call that an event belongs to; its place is that of its last event."""
+        key, data = event.key or "", event.data
+        self.next_seq = event.seq
+        siblings = self._siblings(key)
         node = self._calls.get((key, event.dropped))
         if node is None:
-            self.next_seq = event.seq
-            data = event.data
-            node = Node(sort, data.get("name", ""), event.seq, data.get("input", ""), dropped=event.dropped is not None)
+            node = Node(sort, data.get("name", ""), input=data.get("input", ""), dropped=event.dropped is not None)
             self._calls[key, event.dropped] = node
-            self._siblings(key).append(node)
+            siblings.append(node)
+        node.seq = event.seq
         return node
 
     def _top(self, event: Event, sort: str, name: str, state: str = "said") -> Node:
@@ -159,21 +173,21 @@ class History:
     def _step_started(self, event: Event) -> None:
         node = self._call(event, "step")
         if node.state == "running" and node.began is not None:
-            node.remarks.append(Remark(event.at, f"whether attempt {node.attempts} had its effect was not known; ran again", "warn"))
+            node.warn(f"whether attempt {node.attempts} had its effect was not known; it ran again")
         node.state, node.began, node.attempts = "running", event.at, event.data.get("attempt", 1)
 
     def _step_retrying(self, event: Event) -> None:
         node, data = self._call(event, "step"), event.data
         wait_ms = data.get("wait_ms", 0)
-        text = f"attempt {data.get('attempt')} failed: {error_line(data.get('error'))}; again after {spoken(wait_ms / 1000)}"
-        node.remarks.append(Remark(event.at, text, "bad"))
+        text = f"attempt {data.get('attempt')}: {error_line(data.get('error'))}; again after {spoken(wait_ms / 1000)}"
+        node.remarks.append(Remark(text, "bad"))
         node.state, node.due, node.attempts = "waiting", event.at + wait_ms, data.get("attempt", 1) + 1
 
     def _step_ended(self, event: Event) -> None:
         node, data = self._call(event, "step"), event.data
         was_asked = node.state == "doubt"
         if not data.get("began") and node.began is not None and not was_asked and event.kind == "step.completed":
-            node.remarks.append(Remark(event.at, "its outcome was not known; its probe found it done, so it was not done again", "warn"))
+            node.warn("its outcome was not known; its probe found it done, so it was not done again")
         node.began, node.ended = data.get("began") or node.began, event.at
         node.attempts, node.due = data.get("attempts", node.attempts), None
         if event.kind == "step.completed":
@@ -181,16 +195,16 @@ class History:
             self.steps_done += event.dropped is None
         elif event.kind == "step.failed":
             node.state = "failed"
-            node.remarks.append(Remark(event.at, error_line(data.get("error")), "bad"))
+            node.remarks.append(Remark(error_line(data.get("error")), "bad"))
         else:
             node.state = "cancelled"
             if data.get("in_doubt"):
-                node.remarks.append(Remark(event.at, "its body had begun; whether it had its effect is not known", "warn"))
+                node.warn("its body had begun; whether it had its effect is not known")
 
     def _asked(self, event: Event) -> None:
         node = self._call(event, "step")
         node.state = "doubt"
-        node.remarks.append(Remark(event.at, f"its outcome is not known; question {event.data.get('approval')} asks a person", "warn"))
+        node.warn(f"its outcome is not known; question {event.data.get('approval')} asks a person")
 
     def _decided(self, event: Event) -> None:
         data = event.data
@@ -200,7 +214,7 @@ class History:
         if node is None:
             self._top(event, "note", text)
         else:
-            node.remarks.append(Remark(event.at, text, "warn"))
+            node.warn(text)
 
     # Other calls
 
@@ -222,7 +236,7 @@ class History:
         if node is not None:
             status = event.data.get("status")
             node.state = {"completed": "done", "failed": "failed"}.get(str(status), "cancelled")
-            node.ended, node.result = event.at, value_preview(event)
+            node.ended, node.result, node.seq = event.at, value_preview(event), event.seq
 
     def _note(self, event: Event) -> None:
         node = self._call(event, "note")
@@ -233,7 +247,8 @@ class History:
 
     def _checkpoint(self, event: Event) -> None:
         node = self._call(event, "checkpoint")
-        node.name, node.began, node.result = f"checkpoint {event.data.get('era', '')}".strip(), event.at, value_preview(event)
+        node.name = f"checkpoint {event.data.get('era', '')}".strip()
+        node.began, node.result = event.at, value_preview(event)
 
     # What has no key
 
@@ -247,9 +262,7 @@ class History:
     def _foreign(self, event: Event) -> None:
         data = event.data
         text = f"{data.get('line')} waited for something that is not recorded ({data.get('what')})"
-        self._top(event, "warning", text, "doubt").remarks.append(
-            Remark(event.at, "it is done again whenever the run resumes; put it into a step", "warn")
-        )
+        self._top(event, "warning", text, "doubt").warn("it is done again whenever the run resumes; put it into a step")
 
     def _mark(self, event: Event) -> None:
         data, by = event.data, event.data.get("by")
@@ -262,32 +275,32 @@ class History:
                 return  # how the run ended is said below the tree
             text = f"failed: {error_line(data.get('error'))}"
         else:
-            verb = {"run.paused": "paused", "run.resumed": "resumed", "run.retried": "retried from its failure"}[event.kind]
+            verb = event.kind.removeprefix("run.") + (" from its failure" if event.kind == "run.retried" else "")
             text = verb + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
         self.marks.append(self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said"))
 
 
-_HANDLERS: Final[dict[str, Callable[[History, Event], None]]] = {
-    "step.started": History._step_started,
-    "step.retrying": History._step_retrying,
-    "step.completed": History._step_ended,
-    "step.failed": History._step_ended,
-    "step.cancelled": History._step_ended,
-    "approval.asked": History._asked,
-    "approval.decided": History._decided,
-    "timer.set": History._timer,
-    "timer.fired": History._timer,
-    "child.started": History._child,
-    "child.spawned": History._child,
-    "child.ended": History._child_ended,
-    "note": History._note,
-    "checkpoint": History._checkpoint,
-    "message.received": History._message,
-    "patched": History._patched,
-    "foreign": History._foreign,
-    "run.interrupted": History._mark,
-    "run.paused": History._mark,
-    "run.resumed": History._mark,
-    "run.retried": History._mark,
-    "run.failed": History._mark,
+_TAKEN_BY: Final = {
+    "step.started": "_step_started",
+    "step.retrying": "_step_retrying",
+    "step.completed": "_step_ended",
+    "step.failed": "_step_ended",
+    "step.cancelled": "_step_ended",
+    "approval.asked": "_asked",
+    "approval.decided": "_decided",
+    "timer.set": "_timer",
+    "timer.fired": "_timer",
+    "child.started": "_child",
+    "child.spawned": "_child",
+    "child.ended": "_child_ended",
+    "note": "_note",
+    "checkpoint": "_checkpoint",
+    "message.received": "_message",
+    "patched": "_patched",
+    "foreign": "_foreign",
+    "run.interrupted": "_mark",
+    "run.paused": "_mark",
+    "run.resumed": "_mark",
+    "run.retried": "_mark",
+    "run.failed": "_mark",
 }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
 from holdfast.cli.history import error_line, value_preview
-from holdfast.cli.picture import clean, clock, day_and_time
+from holdfast.cli.picture import clean, clock, when
 from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.naming import cut
 
-_QUIET = ("tick",)
+_QUIET: Final = ("tick",)
+_INPUT_CHARACTERS: Final = 80
 
 
 def line(event: Event, *, width: int | None = None, run: bool = True) -> Text:
@@ -43,9 +44,9 @@ def spoken_event(event: Event) -> tuple[str, str]:
     data = event.data
     value = cut(value_preview(event) or "", 80)
     if event.kind == "timer.set":
-        return "", f"{_timer_name(data)} {spoken((data.get('ms') or 0) / 1000)} begins" if data.get("until") is None else (
-            f"{_timer_name(data)} until {day_and_time(data['until'])} begins"
-        )
+        until = data.get("until")
+        span = spoken((data.get("ms") or 0) / 1000) if until is None else f"until {when(until)}"
+        return "", f"{_timer_name(data)} {span} begins"
     told = {
         "timer.fired": lambda: f"{_timer_name(data)} is over",
         "tick": lambda: f"asyncio timer {event.key} fired",
@@ -66,7 +67,7 @@ def spoken_event(event: Event) -> tuple[str, str]:
 
 def call(data: dict[str, Any]) -> str:
     """A call as people write it."""
-    return f"{data.get('name', '')}({data.get('input', '')})"
+    return f"{data.get('name', '')}({cut(str(data.get('input', '')), _INPUT_CHARACTERS)})"
 
 
 def _timer_name(data: dict[str, Any]) -> str:
@@ -84,7 +85,8 @@ def _step(event: Event) -> tuple[str, str]:
         return "", f"{what} begins, attempt {data.get('attempt', 1)}"
     if event.kind == "step.retrying":
         wait = spoken(data.get("wait_ms", 0) / 1000)
-        return "yellow", f"{what} failed at attempt {data.get('attempt')}: {error_line(data.get('error'))}; again in {wait}"
+        error = error_line(data.get("error"))
+        return "yellow", f"{what} failed at attempt {data.get('attempt')}: {error}; again in {wait}"
     if event.kind == "step.failed":
         return "red", f"{what} failed for good{again}: {error_line(data.get('error'))}"
     return "dim", f"{what} is no longer waited for"

@@ -71,7 +71,8 @@ async def runs(
         marks = " ".join(f"{key}={clean(value)}" for key, value in info.labels.items())
         why = cut(clean(info.error or info.reason or ""), 80)
         style = "red" if info.error else "yellow"
-        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), _age(info.created_at), marks, Text(why, style))
+        age = _age(info.created_at)
+        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), age, marks, Text(why, style))
     _print_table(table)
     if len(found) == limit:
         answer(f"The newest {limit} are shown; --limit shows more.", "dim")

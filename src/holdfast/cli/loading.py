@@ -19,7 +19,7 @@ from holdfast.agent import Agent, Step
 from holdfast.cli.output import BAD_USAGE, console
 from holdfast.errors import BadArguments, UnknownAgent
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -53,7 +53,7 @@ def own_traceback(error: BaseException) -> str:
 def _is_users(filename: str) -> bool:
     if filename.startswith("<frozen importlib"):
         return False
-    path = os.path.abspath(filename)
+    path = str(Path(filename).resolve())
     return not path.startswith((_PACKAGE + os.sep, *(folder + os.sep for folder in _LIBRARIES)))
 
 
@@ -70,7 +70,7 @@ def load(place: str) -> ModuleType:
     """Import a file (its folder is put on the path) or a module (the current folder is)."""
     if place.endswith(".py") or os.sep in place:
         return _load_file(Path(place))
-    _put_on_path(os.getcwd())
+    _put_on_path(str(Path.cwd()))
     try:
         found = importlib.util.find_spec(place)
     except ModuleNotFoundError:
@@ -95,7 +95,7 @@ def _load_file(path: Path) -> ModuleType:
     while (top / "__init__.py").exists():  # a file of a package is imported as its part, so that its own imports work
         top, name = top.parent, f"{top.name}.{name}"
     if not all(part.isidentifier() for part in name.split(".")):
-        raise BadArguments(f"{path.name!r} cannot be imported: a module's name has letters, digits and '_' only; rename it")
+        raise BadArguments(f"{path.name!r} cannot be imported; name it with letters, digits and '_' only")
     before = sys.modules.get(name)
     if before is not None and Path(getattr(before, "__file__", None) or "").resolve() != path:
         raise BadArguments(f"{path.name!r} has the name of the module {name!r}, which is imported already; rename it")
@@ -150,7 +150,7 @@ def _named(module: ModuleType, found: dict[str, Agent[..., Any]], place: str, na
     if named is not None:
         return named
     if not found:
-        raise UnknownAgent(f"{place} has no agent {name!r}, and no other; put @holdfast.agent on an async function in it")
+        raise UnknownAgent(f"{place} has no agent at all; put @holdfast.agent on an async function in it")
     there = f"its agents are: {', '.join(found)}"
     what = getattr(module, name, None)
     if isinstance(what, Step):

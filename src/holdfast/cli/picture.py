@@ -13,10 +13,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.history import History, Node, Remark
+from holdfast.cli.history import History, Node, Remark, in_order
 from holdfast.cli.output import Glyphs
 from holdfast.durations import spoken
 from holdfast.model import FINISHED
+from holdfast.naming import cut
 
 MARGIN: Final = "  "
 STATE_STYLES: Final = {
@@ -47,6 +48,7 @@ class Scene:
     """What is drawn, and how: `nested` has the histories of child runs, `statuses` all runs' states."""
 
     signs: Glyphs
+    width: int
     nested: dict[str, History] = field(default_factory=dict)
     statuses: dict[str, str] = field(default_factory=dict)
     now: int = field(default_factory=lambda: round(time.time() * 1000))
@@ -69,6 +71,12 @@ def day_and_time(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - local
 
 
+def when(at: int) -> str:
+    """The same, without the day if it is today."""
+    day, _, time_of_day = day_and_time(at).partition(" ")
+    return time_of_day if day == time.strftime("%Y-%m-%d") else f"{day} {time_of_day}"
+
+
 # Rows
 
 
@@ -81,7 +89,7 @@ def _level(
     scene: Scene, history: History, items: Sequence[Node], status: str, guide: str, *, flat: bool
 ) -> Iterator[Row]:
     """The rows of one list of nodes. The top of a run is flat: no lines are needed to see what belongs together."""
-    shown = [node for node in items if _is_shown(node, status)]
+    shown = [node for node in in_order(items) if _is_shown(node, status)]
     if scene.last_only is not None and len(shown) > scene.last_only:
         hidden = len(shown) - scene.last_only
         yield Row(None, guide, Text(f"{scene.signs.more} {hidden} earlier", "dim"))
@@ -95,7 +103,7 @@ def _level(
             continue
         yield _row(scene, node, status, own)
         under = below + "  "
-        yield from _remarks(node.remarks, under)
+        yield from _remarks(node.remarks, under, scene.width - len(under) - 14)
         if node.child is not None:
             yield from _nested(scene, node, under)
         elif node.items:
@@ -116,8 +124,8 @@ def _nested(scene: Scene, node: Node, under: str) -> Iterator[Row]:
 
 def _with_marks(history: History, branch: Node) -> list[Node]:
     """A branch that went on after an interruption shows where it was interrupted."""
-    between = [mark for mark in history.marks if branch.items[0].seq < mark.seq < branch.items[-1].seq]
-    return sorted([*branch.items, *between], key=lambda node: node.seq) if between else branch.items
+    inside = [node.seq for node in branch.items]
+    return [*branch.items, *(mark for mark in history.marks if min(inside) < mark.seq < max(inside))]
 
 
 def _is_shown(node: Node, status: str) -> bool:
@@ -125,23 +133,23 @@ def _is_shown(node: Node, status: str) -> bool:
     return not (node.sort == "timer" and node.name != ":sleep" and node.ended is None and status in FINISHED)
 
 
-def _remarks(remarks: Sequence[Remark], guide: str) -> Iterator[Row]:
+def _remarks(remarks: Sequence[Remark], guide: str, room: int) -> Iterator[Row]:
     for remark in remarks:
-        lines = textwrap.wrap(clean(remark.text), 84, max_lines=_REMARK_LINES, placeholder=" …")
-        for n, line in enumerate(lines):
-            yield Row(remark.at if n == 0 else None, guide, Text(line, TONES[remark.tone]))
+        lines = textwrap.wrap(clean(remark.text), max(room, 20), max_lines=_REMARK_LINES, placeholder=" …")
+        for line in lines:
+            yield Row(None, guide, Text(line, TONES[remark.tone]))
 
 
 def _row(scene: Scene, node: Node, status: str, guide: str) -> Row:
     if node.sort == "branch":
-        return Row(_first_began(node), guide, Text(clean(node.name), "bold dim"), _span(scene, node))
+        return Row(None, guide, Text(clean(node.name), "cyan"), _span(node))
     sign, text = _sign(scene.signs, node), Text()
     text.append(f"{sign} ", STATE_STYLES[node.state])
     _describe(node, text, scene)
     if node.dropped:
         text.append("  taken out by the retry")
         text.stylize("dim")
-    return Row(node.began or node.ended, guide, text, _took(scene, node, status))
+    return Row(node.ended or node.began, guide, text, _took(scene, node, status))
 
 
 def _sign(signs: Glyphs, node: Node) -> str:
@@ -168,7 +176,7 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
     else:
         text.append(name, "bold")
         if node.sort in ("step", "child"):
-            text.append(f"({clean(node.input)})", "dim")
+            text.append(f"({_cut_to_leave_room(clean(node.input), result, scene.width)})", "dim")
         if node.state == "cancelled":
             text.append("  no longer waited for", "dim")
         if node.attempts > 1:
@@ -177,12 +185,17 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
             text.append(f"  {scene.signs.arrow} ", "dim").append(result)
 
 
+def _cut_to_leave_room(input: str, result: str, width: int) -> str:
+    """Long arguments make room for what came of them."""
+    return cut(input, max(width * 2 // 5, 20)) if result and result != "None" else input
+
+
 def _describe_timer(node: Node, text: Text) -> None:
     asked_s = ((node.due or 0) - (node.began or node.due or 0)) / 1000
     what = {":sleep": "sleep", ":timeout": "timeout", ":receive.timeout": "wait for a message, at most"}
     text.append(what.get(node.name, node.name.lstrip(":")), "bold").append(f" {spoken(max(asked_s, 0))}", "dim")
     if node.state == "waiting" and node.due is not None:
-        text.append(f"  until {day_and_time(node.due)}", "yellow")
+        text.append(f"  until {when(node.due)}", "yellow")
 
 
 def _first_began(branch: Node) -> int | None:
@@ -194,7 +207,7 @@ def _last_ended(branch: Node) -> int | None:
     return max(ends, default=None)
 
 
-def _span(scene: Scene, branch: Node) -> str:
+def _span(branch: Node) -> str:
     began, ended = _first_began(branch), _last_ended(branch)
     return spoken((ended - began) / 1000) if began is not None and ended is not None and ended >= began else ""
 
@@ -205,7 +218,8 @@ def _took(scene: Scene, node: Node, status: str) -> str:
     if node.ended is not None:
         return spoken(max(node.ended - node.began, 0) / 1000)
     if node.state == "running" and status == "running":
-        return spoken(max(scene.now - node.began, 0) / 1000)
+        so_far_s = max(scene.now - node.began, 0) / 1000
+        return f"{so_far_s:.1f} s" if so_far_s < 60 else spoken(so_far_s)
     return ""
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from holdfast.cli.history import History, OpenCall
@@ -42,9 +41,9 @@ async def existing(url: str | None) -> AsyncIterator[Client]:
     """Open a store that must be there: a command that only looks makes no new file."""
     named = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
     path = named.removeprefix("sqlite:").partition("?")[0]
-    if named.startswith("sqlite:") and path and not Path(path).exists():
+    if named.startswith("sqlite:") and path and not os.path.exists(path):  # noqa: ASYNC240, PTH110
         raise StoreUnavailable(
-            f"there is no store at {named!r}; `holdfast run FILE.py:AGENT` makes one, --db or HOLDFAST_URL names another"
+            f"there is no store at {named!r}; `holdfast run FILE.py:AGENT` makes one, --db names another"
         )
     async with open_store(url) as hf:
         yield hf
@@ -70,7 +69,7 @@ async def account(hf: Client, run: str) -> Account:
     for row in members:
         events = await hf.store.journal(row.id, dropped=True)
         questions = await hf.store.approvals(run=row.id)
-        accounts[row.id] = Account(row, await input_preview(hf, row), events, History(events), questions)
+        accounts[row.id] = Account(row, input_preview(row), events, History(events), questions)
     for row in members:
         if row.id != run and row.parent_id in accounts:
             accounts[row.parent_id].children.append(accounts[row.id])
@@ -98,7 +97,7 @@ async def input_text(hf: Client, row: RunRow) -> str:
     return row.input
 
 
-async def input_preview(hf: Client, row: RunRow) -> str:
+def input_preview(row: RunRow) -> str:
     """The arguments as people write them: `topic='otters', depth=2`."""
     if row.input.startswith('{"$blob":'):
         return "a large value"
@@ -129,7 +128,7 @@ async def latest_position(hf: Client, back: int = 0) -> int:
 
 def open_calls(hf: Client) -> dict[str, list[OpenCall]]:
     """By run: the steps whose bodies run in this process right now."""
-    worker = hf._worker
+    worker = hf._worker  # noqa: SLF001 - what goes on now is in no journal
     found: dict[str, list[OpenCall]] = {}
     for run, execution in list(worker.executions.items()) if worker is not None else ():
         for key, call in list(execution.calls.items()):
@@ -141,4 +140,5 @@ def open_calls(hf: Client) -> dict[str, list[OpenCall]]:
 
 def carried_here(hf: Client) -> set[str]:
     """The runs that this process has in memory."""
-    return set() if hf._worker is None else set(hf._worker.executions)
+    worker = hf._worker  # noqa: SLF001
+    return set() if worker is None else set(worker.executions)

@@ -32,10 +32,9 @@ from holdfast.cli.showing import clean_line, info_document
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
 from holdfast.client import open as open_store
-from holdfast.durations import spoken
 from holdfast.errors import BadArguments, RunExists
 from holdfast.logs import LogFilter
-from holdfast.model import FINISHED, RunRow, checked_run_id
+from holdfast.model import FINISHED, RunRow, checked_run_id, plain_id
 from holdfast.worker.worker import Settings
 
 _LOOK_S: Final = 0.05  # the shortest time between two looks
@@ -58,15 +57,16 @@ class Request:
     def again(self, run: str) -> str:
         """The command that goes on with the run."""
         named = [word for name, value in self.named.items() for word in ("--arg", f"{name}={value}")]
-        strings = ("--", *self.strings) if any(text.startswith("-") for text in self.strings) else self.strings
-        more = ["--db", self.url] if self.url else []
-        return command("run", self.target, *named, "--id", run, *more, *strings)
+        more = [*named, "--id", run, *(["--db", self.url] if self.url else [])]
+        if any(text.startswith("-") for text in self.strings):
+            return command("run", self.target, *more, "--", *self.strings)
+        return command("run", self.target, *self.strings, *more)
 
 
 def run(request: Request) -> int:
     """The command; returns its exit code."""
     module, agent = load_agent(request.target)
-    run_id = checked_run_id(request.id) if request.id is not None else f"{agent.name}-{secrets.token_hex(4)}"
+    run_id = checked_run_id(request.id) if request.id is not None else f"{plain_id(agent.name)}-{secrets.token_hex(4)}"
     logged = listen_to_logs(logging.WARNING)
     code = asyncio.run(_run(request, module, agent, run_id, logged))
     if code == INTERRUPTED:
@@ -81,7 +81,7 @@ async def _run(request: Request, module: ModuleType, agent: Agent[..., Any], run
         before = await _prepare(hf, request, agent, run_id)
         if before.status in FINISHED:
             return await _outcome(hf, request, before, agent, logged)
-        shown = await input_preview(hf, before)
+        shown = input_preview(before)
     if request.id is None:
         say(f"Run {run_id}. To go on with it if it is interrupted:\n  {request.again(run_id)}")
     elif before.next_seq:
@@ -111,7 +111,7 @@ async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id:
     row = await hf.store.run(run_id)
     if row is None or request.strings or request.named:
         args, kwargs = agent.spec.signature.parse(request.strings, request.named)
-        await hf.start(agent, *args, id=run_id, labels=request.labels, kwargs=kwargs)
+        _ = await hf.start(agent, *args, id=run_id, labels=request.labels, kwargs=kwargs)
     elif row.agent != agent.name:
         raise RunExists(f"run {run_id!r} is a run of {row.agent!r}, not of {agent.name!r}; use another id")
     row = await hf.store.run(run_id)
@@ -154,8 +154,9 @@ def _say_stopping(hf: Client, settings: Settings) -> None:
     names = [f"{call.name}({clean(call.input)})" for calls in open_calls(hf).values() for call in calls]
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        grace = spoken(settings.stop_grace_s)
-        say(f"Stopping. Waiting up to {grace} for {', '.join(names[:3])}{more} to end; Ctrl-C again stops at once.", "yellow")
+        grace = f"{settings.stop_grace_s:g} s"
+        what = ", ".join(names[:3]) + more
+        say(f"Stopping. Waiting up to {grace} for {what} to end; Ctrl-C again stops at once.", "yellow")
     else:
         say("Stopping.", "yellow")
 
@@ -224,8 +225,8 @@ class _Said(logging.Handler):
             text = self.format(record)
             self._logged.append(text)
             del self._logged[:-50]
-            say(text, "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else "dim")
-        except Exception:
+            say(text, "red" if record.levelno >= logging.ERROR else "yellow")
+        except Exception:  # noqa: BLE001 - as every handler of the logging module does
             self.handleError(record)
 
 

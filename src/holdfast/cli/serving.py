@@ -14,14 +14,11 @@ from holdfast.agent import Agent
 from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.loading import load_apps
 from holdfast.cli.output import console, say
-from holdfast.cli.picture import clean
 from holdfast.cli.reading import carried_here, latest_position, open_calls
 from holdfast.cli.running import listen_to_logs
 from holdfast.cli.stopping import Stop, first, leave_if_held
-from holdfast.client import Client
+from holdfast.client import Client, specs_of
 from holdfast.client import open as open_store
-from holdfast.client import specs_of
-from holdfast.durations import spoken
 from holdfast.worker.worker import Settings
 
 
@@ -42,9 +39,10 @@ async def _serve(url: str | None, apps: list[ModuleType | Agent[..., Any]], sett
     async with open_store(url, agents=apps, settings=settings) as hf:
         say(f"Serving {names} from {hf.store.url}. Ctrl-C stops at a safe point.")
         await _report(hf, position, stop)
-        busy = [f"{call.name}({clean(call.input)})" for calls in open_calls(hf).values() for call in calls]
-        waiting = f" Waiting up to {spoken(settings.stop_grace_s)} for {len(busy)} running steps; Ctrl-C again stops at once."
-        say("Stopping." + (waiting if busy else ""), "yellow")
+        busy, grace = sum(map(len, open_calls(hf).values())), f"{settings.stop_grace_s:g} s"
+        steps = f"{busy} running step{'' if busy == 1 else 's'}"
+        waiting = f" Waiting up to {grace} for {steps}; Ctrl-C again stops at once." if busy else ""
+        say(f"Stopping.{waiting}", "yellow")
     say("Stopped at a safe point: every run was given back.")
 
 

@@ -22,6 +22,7 @@ from holdfast.cli.picture import (
     lines,
     print_lines,
     rows,
+    when,
 )
 from holdfast.cli.reading import Account, account, existing, input_text
 from holdfast.client import Client
@@ -52,7 +53,8 @@ async def show(url: str | None, run: str, *, as_json: bool, events: bool, svg: s
             for event in found.events:
                 print_event(event)
         elif svg is not None:
-            Path(svg).write_text(await drawn_svg(hf, found, url), "utf-8")
+            drawing = await drawn_svg(hf, found, url)
+            Path(svg).write_text(drawing, "utf-8")  # noqa: ASYNC240 - nothing else runs
             console().print(f"Wrote {svg}", soft_wrap=True)
         else:
             on = console()
@@ -79,6 +81,7 @@ async def drawn(hf: Client, found: Account, width: int, signs: Glyphs, url: str 
     below = found.descendants()
     scene = Scene(
         signs,
+        width,
         {each.row.id: each.history for each in below},
         {each.row.id: each.row.status for each in (found, *below)},
     )
@@ -138,7 +141,8 @@ async def _ending(hf: Client, found: Account, url: str | None) -> list[Text]:
         made = _block(f"{error.get('type')}: {clean(error.get('message', ''))}", "bold red", "", 0)
         trace = error.get("traceback", "").rstrip().splitlines()[1:-1]
         made += [Text(f"{MARGIN}  {line}", "dim") for line in trace[-_TRACEBACK_LINES:]]
-        return [*made, *_advice("Mend the cause, then go on from the failure:", command("retry", row.id, db=url)), Text()]
+        again = command("retry", row.id, db=url)
+        return [*made, *_advice("Mend the cause, then go on from the failure:", again), Text()]
     if row.status == "paused":
         made = _block("paused", "bold yellow", row.reason or "no reason was given", _RESULT_LINES)
         return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
@@ -161,7 +165,7 @@ async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
         made.append(Text(f"{MARGIN}ready, but no live worker serves {info.agent!r}", "bold yellow"))
         made += _advice("Go on here:", command("run", f"FILE.py:{info.agent}", "--id", info.id, db=url))
     elif info.waits_for and not made:
-        until = "" if info.due_at is None else f", next at {day_and_time(round(info.due_at.timestamp() * 1000))}"
+        until = "" if info.due_at is None else f", next at {when(round(info.due_at.timestamp() * 1000))}"
         made.append(Text(f"{MARGIN}waits for a {info.waits_for}{until}", "yellow"))
     elif info.status == "running" and not made:
         made.append(Text(f"{MARGIN}a worker is on it", "cyan"))
@@ -170,7 +174,7 @@ async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
 
 def _block(title: str, style: str, body: str, limit: int) -> list[Text]:
     made = [Text(f"{MARGIN}{title}", style)]
-    split = [line for line in body.splitlines()]
+    split = body.splitlines()
     made += [Text(f"{MARGIN}  {clean_line(line)}") for line in split[:limit]]
     if len(split) > limit > 0:
         made.append(Text(f"{MARGIN}  {len(split) - limit} more lines; --json shows all", "dim"))
@@ -235,5 +239,3 @@ def question_document(question: Any) -> dict[str, Any]:
         "question": question.question, "shown": question.shown, "status": question.status,
         "asked_at": moment(question.asked_at), "schema": json.loads(question.schema) if question.schema else None,
     }  # fmt: skip
-
-

@@ -6,6 +6,7 @@ The handler is Python's own and not the loop's: it must be heard also while the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -44,10 +45,8 @@ class Stop:
 def leave(code: int) -> None:
     """End the process now, whatever its threads do."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            pass
     os._exit(code)
 
 

@@ -15,7 +15,7 @@ from holdfast.codec import UNTYPED
 from holdfast.engine.calls import Call, Wait, tagged
 from holdfast.engine.journal import first_of
 from holdfast.errors import RunCancelled, RunFailed
-from holdfast.model import FINISHED, Event
+from holdfast.model import FINISHED, Event, plain_id
 from holdfast.runtime import AgentSpec
 from holdfast.store.base import NewRun, unspilled
 
@@ -98,8 +98,8 @@ class ChildCall(Call):
 def child_id(execution: Execution, key: str, agent: str) -> str:
     """The same for every attempt at the call."""
     mark = execution.derived(f"child:{key}")
-    name = f"{execution.run.id}.{agent}-{mark[:8]}"
-    return name if len(name) <= 200 else f"{agent[:100]}-{mark}"
+    name = f"{execution.run.id}.{plain_id(agent)}-{mark[:8]}"
+    return name if len(name) <= 200 else f"{plain_id(agent)[:100]}-{mark}"
 
 
 def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text: str) -> NewRun:
@@ -116,7 +116,8 @@ async def look_for_end(execution: Execution, child: str) -> None:
     A spawned one may have ended before the last checkpoint; one that was retried with this run, before this run was ready.
     """
     row = await execution.store.run(child)
-    if row is not None and row.status in FINISHED and child not in execution.mailbox.ended:
+    coming = [event.data.get("child") for event in execution.undelivered.values() if event.kind == "child.ended"]
+    if row is not None and row.status in FINISHED and child not in (*execution.mailbox.ended, *coming):
         error = None if row.error is None else json.loads(row.error)
         data = {"child": child, "status": row.status, "error": error}
         execution.record("child.ended", None, data, await unspilled(execution.store, row.result))

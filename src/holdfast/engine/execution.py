@@ -354,13 +354,16 @@ class Execution(Drivers):
 
     def became_durable(self, event: Event) -> None:
         """An outcome waits for its turn; the only task there is, when it is at rest, need not wait at all."""
-        if event.kind in OUTCOMES:
-            self.new_outcomes += 1
-            self.ready.append(event)
-            if self.resting and self.alone and not self.gate.pumping:
-                self._deliver(self.ready.popleft())
-            else:
-                self.gate.kick()
+        if event.kind not in OUTCOMES:
+            if self.resting and not (self.drivers or self.unacked):
+                self.gate.kick()  # what was begun is begun: perhaps the run only waits now
+            return
+        self.new_outcomes += 1
+        self.ready.append(event)
+        if self.resting and self.alone and not self.gate.pumping and not KINDS[event.kind].arrives:
+            self._deliver(self.ready.popleft())
+        else:
+            self.gate.kick()
 
     # The inbox
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.codec import UNTYPED, Shape, digest, preview
+from holdfast.codec import UNTYPED, Shape, checked_size, digest, preview
 from holdfast.durations import moment
 from holdfast.engine.calls import Call, NoteCall, ReceiveCall, Tick, TimerCall
 from holdfast.engine.checkpoints import CheckpointCall, restore
@@ -23,6 +23,7 @@ from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.steps import StepCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.runtime import AgentSpec, Durable, RunFacts, StepSpec, _here
+from holdfast.signature import Bound
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -99,6 +100,8 @@ class Scope:
         if (refused := self._check(spec.name)) is not None:
             return refused
         if target is None and spec.signature.skip_self:
+            if not args:
+                raise BadArguments(f"step {spec.name!r} is a method; call it on an object, or pass one as the first argument")
             target, args = args[0], args[1:]
         bound = spec.signature.bind(args, kwargs)
         call = StepCall(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
@@ -147,7 +150,7 @@ class Scope:
     def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
         if (refused := self._check(spec.name)) is not None:
             return refused
-        bound = spec.signature.bind(args, kwargs)
+        bound = self._fitting(spec, args, kwargs)
         call = ChildCall(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
         call.prepare(spec, bound.text)
         return self._durable(spec.name, call)
@@ -155,10 +158,15 @@ class Scope:
     def spawn(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[str]:
         if (refused := self._check("spawn")) is not None:
             return refused
-        bound = spec.signature.bind(args, kwargs)
+        bound = self._fitting(spec, args, kwargs)
         call = SpawnCall(self.execution, self.key(f":spawn.{spec.name}"), spec.name, bound.digest, bound.preview)
         call.prepare(spec, bound.text)
         return self._durable("spawn", call)
+
+    def _fitting(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+        bound = spec.signature.bind(args, kwargs)
+        checked_size(bound.text, self.execution.host.value_limit_bytes, "the arguments")
+        return bound
 
     def child_result(self, child: str, agent: str) -> Durable[Any]:
         if (refused := self._check("awaiting a child")) is not None:

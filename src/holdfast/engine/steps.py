@@ -242,7 +242,8 @@ class StepCall(Call):
     async def _ask(self, error: Exception) -> _Ended:
         """Ask a person; the answer may come days later, in another process."""
         execution, past = self.execution, self._past
-        question = past.question or f"q-{execution.derived(f'{self.key}:{past.attempt}')[:16]}"
+        # By its place in the journal: after a retry of the run the same attempt may have to be asked about again.
+        question = past.question or f"q-{execution.derived(f'{self.key}:{execution.next_seq}')[:16]}"
         if past.question is None:
             text = (
                 f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
@@ -265,8 +266,8 @@ class StepCall(Call):
             return _RUN_IT
         if answer == "fail":
             by = decided.data.get("by")
-            decision = f"whether the effect happened is not known; {by} decided to fail the step"
-            return _Ended(error=InDoubt(decision), final=True)
+            unknown = InDoubt(f"whether the effect happened is not known; {by} decided to fail the step")
+            return _Ended(error=unknown, final=True)
         return _Ended(self._spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
 
     async def _put_question(self, question: str, text: str) -> None:

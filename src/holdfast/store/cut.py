@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast.model import KINDS, OUTCOMES
 
 _ATTEMPTS: Final = frozenset({"step.started", "step.retrying"})
-_KEPT_IF_ASKED_BEFORE: Final = frozenset(
+_KEPT_IF_ASKED_BEFORE: Final = _ATTEMPTS | frozenset(
     {"step.completed", "timer.fired", "child.spawned", "note", "tick", "timer.set", "child.started", "approval.asked"}
 )
 
@@ -24,19 +24,22 @@ History = Sequence[tuple[int, str, str | None, dict[str, Any]]]  # seq, kind, ke
 def dropped_by_cut(history: History, cut: int) -> list[int]:
     """The seqs that a cut takes out of this history."""
     delivered_before = sum(1 for seq, kind, _, _ in history if seq < cut and kind in OUTCOMES)
-    cut_key = next((key for seq, _, key, _ in history if seq == cut), None)
 
-    def goes(seq: int, kind: str, key: str | None, data: dict[str, Any]) -> bool:
-        if kind in _ATTEMPTS and key is not None and key == cut_key:
-            return True
-        if seq < cut:
-            return False
-        if seq == cut:
-            return True
+    def goes(seq: int, kind: str, data: dict[str, Any]) -> bool:
+        if seq <= cut:
+            return seq == cut
         known = KINDS.get(kind)
         if known is not None and known.arrives:
             return False
         asked = data.get("asked")
         return not (kind in _KEPT_IF_ASKED_BEFORE and asked is not None and asked <= delivered_before)
 
-    return [seq for seq, kind, key, data in history if goes(seq, kind, key, data)]
+    dropped = {seq for seq, kind, _, data in history if goes(seq, kind, data)}
+    # A failure goes with its attempts: they count from the first again, and none of them is in doubt. A cancelled call
+    # keeps them, for what it did is not known. A question of either was withdrawn, or its answer is used up.
+    lost = {key: kind for seq, kind, key, _ in history if seq in dropped and key is not None}
+    for seq, kind, key, _ in history:
+        ended = lost.get(key or "")
+        if (kind in _ATTEMPTS and ended == "step.failed") or (kind == "approval.asked" and ended is not None):
+            dropped.add(seq)
+    return sorted(dropped)

@@ -127,7 +127,12 @@ class SQLiteStore:
         """In the writer's thread, when it was killed: the lock goes first, as the kernel would let go of it."""
         self._open = False
         self._peers.unlock()
-        self._on_loop(functools.partial(self._peers.close, died=True))
+        self._on_loop(self._bury)
+
+    def _bury(self) -> None:
+        """On the loop, which may have queued something while the writer died; from now on it cannot."""
+        self._writer.refuse_rest()
+        self._peers.close(died=True)
 
     def _close_readers(self) -> None:
         self._readers.shutdown(wait=True, cancel_futures=True)

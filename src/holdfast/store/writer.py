@@ -132,7 +132,9 @@ class Writer:
             self._killed = True
         except BaseException as error:  # noqa: BLE001 - nobody above; those who wait must hear of it
             _log.exception("the writer of the store ended")
+            self._killed = True
             self._refuse(pending, error)
+            pending = []
         finally:
             self._end(pending)
 
@@ -287,17 +289,21 @@ class Writer:
         self._deliver([(operation, None, StoreUnavailable(f"the store cannot be written: {reason}"))
                        for operation in batch], {})  # fmt: skip
 
-    def _end(self, pending: list[Operation]) -> None:
+    def refuse_rest(self, pending: Iterable[Operation] = ()) -> None:
+        """Tell those who still wait that nothing more is written. Any thread may call it once the writer ends."""
         left = list(pending)
         with contextlib.suppress(queue.Empty):
             while True:
                 operation = self._queue.get_nowait()
                 if operation is not None:
                     left.append(operation)
+        self._refuse(left, StoreUnavailable("it is closed"))
+
+    def _end(self, pending: list[Operation]) -> None:
         if self._killed:
             self._died()
             with contextlib.suppress(apsw.Error):  # as a killed process: leave the log as it is
                 self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         with contextlib.suppress(apsw.Error):
             self._db.close(force=True)
-        self._refuse(left, StoreUnavailable("it is closed"))
+        self.refuse_rest(pending)

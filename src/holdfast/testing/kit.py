@@ -15,7 +15,8 @@ from typing import Any
 from holdfast.agent import Agent, Step
 from holdfast.client import Client
 from holdfast.durations import Duration, milliseconds
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.resources import Resource
 from holdfast.runtime import StepSpec
 from holdfast.store.base import Faults, Store
 from holdfast.store.sqlite import SQLiteStore
@@ -24,6 +25,7 @@ from holdfast.worker.worker import Settings
 
 _LOOK_EVERY_S = 0.002
 _QUIET_LOOKS = 3  # nothing may move for this many looks before time jumps
+_STILL_LOOKS = 50  # a run that does not move for so long while a body runs waits for that body
 
 
 class Bodies(Counter[str]):
@@ -79,7 +81,7 @@ class TestClient(Client):
         self.clock = JumpClock()
         self.path = path
         self._faults = faults
-        self._waiting = 0
+        self._waiting: set[asyncio.Event] = set()  # what the test waits to hear
         self._up = asyncio.Event()
         self._crashing = asyncio.Lock()
         self._jumper: asyncio.Task[None] | None = None
@@ -142,27 +144,37 @@ class TestClient(Client):
     # Time jumps when every run waits and the test waits for a run
 
     async def _pause_for(self, ear: asyncio.Event) -> None:
-        self._waiting += 1
+        self._waiting.add(ear)
         try:
             await super()._pause_for(ear)
         finally:
-            self._waiting -= 1
+            self._waiting.discard(ear)
 
     async def _jump(self) -> None:
         quiet = 0
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             self.clock.fire()
-            quiet = quiet + 1 if self._waiting and self._idle() else 0
+            quiet = quiet + 1 if self._idle() and self._nothing_heard() else 0
             if quiet < _QUIET_LOOKS:
                 continue
             quiet = 0
             with contextlib.suppress(StoreUnavailable):
+                before = self._moves()
                 due = await self._next_due()
-                if due is not None and self._idle() and self._waiting:
+                if due is not None and self._idle() and self._nothing_heard() and before == self._moves():
                     self.clock.jump_to(due)
                     if self._worker is not None:
                         self._worker._look.set()
+
+    def _nothing_heard(self) -> bool:
+        """Does the test wait for a run, and has nothing happened that it is about to look at?"""
+        return bool(self._waiting) and not any(ear.is_set() for ear in self._waiting)
+
+    def _moves(self) -> object:
+        """What is different once any run has moved."""
+        executions = self._worker.executions.values() if self._worker is not None else ()
+        return [(execution.run.id, execution.run.lease_epoch, execution.gate.activity) for execution in executions]
 
     def _idle(self) -> bool:
         """Does nothing move: no body, no write on its way, no run that could still act by itself?"""
@@ -170,13 +182,14 @@ class TestClient(Client):
         if worker is None or not self._up.is_set() or worker.loading:
             return False
         return all(
-            execution.live and execution.resting and not (execution.bodies or execution.unacked or execution.ready)
+            execution.live and execution.resting
+            and not (execution.bodies or execution.unacked or execution.ready or execution.holding)
             for execution in worker.executions.values()
-        )
+        )  # fmt: skip
 
     async def _next_due(self) -> int | None:
         assert self._worker is not None
-        parked = await self.store.next_due(list(self._worker._agents))
+        parked: int | None = await self.store.next_due(list(self._worker._agents))
         inside = self.clock.next_timer()
         running = {name for name, execution in self._worker.executions.items() if execution.live}
         if parked is not None and running and inside is not None:
@@ -185,10 +198,11 @@ class TestClient(Client):
 
     async def _settled(self) -> None:
         """Until what became due has begun or ended, so that the next line of the test sees its effect."""
-        quiet = 0
-        while quiet < _QUIET_LOOKS:
+        quiet, still, before = 0, 0, None
+        while quiet < _QUIET_LOOKS and still < _STILL_LOOKS:
             await asyncio.sleep(_LOOK_EVERY_S)
             quiet = quiet + 1 if self._idle() and not self._due_now() else 0
+            still, before = (still + 1 if before == self._moves() else 0), self._moves()
 
     def _due_now(self) -> bool:
         due = self.clock.next_timer()
@@ -209,6 +223,9 @@ async def open(  # noqa: A001 - `holdfast.testing.open` is what users write
 
     With `park` (the default) a run leaves memory at every wait, so each wait is also a test of resuming.
     """
+    for key in replace or ():
+        if not isinstance(key, Step | Resource):
+            raise BadArguments(f"replace= takes steps and resources as keys, not {key!r}")
     settings = settings or Settings(park_grace_s=0.0 if park else 3600.0, lease_ttl_s=30.0)
     with contextlib.ExitStack() as stack:
         folder = Path(path).parent if path else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))

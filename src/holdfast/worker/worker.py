@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.agent import Step
 from holdfast.codec import DEFAULT_LIMIT_BYTES
 from holdfast.engine import parking
 from holdfast.engine.execute import begin
@@ -57,7 +58,8 @@ class Worker:
         self.store, self.clock = store, store.clock
         self.settings = settings or Settings()
         self.value_limit_bytes = self.settings.value_limit_bytes
-        self._replace = {getattr(key, "spec", key): value for key, value in self.settings.replace.items()}
+        steps = {key: value for key, value in self.settings.replace.items() if isinstance(key, Step)}
+        self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
         self.resources = OpenResources(self.settings.replace)
         self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
         self.executions: dict[str, Execution] = {}

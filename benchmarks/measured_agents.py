@@ -1,0 +1,46 @@
+"""The agents and steps that are measured: as little work of their own as can be."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from time import perf_counter
+
+import holdfast
+
+seen: list[float] = []  # when measured code reached the line of interest
+
+
+@holdfast.step
+async def add(number: int) -> int:
+    return number + 1
+
+
+@holdfast.agent
+async def count(steps: int) -> int:
+    total = 0
+    for number in range(steps):
+        total += await add(number)
+    return total
+
+
+@holdfast.step
+async def arrive() -> None:
+    seen.append(perf_counter())
+
+
+@holdfast.agent
+async def arriver() -> None:
+    await arrive()
+
+
+@holdfast.agent
+async def listener(messages: int) -> None:
+    for _ in range(messages):
+        await holdfast.receive("ping", int)
+        seen.append(perf_counter())
+
+
+@holdfast.agent
+async def sleeper(until: datetime) -> None:
+    await holdfast.sleep(until=until)
+    seen.append((datetime.now(UTC) - until).total_seconds())

@@ -1,0 +1,68 @@
+"""Steps per second, from the first `start` to the last result, each time in a new file."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import apsw
+from measured_agents import count
+from measuring import Bench, finished
+
+import holdfast
+
+CONCURRENCY = 500  # so that all runs of the concurrent case are in memory at once; the default is 200
+
+
+def holdfast_rate(bench: Bench, runs: int, steps: int, durability: str = "power") -> float:
+    """`runs` runs at once, each of `steps` steps one after the other."""
+    with bench.place() as folder:
+        return finished(rate_in(folder, runs, steps, durability))
+
+
+async def rate_in(folder: Path, runs: int, steps: int, durability: str = "power") -> float:
+    settings = holdfast.Settings(concurrency=CONCURRENCY)
+    url = f"sqlite:{folder / 'bench.db'}?durability={durability}"
+    async with holdfast.open(url, agents=[count], settings=settings) as hf:
+        began = time.perf_counter()
+        started = await asyncio.gather(*[hf.start(count, steps) for _ in range(runs)])
+        for total in await asyncio.gather(*[run.result() for run in started]):
+            assert total == steps * (steps + 1) // 2
+        return runs * steps / (time.perf_counter() - began)
+
+
+def bare_rate(bench: Bench, rows: int, page_bytes: int) -> float:
+    """Insert and commit, one row at a time, with nothing around it: what the disk and SQLite allow.
+
+    The row is as long as that of a step in our journal. There is one table, no index and no second statement.
+    """
+    with bench.place() as folder:
+        db = apsw.Connection(str(folder / "bare.db"))
+        db.execute(f"PRAGMA page_size = {page_bytes}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, run TEXT, kind TEXT, key TEXT, data TEXT, at INTEGER)")
+        data = "x" * 130
+        began = time.perf_counter()
+        for number in range(rows):
+            now = time.time_ns() // 1_000_000
+            db.execute("BEGIN IMMEDIATE")
+            db.execute(
+                "INSERT INTO rows (run, kind, key, data, at) VALUES (?, ?, ?, ?, ?)",
+                ("count-0123abcd", "step.completed", f"add#{number}", data, now),
+            )
+            db.execute("COMMIT")
+        seconds = time.perf_counter() - began
+        db.close()
+        return rows / seconds
+
+
+def our_page_bytes(bench: Bench) -> int:
+    """The size of a page in our files, for the bare loop to use the same."""
+    with bench.place() as folder:
+        finished(rate_in(folder, 1, 1))
+        db = apsw.Connection(str(folder / "bench.db"))
+        size = int(db.pragma("page_size"))
+        db.close()
+        return size

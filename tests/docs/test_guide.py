@@ -1,0 +1,121 @@
+"""The blocks of docs/guide.md and README.md, run as they stand there."""
+
+import asyncio
+
+import pytest
+
+import holdfast
+import holdfast.testing
+from tests.docs.pages import module
+
+PAGE = "docs/guide.md"
+
+
+def ran(module_, agent, *args, crash=True):
+    """The result of the agent, the same with a crash at every point."""
+    results = []
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[module_]):
+            results.append(await hf.run(agent, *args))
+            if not crash:
+                break
+
+    asyncio.run(main())
+    assert all(result == results[0] for result in results)
+    return results[0]
+
+
+def test_the_first_agent(tmp_path):
+    """The research agent runs from Python as the guide says, and again by the same id."""
+    research = module(PAGE, "guide: research").research
+    main = module(PAGE, "guide: run").main
+    expected = "published 44 characters"
+    assert asyncio.run(main(tmp_path / "a.db", research)) == expected
+    assert asyncio.run(main(tmp_path / "a.db", research)) == expected
+
+
+@pytest.mark.parametrize(
+    ("card", "starts"),
+    [("good", "hf_"), ("empty", "declined: no money"), ("broken", "Permanent after 1: no such card"), ("busy", "hf_")],
+)
+def test_failing(card, starts):
+    """Declared errors come back as themselves, permanent ones stop, and RetryAfter is obeyed."""
+
+    async def main():
+        guide = module(PAGE, "guide: failing")
+        async with holdfast.testing.open(agents=[guide.checkout]) as hf:
+            result = await hf.run(guide.checkout, card)
+            assert result.startswith(starts)
+            assert hf.bodies[guide.charge] == {"good": 1, "empty": 3, "broken": 1, "busy": 2}[card]
+
+    asyncio.run(main())
+
+
+def test_in_doubt():
+    """The probe finds a mail that was sent before the crash; the question of a crashed wire is answered by a person."""
+    guide = module(PAGE, "guide: in doubt")
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[guide.pay]):
+            guide.sent.clear()
+            run = await hf.start(guide.pay, 10, id="p")
+            result = asyncio.create_task(run.result())
+            while not result.done():
+                for question in await hf.approvals():
+                    await hf.answer(question, {"result": "wired 10"}, by="ana")
+                await asyncio.wait([result], timeout=0.01)
+            assert await result == ["mail to ana", "wired 10"]
+            assert len(guide.sent) == 1
+
+    asyncio.run(main())
+
+
+def test_resource():
+    """A step uses a resource."""
+    guide = module(PAGE, "guide: resource")
+    assert ran(guide, guide.read, "x") == "page x"
+
+
+def test_waiting():
+    """The reminder sleeps two days, hears an answer, or does not."""
+    guide = module(PAGE, "guide: waiting")
+
+    async def main():
+        async with holdfast.testing.open(agents=[guide.reminder]) as hf:
+            run = await hf.start(guide.reminder, "ana")
+            await run.send("answer", "yes")
+            assert await run.result() == "ana said yes"
+            assert await hf.run(guide.reminder, "bo") == "bo did not answer"
+
+    asyncio.run(main())
+
+
+def test_race():
+    """The first answer wins, also after a crash at any point."""
+    guide = module(PAGE, "guide: race")
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[guide.first_answer]):
+            assert (await hf.run(guide.first_answer, "?")).endswith("says yes")
+
+    asyncio.run(main())
+
+
+def test_children():
+    """Children called and spawned give their results, also after a crash at any point."""
+    guide = module(PAGE, "guide: children")
+    assert ran(guide, guide.book, ["a", "b", "c", "d"]) == "A B C D"
+
+
+def test_patched():
+    """A new run takes the new side."""
+    guide = module(PAGE, "guide: patched")
+    assert ran(guide, guide.upgraded) == "new"
+
+
+def test_testing():
+    """The testing kit works as the guide shows it."""
+    guide = module(PAGE, "guide: research")
+    check = module(PAGE, "guide: testing").check
+    asyncio.run(check(guide.research, guide.search, guide.publish))

@@ -1,0 +1,119 @@
+"""A run that waits costs a row: no process holds it, and any process wakes it."""
+
+import asyncio
+import time
+
+import pytest
+from tests.processes import workers
+from tests.processes.ledger import until
+
+import holdfast
+
+FAR_S = 3600.0
+
+WAITS = {
+    "napping": ([FAR_S], "timer"),
+    "listening": ([], "message"),
+    "parenting": ([FAR_S], "child"),
+}
+
+
+def serve(forks, place, *agents, **settings):
+    process = forks.start(workers.serve, folder=str(place.folder), agents=agents, **settings)
+    assert process.read()["ready"]
+    return process
+
+
+def executions(process):
+    process.tell("executions")
+    return process.read()["executions"]
+
+
+@pytest.mark.parametrize("agent", WAITS)
+@pytest.mark.parametrize("grace_s", [0.0, 0.05])
+def test_a_waiting_run_leaves_memory(forks, place, agent, grace_s):
+    """A run that waits for a timer, a message or a child is a row with no owner, and no process has it in memory."""
+    arguments, waits_for = WAITS[agent]
+    process = serve(forks, place, agent, "napping", runs=[(agent, arguments, "run")], park_grace_s=grace_s)
+    until(lambda: place.run("run", "status", "waits_for", "lease_owner") == ("waiting", waits_for, None))
+    until(lambda: not place.query("SELECT 1 FROM runs WHERE status <> 'waiting'"))
+    until(lambda: executions(process) == [])
+
+
+def test_a_wait_for_a_retry_leaves_memory(forks, place):
+    """Between two attempts of a step the run is a row, and the next attempt comes in time."""
+    process = serve(forks, place, "trying", runs=[("trying", [], "run")])
+    until(lambda: place.query("SELECT 1 FROM runs WHERE status = 'waiting' AND waits_for = 'retry'"))
+    assert executions(process) == []
+    until(lambda: place.run("run", "status") == "completed")
+    assert [line.attempt for line in place.lines()] == [1, 2]
+
+
+@pytest.mark.parametrize("fate", ["closed", "killed", "stopped"])
+def test_a_timer_wakes_the_run_in_another_process(forks, place, fate):
+    """Whatever became of the process that parked it, a run goes on in another one when its time has come."""
+    first = serve(forks, place, "napping", runs=[("napping", [0.5], "run")])
+    until(lambda: place.run("run", "status") == "waiting")
+    due = place.run("run", "due_at")
+    getattr(first, {"closed": "tell", "killed": "kill", "stopped": "stop"}[fate])(*["close"] * (fate == "closed"))
+    second = serve(forks, place, "napping")
+    until(lambda: place.run("run", "status") == "completed")
+    assert [(line.what, line.pid) for line in place.lines()] == [("before", first.pid), ("after", second.pid)]
+    (fired,) = place.query("SELECT at FROM events WHERE kind = 'timer.fired'")
+    assert due <= fired[0] < due + 2000  # never early, and not at the next poll either
+
+
+@pytest.mark.parametrize("fate", ["killed", "stopped"])
+def test_a_message_wakes_the_run_in_another_process(forks, place, fate):
+    """A message wakes a run that another process parked, at once: no lease has to end."""
+    first = serve(forks, place, "listening", runs=[("listening", [], "run")])
+    until(lambda: place.run("run", "status") == "waiting")
+    first.kill() if fate == "killed" else first.stop()
+    second = serve(forks, place, "listening")
+
+    async def send():
+        async with holdfast.open(f"sqlite:{place.store}") as hf:
+            run = hf.get("run")
+            await run.send("topic", "hello")
+            return await run.result(timeout=20)
+
+    began = time.monotonic()
+    assert asyncio.run(send()) == ["did before", "did hello"]
+    assert time.monotonic() - began < 3
+    assert [line.pid for line in place.lines()] == [first.pid, second.pid]
+
+
+def test_a_deadline_passes_while_no_process_lives(forks, place):
+    """A durable timeout that passed while nothing ran is a TimeoutError when a process comes."""
+    first = serve(forks, place, "limited", runs=[("limited", [], "run")])
+    until(lambda: place.run("run", "status") == "waiting")
+    due = place.run("run", "due_at")
+    first.kill()
+    until(lambda: time.time() * 1000 > due)
+    serve(forks, place, "limited")
+    until(lambda: place.run("run", "status") == "completed")
+    assert place.run("run", "result") == '["late","did after"]'
+
+
+def test_two_thousand_waiting_runs_cost_no_memory(forks, place):
+    """2,000 more runs that wait leave the serving process as it was: no object, no page per run."""
+    process = serve(forks, place, "deaf", park_grace_s=0.01)
+
+    def memory():
+        process.tell("memory")
+        return process.read()
+
+    async def start(first, last):
+        async with holdfast.open(f"sqlite:{place.store}?durability=process") as hf:
+            await asyncio.gather(*[hf.start(workers.deaf, id=f"run-{n}") for n in range(first, last)])
+
+    def wait_for(count):
+        until(lambda: place.query("SELECT count(*) FROM runs WHERE status = 'waiting'") == [(count,)], timeout=50)
+        until(lambda: executions(process) == [])
+
+    found = []
+    for count in range(500, 3001, 500):
+        asyncio.run(start(count - 500, count))
+        wait_for(count)
+        found.append(memory())
+    print(found)
