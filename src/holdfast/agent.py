@@ -13,7 +13,7 @@ from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.resources import step_outside_run
 from holdfast.retry import Retry, as_retry
-from holdfast.runtime import AgentSpec, Placed, StepContext, StepSpec, here
+from holdfast.runtime import AgentSpec, Placed, StepContext, StepSpec, call_plainly, here
 from holdfast.signature import Signature
 
 P = ParamSpec("P")
@@ -97,7 +97,7 @@ class Step(_CoroutineFunction, Generic[P, R_co]):
             with Placed(context):
                 if not self.spec.threaded:
                     return await self.fn(*args, **kwargs)
-                value = await asyncio.to_thread(self.fn, *args, **kwargs)
+                value = await asyncio.to_thread(call_plainly, functools.partial(self.fn, *args, **kwargs))
                 return await value if inspect.iscoroutine(value) else value
 
     @overload

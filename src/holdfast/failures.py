@@ -126,11 +126,13 @@ def _text(value: Any) -> str | None:
 
 
 def _comes_back(error: BaseException, made: dict[str, Any]) -> bool:
-    """Is it a builtin that its arguments rebuild, type and message alike?"""
+    """Is it a builtin that its arguments rebuild, type and message alike? Without arguments, the type must do."""
     if type(error).__module__ != "builtins":
         return False
     again = _builtin(made)
-    return again is not None and type(again) is type(error) and _message(again) == made["message"]
+    if again is None or type(again) is not type(error):
+        return False
+    return made["args"] is None or _message(again) == made["message"]
 
 
 def _traceback(error: BaseException) -> str:
@@ -166,6 +168,8 @@ def _builtin(record: dict[str, Any]) -> Exception | None:
     kind, arguments = getattr(builtins, str(record.get("type")), None), _value(record.get("args"))
     if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, _NOT_REBUILT):
         return None
+    if record.get("args", "") is None:
+        arguments = (str(record.get("message", "")),)  # they could not be stored; its message stands for them
     try:
         made = kind(*arguments)
     except Exception:  # noqa: BLE001 - a record may hold any arguments

@@ -205,6 +205,14 @@ def current(verb: str) -> Runtime:
     return place
 
 
+def call_plainly(body: Callable[[], S]) -> S:
+    """Call a plain function in a thread of its own; no future can carry a StopIteration, nor can a coroutine."""
+    try:
+        return body()
+    except StopIteration as error:
+        raise RuntimeError("the body of the step raised StopIteration") from error
+
+
 @dataclass(slots=True)
 class Placed:
     """Sets where code is, for one block."""

@@ -135,7 +135,7 @@ def test_timeout_fires(park):
     async def main():
         async with holdfast.testing.open(agents=[agent], park=park) as hf:
             run = await hf.start(agent, id="r")
-            while not hf.bodies[hang]:
+            while not (hf.bodies[hang] and await counted(run, "timer.set")):
                 await asyncio.sleep(0.001)
             await hf.advance("9m")
             assert (await run.info()).status == "running"

@@ -158,6 +158,11 @@ class Child:
             raise Died(f"process {self.pid} did not end within {timeout} s{self._logged()}")
         return self.code
 
+    def poll(self):
+        """How it ended, or None."""
+        self._server.pump(lambda: self.code is not None, 0)
+        return self.code
+
     def ends(self, timeout=PATIENCE_S):
         """It ends by itself, with nothing to complain about."""
         code, text = self.wait(timeout), self.log.read_text()

@@ -119,6 +119,25 @@ async def parenting(nap_s: float) -> list[str]:
     return [*await napping(nap_s), await scenes.act("parent")]
 
 
+@holdfast.step(retry=holdfast.Retry(2, first="1h", factor=1, max="1h"))
+async def fails_for_long(what: str) -> str:
+    here().effect(what)
+    raise ConnectionError("not yet")
+
+
+@holdfast.agent
+async def several(nap_s: float) -> list[str]:
+    return [*await asyncio.gather(fails_for_long("it"), after_a_while(nap_s)), "never"]
+
+
+async def after_a_while(nap_s):
+    await scenes.act("before")
+    await holdfast.sleep(0.2)  # while the other branch waits for its next attempt
+    await scenes.act("then")
+    await holdfast.sleep(nap_s)
+    return "never"
+
+
 @holdfast.agent
 async def asking() -> list[str]:
     return [await scenes.delicate("it")]

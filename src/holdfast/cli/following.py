@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.cli.history import History
 from holdfast.cli.lines import is_quiet, line, told_now
-from holdfast.cli.output import command, glyphs
+from holdfast.cli.output import answer_command, glyphs
 from holdfast.cli.picture import MARGIN, STATUS_STYLES, Scene, clean, lines, rows, when
 from holdfast.cli.reading import family, open_calls, row_of
 from holdfast.client import Client
@@ -82,7 +82,8 @@ class Watch:
             deeper = [row for row in self.rows.values() if row.id != root.id and row.status == "waiting"]
             told = {f"{row.id} waits for a {row.waits_for}" for row in deeper if row.waits_for != "child"}
             return "waits for its child run" + (f": {'; '.join(sorted(told)[:3])}" if told else "")
-        until = f" until {when(root.due_at)}" if root.due_at is not None else ""
+        due, now = root.due_at, self.hf.store.clock.now()
+        until = f" until {when(due)}" if due is not None and due > now else ""
         word = {"timer": "sleeps", "retry": "waits to try a step again", "person": "waits for a person"}
         return word.get(root.waits_for or "", f"waits for a {root.waits_for}") + until
 
@@ -119,7 +120,7 @@ class Lines:
             if question.id not in self._said:
                 self._said.add(question.id)
                 self._print(Text(clean(question.question), "yellow"))
-                self._print(Text(f"{MARGIN}{_answer(question, self._url)}"))
+                self._print(Text(f"{MARGIN}{answer_command(question.id, self._url)}"))
 
     def end(self, watch: Watch | None) -> None:
         pass
@@ -127,10 +128,6 @@ class Lines:
     def _print(self, text: Text) -> None:
         self._on.print(text, soft_wrap=True)
         self._on.file.flush()
-
-
-def _answer(question: ApprovalRow, url: str | None) -> str:
-    return command("answer", question.id, db=url) + " run|fail|'{\"result\": ...}'"
 
 
 class Moving:
@@ -182,5 +179,5 @@ class Moving:
             made.append(Text(f"{MARGIN}{told}", "yellow"))
         for question in watch.questions[:3]:
             made.append(Text(f"{MARGIN}{clean(question.question)}", "yellow"))
-            made.append(Text(f"{MARGIN}  {_answer(question, self._url)}", "bold"))
+            made.append(Text(f"{MARGIN}  {answer_command(question.id, self._url)}", "bold"))
         return made

@@ -41,6 +41,7 @@ class Node:
     state: str = "done"
     began: int | None = None
     ended: int | None = None
+    last: int | None = None  # when its last event was recorded
     due: int | None = None
     attempts: int = 1
     result: str | None = None
@@ -160,7 +161,7 @@ class History:
             node = Node(sort, data.get("name", ""), input=data.get("input", ""), dropped=event.dropped is not None)
             self._calls[key, event.dropped] = node
             siblings.append(node)
-        node.seq = event.seq
+        node.seq, node.last = event.seq, event.at
         return node
 
     def _top(self, event: Event, sort: str, name: str, state: str = "said") -> Node:

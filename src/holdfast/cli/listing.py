@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.lines import is_quiet, line
-from holdfast.cli.output import INTERRUPTED, answer, command, console, glyphs, print_json
+from holdfast.cli.output import INTERRUPTED, answer, answer_command, console, glyphs, print_json
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, latest_position, row_of
 from holdfast.cli.showing import event_document, info_document, question_document, status_text
@@ -104,7 +104,7 @@ async def approvals(url: str | None, run: str | None, *, as_json: bool) -> None:
         head = Text(each.id, "bold").append(f"  run {each.run_id}", "cyan")
         on.print(head.append(f"  asked {_age(moment(each.asked_at))} ago", "dim"), soft_wrap=True)
         on.print(Text(f"  {clean(each.question)}"), soft_wrap=True)
-        on.print(Text(f"  {command('answer', each.id, db=url)} run|fail|'{{\"result\": ...}}'", "dim"), soft_wrap=True)
+        on.print(Text(f"  {answer_command(each.id, url)}", "dim"), soft_wrap=True)
 
 
 # Tail

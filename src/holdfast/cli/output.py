@@ -102,6 +102,11 @@ def command(*words: str, db: str | None = None) -> str:
     return f"{program} {shlex.join([*words, *more])}"
 
 
+def answer_command(question: str, db: str | None) -> str:
+    """How to answer a question about a step in doubt."""
+    return command("answer", question, db=db) + " run|fail|'{\"result\": ...}'"
+
+
 def version() -> str:
     """The version of this package, which is above us and therefore not imported."""
     return str(getattr(sys.modules["holdfast"], "__version__", "unknown"))

@@ -149,7 +149,7 @@ def _row(scene: Scene, node: Node, status: str, guide: str) -> Row:
     if node.dropped:
         text.append("  taken out by the retry")
         text.stylize("dim")
-    return Row(node.ended or node.began, guide, text, _took(scene, node, status))
+    return Row(node.ended or node.last or node.began, guide, text, _took(scene, node, status))
 
 
 def _sign(signs: Glyphs, node: Node) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from holdfast.cli.output import Glyphs, command, console, glyphs, plain, print_json, shown_value
+from holdfast.cli.output import Glyphs, answer_command, command, console, glyphs, plain, print_json, shown_value
 from holdfast.cli.picture import (
     MARGIN,
     STATUS_STYLES,
@@ -144,7 +145,7 @@ async def _ending(hf: Client, found: Account, url: str | None) -> list[Text]:
         again = command("retry", row.id, db=url)
         return [*made, *_advice("Mend the cause, then go on from the failure:", again), Text()]
     if row.status == "paused":
-        made = _block("paused", "bold yellow", row.reason or "no reason was given", _RESULT_LINES)
+        made = _block("paused", "bold yellow", textwrap.fill(row.reason or "no reason was given", 90), _RESULT_LINES)
         return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
     if row.status == "cancelled":
         return [Text(f"{MARGIN}cancelled" + (f": {clean(row.reason)}" if row.reason else ""), "dim"), Text()]
@@ -156,8 +157,9 @@ async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
     made: list[Text] = []
     for each in (found, *found.descendants()):
         for question in each.questions:
-            made += _block(f"asks a person ({question.id})", "bold yellow", question.question, 6)
-            made += _advice("Answer it:", command("answer", question.id, "run|fail|'{\"result\": ...}'", db=url))
+            asked = textwrap.fill(question.question, 90)
+            made += _block(f"asks a person ({question.id})", "bold yellow", asked, 12)
+            made += _advice("Answer it:", answer_command(question.id, url))
         if each.row.status == "paused":
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", 8)
             made += _advice("Then let it go on:", command("resume", each.row.id, db=url))

@@ -15,7 +15,7 @@ from holdfast.engine.host import Host
 from holdfast.engine.recorder import Recorder
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import RunRow
-from holdfast.runtime import _here
+from holdfast.runtime import _here, call_plainly
 
 _log = logging.getLogger("holdfast")
 
@@ -73,4 +73,6 @@ class Drivers(Recorder):
 
     def run_in_thread(self, body: Callable[[], Any]) -> asyncio.Future[Any]:
         context = contextvars.copy_context()
-        return self.loop.run_in_executor(self.host.threads, context.run, body)
+        running = self.loop.run_in_executor(self.host.threads, context.run, call_plainly, body)
+        running.add_done_callback(lambda late: None if late.cancelled() else late.exception())  # nobody may be left
+        return running

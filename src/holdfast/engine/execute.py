@@ -30,7 +30,7 @@ _log = logging.getLogger("holdfast")
 async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
     """Everything replay needs, read once: no work per step grows with the history."""
     store = host.store
-    events = await store.journal(run.id, run.checkpoint_seq or 0)
+    events = await store.journal(run.id, run.checkpoint_seq or 0) if run.next_seq else []
     signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else []
     for signal in signals:
         signal.value = await unspilled(store, signal.value)

@@ -173,7 +173,6 @@ class StepCall(Call):
         done, _ = await asyncio.wait([running], timeout=self._spec.timeout_s)
         if not done:
             if self._spec.in_doubt == "retry":
-                running.add_done_callback(lambda late: late.cancelled() or late.exception())
                 return _Ended(error=self._timed_out(), doubt=True)
             await asyncio.wait([running])
         return _Ended(running.result())

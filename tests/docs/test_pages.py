@@ -1,0 +1,84 @@
+"""The documentation is complete and true: names, kinds, commands, and the pictures made from tables."""
+
+import asyncio
+import re
+
+import pytest
+
+import holdfast
+import holdfast.testing
+from holdfast.model import KINDS, TRANSITIONS
+from tests.docs.pages import ROOT, block, module
+
+
+def page(name):
+    return (ROOT / name).read_text()
+
+
+def between(text, mark):
+    return text.split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0]
+
+
+def test_the_readme_example_runs_and_is_short():
+    """The example at the top of the README has at most 15 non-blank lines and survives a crash at every point."""
+    code = block("README.md", "readme: research")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    readme = module("README.md", "readme: research")
+
+    async def search(topic):
+        return [f"{topic}{n}" for n in range(3)]
+
+    async def summarise(url):
+        return url.upper()
+
+    async def publish(text):
+        return text.replace("\n", " ")
+
+    async def main():
+        replace = {readme.search: search, readme.summarise: summarise, readme.publish: publish}
+        async for hf in holdfast.testing.crash_everywhere(agents=[readme.research], replace=replace):
+            assert await hf.run(readme.research, "o") == "O0 O1 O2"
+
+    asyncio.run(main())
+
+
+def test_the_readme_names_exactly_two_commands_to_set_up():
+    """`make demo` and `make test` are the commands of the README's set-up block."""
+    blocks = re.findall(r"```console\n(.*?)```", page("README.md"), re.S)
+    commands = [line.split("#")[0].strip() for text in blocks for line in text.splitlines() if line.startswith("make")]
+    assert commands == ["make demo", "make test"]
+
+
+def test_the_picture_of_states_is_drawn_from_the_table():
+    """The diagram in the design page shows the transitions of the table in model.py, and no others."""
+    drawn = re.findall(r"^    (\w+) --> (\w+)$", between(page("docs/design.md"), "states"), re.M)
+    assert drawn == [(a, b) for a, following in TRANSITIONS.items() for b in following]
+
+
+def test_the_table_of_kinds_is_made_from_the_table():
+    """The design page lists every kind of event with its meaning."""
+    rows = ["| kind | meaning | |", "|---|---|---|"]
+    for name, kind in KINDS.items():
+        rows.append(f"| `{name}` | {kind.meaning} | {'closes' if kind.closes else 'arrives' if kind.arrives else ''} |")
+    assert between(page("docs/design.md"), "kinds").strip() == "\n".join(rows)
+
+
+@pytest.mark.parametrize("name", [name for name in holdfast.__all__ if not name.startswith("_")])
+def test_every_public_name_is_in_the_guide(name):
+    """A public name that no page explains does not exist for a user."""
+    assert f"`{name}`" in page("docs/guide.md")
+
+
+def test_every_command_and_promise_is_documented():
+    """Every command of the command line is in the guide."""
+    from holdfast.cli import main
+
+    for command in main.commands:
+        assert f"holdfast {command}" in page("docs/guide.md"), command
+
+
+def test_links_between_pages_lead_somewhere():
+    """Every relative link of the README and the docs names a file that is there."""
+    for source in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", source.read_text()):
+            assert (source.parent / target).exists(), f"{source.name}: {target}"
