@@ -81,7 +81,7 @@ async def serve(file: Path, runs: int, wakes: int) -> dict[str, object]:
         messages = [await message_wakes(hf, number * runs // wakes) for number in range(wakes)]
         timers = [await timer_wakes(hf) for _ in range(wakes)]
         rss_mb = max(rss_mb, resident_mb())
-    most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
     return {"empty_mb": empty_mb, "rss_mb": rss_mb, "most_mb": most_mb, "messages": messages, "timers": timers}
 
 

@@ -337,13 +337,19 @@ def _checked_kinds(kinds: str | Iterable[str]) -> list[str]:
 
 
 def _checked_answer(row: ApprovalRow, value: Any) -> Any:
-    if value in ("run", "fail") or (isinstance(value, dict) and set(value) == {"result"}):
-        if isinstance(value, dict) and row.schema:
-            schema = json.loads(row.schema)
-            wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
-            check_against(wrapped, {"result": stored_value(value["result"])}, f"question {row.id}")
+    if isinstance(value, str) and value in ("run", "fail"):
         return value
-    raise BadArguments(
-        f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not and "
-        "should run, 'fail' to fail the step"
-    )
+    if not isinstance(value, dict) or set(value) != {"result"}:
+        raise BadArguments(
+            f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not and "
+            "should run, 'fail' to fail the step"
+        )
+    answer = {"result": stored_value(value["result"])}
+    if row.schema:
+        schema = json.loads(row.schema)
+        wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
+        try:
+            check_against(wrapped, answer, row.id)
+        except BadArguments as error:
+            raise BadArguments(str(error).replace(f"agent {row.id!r}", f"question {row.id!r}", 1)) from None
+    return answer

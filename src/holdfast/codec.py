@@ -207,6 +207,8 @@ def _leaf(value: Any) -> Any:
         )
     if type(value) is ZoneInfo and value.key:
         return value.key
+    if type(value).__module__ == "ipaddress":  # which older releases of pydantic do not know outside of a type
+        return str(value)
     try:
         plain_value = _library()[1].to_jsonable_python(value)
     except (ValueError, TypeError):

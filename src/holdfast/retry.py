@@ -39,6 +39,8 @@ class Retry:
             raise BadArguments(f"retry on={on!r}: give exception classes, or a function of the exception that says whether")
         self.attempts, self.factor, self.on = attempts, factor, on
         self.first_s, self.max_s = seconds(first), seconds(max)
+        if self.first_s > self.max_s:
+            raise BadArguments(f"retry first={first!r} is longer than max={max!r}, the longest wait; give a longer max= too")
 
     def wants(self, error: Exception) -> bool:
         """Is this kind of failure worth another attempt at all?"""
@@ -46,7 +48,12 @@ class Retry:
             return False
         if isinstance(error, RetryAfter):
             return True
-        return isinstance(error, self.on) if isinstance(self.on, tuple) else bool(self.on(error))
+        if isinstance(self.on, tuple):
+            return isinstance(error, self.on)
+        try:
+            return bool(self.on(error))
+        except Exception as problem:
+            raise problem from error  # whoever reads of the broken predicate must see the failure it was asked about
 
     def delay_s(self, failures: int, error: Exception | None, seed: str = "") -> float | None:
         """Seconds to wait after the n-th failure, or None to stop.

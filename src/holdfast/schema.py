@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
 from typing import Any
+from uuid import UUID
 
 from holdfast import tagged
-from holdfast.codec import UNTYPED
-from holdfast.errors import BadArguments
+from holdfast.codec import UNTYPED, shape_of
+from holdfast.errors import BadArguments, NotStorable
 from holdfast.naming import ATOMS, cut, segment, short, type_name
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -34,6 +36,8 @@ _SIZES: dict[str, tuple[Any, Any]] = {
     "minProperties": (dict, lambda count, limit: count >= limit),
     "maxProperties": (dict, lambda count, limit: count <= limit),
 }
+
+_FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID}
 
 
 class _Wrong(Exception):
@@ -144,6 +148,11 @@ def _check_limits(schema: dict[str, Any], value: Any, path: str) -> None:
     for word, (kind, fits) in _SIZES.items():
         if word in schema and type(value) is kind and not fits(len(value), schema[word]):
             raise _Wrong(path, f"{_spoken(value)} of length {len(value)}", f"{word} {schema[word]}")
+    if type(value) is str and schema.get("format") in _FORMATS:
+        try:
+            shape_of(_FORMATS[schema["format"]]).revive(value, path)
+        except NotStorable:
+            raise _Wrong(path, _spoken(value), _describe(schema)) from None
     if type(value) is str and "pattern" in schema:
         try:
             found = re.search(schema["pattern"], value)

@@ -339,7 +339,7 @@ def read(text: str) -> Any:
 def _check_depth(value: Any) -> None:
     """Level by level, without recursion: what is deeper than anything ever written was made to hurt."""
     level = [value]
-    for _ in range(DEPTH_LIMIT + 1):
+    for _ in range(DEPTH_LIMIT):
         parts: list[Any] = []
         for item in level:
             if type(item) is dict:

@@ -77,8 +77,8 @@ class Server:
         """Hear of ends until this holds."""
         end = time.monotonic() + timeout
         while not until():
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self._control], [], [], left)[0]:
+            left = max(0.0, end - time.monotonic())
+            if not select.select([self._control], [], [], left)[0]:
                 return
             self._take(self._hear())
 

@@ -8,6 +8,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,24 @@ class ManualClock:
 
     def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
         raise NotImplementedError
+
+
+class Gate:
+    """A fault hook that holds the writer before a commit until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.opened.set()
+
+    def shut(self) -> None:
+        self.reached.clear()
+        self.opened.clear()
+
+    def before_commit(self, appends: int) -> None:
+        self.reached.set()
+        assert self.opened.wait(20)
+
+    def after_commit(self, appends: int) -> None: ...
 
 
 class Place:

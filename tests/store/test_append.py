@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import Event
@@ -111,6 +111,34 @@ async def test_what_follows_a_refused_append_is_refused(place: Place) -> None:
         )  # fmt: skip
         assert [type(result) for result in results] == [LeaseLost] * 3
         assert len(await store.journal("a")) == 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "accepted"),
+    [
+        ([(1, 0), (0, 1)], [True, False]),  # (epoch, seq)
+        ([(1, 0), (1, 2)], [True, False]),
+        ([(1, 0), (0, 1), (1, 1), (1, 3), (1, 2)], [True, False, True, False, True]),
+    ],
+)
+@scenario
+async def test_each_append_of_a_batch_is_fenced(
+    place: Place, batch: list[tuple[int, int]], accepted: list[bool]
+) -> None:
+    """A stale epoch or a gap after a good append of the same run and batch is refused; what fits is written."""
+    gate = Gate()
+    async with place.open(faults=gate) as store:
+        await owned(store, "a")
+        gate.shut()
+        other = asyncio.create_task(store.create(new("b", agent="other")))
+        await asyncio.to_thread(gate.reached.wait, 20)  # the writer is busy: what is queued now is its next batch
+        waiting = [store.append(Append("a", epoch, seq, [step(seq, f"work#{seq}")])) for epoch, seq in batch]
+        gate.opened.set()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [isinstance(result, int) for result in results] == accepted
+        written = [(event.epoch, event.seq) for event in await store.journal("a")]
+        assert written == [fence for fence, fits in zip(batch, accepted, strict=True) if fits]
+        await other
 
 
 @scenario

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 from tests.store.scenes import TTL, Place, finish, new, owned, python, scenario, step, write
@@ -77,6 +78,18 @@ async def test_stores_hear_each_other(place: Place) -> None:
             await heard_by_two.until("a", News.MOVED)
             await finish(one, row)
             await heard_by_two.until("a", News.MOVED)
+
+
+@scenario
+async def test_rubbish_on_the_socket_is_ignored(place: Place) -> None:
+    """Whatever is sent to a store's socket, it goes on hearing."""
+    async with place.open() as store, place.open() as other:
+        heard = Heard(store)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            for rubbish in (b"", b"\n\n", b"?x", b"\xff\xfe\n+", bytes(range(256)), b"x" * 10_000):
+                stranger.sendto(rubbish, other._peers._address(store.worker_id))  # type: ignore[attr-defined]
+        await other.create(new("a"))
+        await heard.until("a", News.DUE)
 
 
 @scenario

@@ -1,9 +1,22 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
-from tests.store.scenes import TTL, ManualClock, Place, finish, line, new, owned, park, python, scenario, step, write
+from tests.store.scenes import (
+    TTL,
+    Gate,
+    ManualClock,
+    Place,
+    finish,
+    line,
+    new,
+    owned,
+    park,
+    python,
+    scenario,
+    step,
+    write,
+)
 
 from holdfast.model import RunRow
 from holdfast.store.base import News
@@ -182,28 +195,13 @@ async def test_heartbeat_prolongs_own_leases_only(place: Place) -> None:
         assert due == {"a": clock.time + TTL, "b": clock.time - 1_000 + TTL}
 
 
-class Gate:
-    """A fault hook that holds the writer before a commit until it is opened."""
-
-    def __init__(self) -> None:
-        self.reached, self.opened = threading.Event(), threading.Event()
-        self.opened.set()
-
-    def before_commit(self, appends: int) -> None:
-        self.reached.set()
-        assert self.opened.wait(20)
-
-    def after_commit(self, appends: int) -> None: ...
-
-
 @scenario
 async def test_claim_cancelled_before_its_commit_gives_back(place: Place) -> None:
     """Runs claimed for a caller that was cancelled during the commit are ready again, not held for nobody."""
     gate = Gate()
     async with place.open(faults=gate) as store:
         await store.create(new("a"))
-        gate.reached.clear()
-        gate.opened.clear()
+        gate.shut()
         claim = asyncio.create_task(store.claim(["agent"], 1, TTL))
         await asyncio.to_thread(gate.reached.wait, 20)
         claim.cancel()

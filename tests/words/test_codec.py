@@ -133,6 +133,16 @@ class Opaque:
         )
 
 
+class Shifty(Opaque):
+    """Its text is longer each time it is written."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(
+            cls, serialization=core_schema.plain_serializer_function_ser_schema(lambda each: each.text + "!")
+        )
+
+
 class Quarrelsome(Opaque):
     """Its `__eq__` has nothing to say."""
 
@@ -250,6 +260,7 @@ def test_a_value_that_equals_only_itself_is_judged_by_its_text() -> None:
     assert text == '"x"'
     assert copy.text == "x"
     assert "does not store all of it" in refusal(Quarrelsome, Quarrelsome("x"))
+    assert "is written differently each time" in refusal(Shifty, Shifty("x"))
 
 
 def test_members_of_typed_sets_keep_their_kind() -> None:
@@ -311,6 +322,8 @@ def test_live_code_gets_a_copy() -> None:
         (list[int], [1, True, "x"], "result[2]: found str 'x' where list[int] is annotated"),
         (list[int], [1, "2"], "result[1]: str would come back as int"),
         (bool, 1, "result: returned int 1 where bool is annotated"),
+        (tuple[int, str], (1,), "result[1]: found nothing where tuple[int, str] is annotated"),
+        (tuple[int, str], (1, "a", 2), "result: returned tuple where tuple[int, str] is annotated"),
         (datetime, "2024-01-01", "result: returned str '2024-01-01' where datetime.datetime is annotated"),
         (Ticket, {"title": "x"}, "result: returned dict where"),
         (Base, Sub(), "Sub where"),

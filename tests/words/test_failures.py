@@ -39,6 +39,11 @@ class FileTrouble(OSError):
     pass
 
 
+class Missing(OSError):
+    def __init__(self, name: str) -> None:
+        super().__init__(2, f"{name} is gone")
+
+
 class Tripwire(Exception):
     def __new__(cls, *args: Any) -> Self:
         if args == ("armed",):
@@ -190,6 +195,9 @@ def test_a_declared_class_over_oserror_keeps_its_errno() -> None:
     made = back(FileTrouble(2, "gone"), raises=(FileTrouble,))
     assert type(made) is FileTrouble
     assert (made.errno, made.strerror, str(made)) == (2, "gone", "[Errno 2] gone")
+    again = back(Missing("a"), raises=(Missing,))
+    assert type(again) is Missing
+    assert (again.errno, str(again)) == (2, "[Errno 2] a is gone")
 
 
 def test_no_code_of_the_class_runs_to_make_it() -> None:

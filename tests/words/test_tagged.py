@@ -192,6 +192,9 @@ def nested(depth: int) -> list[Any]:
 def test_the_depth_limit_is_exact() -> None:
     """A value as deep as the limit is stored and read, one deeper is refused with a shortened path."""
     assert UNTYPED.load(UNTYPED.store(nested(DEPTH_LIMIT))[0]) == nested(DEPTH_LIMIT)
+    UNTYPED.load(json.dumps([nested(DEPTH_LIMIT - 1), []]))  # more brackets than levels
+    with pytest.raises(NotStorable):
+        UNTYPED.load(json.dumps([nested(DEPTH_LIMIT), []]))
     message = refusal(Any, nested(DEPTH_LIMIT + 1))
     assert message.startswith("result[0][0]")
     assert "…" in message

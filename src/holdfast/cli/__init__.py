@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 
 def main() -> None:
     """The entry point of `holdfast` and of `python -m holdfast`."""
     from holdfast.cli.commands import holdfast
 
-    holdfast(prog_name=None)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no reason to stop
+    holdfast()

@@ -11,7 +11,6 @@ from holdfast.cli.output import command, print_json
 from holdfast.cli.reading import existing, row_of
 from holdfast.cli.showing import info_document, question_document
 from holdfast.client import Client
-from holdfast.errors import BadArguments
 
 
 def _who(by: str | None) -> str:
@@ -102,9 +101,7 @@ async def prune(url: str | None, older_than: str, statuses: tuple[str, ...], *, 
 async def delete(url: str | None, run: str, *, as_json: bool) -> None:
     """The command."""
     async with existing(url) as hf:
-        row = await row_of(hf, run)
-        if row.parent_id is not None and row.status not in ("completed", "failed", "cancelled"):
-            raise BadArguments(f"run {run!r} is {row.status}; only a finished run can be deleted")
+        await row_of(hf, run)
         count = await hf.get(run).delete()
         if as_json:
             print_json({"run": run, "deleted": count})

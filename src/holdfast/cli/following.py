@@ -73,6 +73,11 @@ class Watch:
             return None
         return next((row for row in self.rows.values() if row.status == "paused"), None)
 
+    @property
+    def is_due(self) -> bool:
+        """Is its wait over, so that a worker should take it any moment?"""
+        return self.root.due_at is not None and self.root.due_at <= self.hf.store.clock.now()
+
     def waits(self) -> str | None:
         """What the run waits for, in words."""
         root = self.root
@@ -82,8 +87,7 @@ class Watch:
             deeper = [row for row in self.rows.values() if row.id != root.id and row.status == "waiting"]
             told = {f"{row.id} waits for a {row.waits_for}" for row in deeper if row.waits_for != "child"}
             return "waits for its child run" + (f": {'; '.join(sorted(told)[:3])}" if told else "")
-        due, now = root.due_at, self.hf.store.clock.now()
-        until = f" until {when(due)}" if due is not None and due > now else ""
+        until = f" until {when(root.due_at)}" if root.due_at is not None and not self.is_due else ""
         word = {"timer": "sleeps", "retry": "waits to try a step again", "person": "waits for a person"}
         return word.get(root.waits_for or "", f"waits for a {root.waits_for}") + until
 
@@ -101,7 +105,8 @@ class Lines:
 
     def __init__(self, on: Console, shown_from: int, url: str | None) -> None:
         self._on, self._from, self._url = on, shown_from, url
-        self._said: set[str] = set()
+        self._asked: set[str] = set()
+        self._waits: tuple[str | None, int | None] | None = None
 
     def begin(self) -> None:
         pass
@@ -110,15 +115,13 @@ class Lines:
         for event in new:
             if not is_quiet(event) and (event.run != watch.run or event.seq >= self._from):
                 self._print(line(event))
-        told = watch.waits()
-        if told is None:
-            self._said = {each for each in self._said if each.startswith("q-")}
-        elif told not in self._said:
-            self._said.add(told)
+        told, why = watch.waits(), (watch.root.waits_for, watch.root.due_at)
+        if told is not None and why != self._waits and not watch.is_due:
             self._print(told_now(watch.run, told))
+        self._waits = None if told is None else why
         for question in watch.questions:
-            if question.id not in self._said:
-                self._said.add(question.id)
+            if question.id not in self._asked:
+                self._asked.add(question.id)
                 self._print(Text(clean(question.question), "yellow"))
                 self._print(Text(f"{MARGIN}{answer_command(question.id, self._url)}"))
 

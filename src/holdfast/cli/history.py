@@ -269,8 +269,8 @@ class History:
         data, by = event.data, event.data.get("by")
         if event.kind == "run.interrupted":
             self.interruptions += 1
-            quiet = "" if self.last_at is None else f" {spoken((event.at - self.last_at) / 1000)} after its last record"
-            text = f"interrupted: its process was gone; went on in another{quiet}"
+            quiet = "" if self.last_at is None else f" after {spoken((event.at - self.last_at) / 1000)}"
+            text = f"interrupted: its process was gone; another went on{quiet}"
         elif event.kind == "run.failed":
             if event.dropped is None:
                 return  # how the run ended is said below the tree

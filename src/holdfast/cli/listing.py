@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Final
@@ -112,17 +113,17 @@ async def approvals(url: str | None, run: str | None, *, as_json: bool) -> None:
 
 async def tail(url: str | None, run: str | None, after: int | None, *, follow: bool, as_json: bool) -> int:
     """The command; returns its exit code."""
-    stop = Stop(lambda: None)
     on = console()
     width = on.width if on.is_terminal else None
-    async with existing(url) as hf:
+    async with existing(url) as hf, contextlib.AsyncExitStack() as stack:
+        stop = stack.enter_context(Stop(lambda: None))
         async for event in _events(hf, run, after, stop, follow=follow):
             if as_json:
                 print_json(event_document(event), line=True)
             elif not is_quiet(event):
                 on.print(line(event, width=width, run=run is None), soft_wrap=True)
                 on.file.flush()
-    return INTERRUPTED if stop.asked.is_set() else 0
+        return INTERRUPTED if stop.asked.is_set() else 0
 
 
 async def _events(hf: Client, run: str | None, after: int | None, stop: Stop, *, follow: bool) -> AsyncIterator[Event]:

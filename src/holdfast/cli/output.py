@@ -85,9 +85,12 @@ def plain(value: Any) -> Any:
 
 def print_json(document: Any, *, line: bool = False) -> None:
     """One JSON document, or one line of JSON lines."""
-    text = json.dumps(plain(document), ensure_ascii=False, indent=None if line else 2)
-    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    sys.stdout.write(json.dumps(plain(document), indent=None if line else 2, ensure_ascii=not _is_unicode()) + "\n")
     sys.stdout.flush()
+
+
+def _is_unicode() -> bool:
+    return "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
 
 
 def shown_value(value: Any) -> str:

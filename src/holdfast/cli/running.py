@@ -75,7 +75,13 @@ def run(request: Request) -> int:
 
 
 async def _run(request: Request, module: ModuleType, agent: Agent[..., Any], run_id: str, logged: list[str]) -> int:
-    stop = Stop(lambda: _last_words(request, run_id))
+    with Stop(lambda: _last_words(request, run_id)) as stop:
+        return await _run_until(stop, request, module, agent, run_id, logged)
+
+
+async def _run_until(
+    stop: Stop, request: Request, module: ModuleType, agent: Agent[..., Any], run_id: str, logged: list[str]
+) -> int:
     # Without agents first: nothing may begin before the arguments are known to fit.
     async with open_store(request.url) as hf:
         before = await _prepare(hf, request, agent, run_id)
@@ -200,8 +206,7 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
 
 def _say_failure(request: Request, row: RunRow) -> None:
     error = json.loads(row.error or "{}")
-    trace = error.get("traceback", "").rstrip().splitlines()
-    for each in trace[-_TRACEBACK_LINES:-1]:
+    for each in error.get("traceback", "").rstrip().splitlines()[-_TRACEBACK_LINES:]:
         say(clean_line(each), "dim")
     message = "\n".join(clean_line(each) for each in error.get("message", "").splitlines())
     say(f"Failed: run {row.id}: {error.get('type')}: {message}", "bold red")
@@ -223,6 +228,8 @@ class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
+            if "waits for something that is not recorded" in text:
+                return  # that is an event too, and shown as one
             self._logged.append(text)
             del self._logged[:-50]
             say(text, "red" if record.levelno >= logging.ERROR else "yellow")

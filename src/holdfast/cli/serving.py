@@ -32,10 +32,17 @@ def worker(url: str | None, targets: tuple[str, ...], concurrency: int) -> int:
 
 
 async def _serve(url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings) -> None:
-    stop = Stop(lambda: say("Stopped at once; another worker goes on with what was in the middle.", "yellow"))
     names = ", ".join(spec.name for spec in specs_of(apps))
     async with open_store(url) as hf:
         position = await latest_position(hf)
+    last_words = "Stopped at once; another worker goes on with what was in the middle."
+    with Stop(lambda: say(last_words, "yellow")) as stop:
+        await _serve_until(stop, url, apps, settings, names, position)
+
+
+async def _serve_until(
+    stop: Stop, url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, names: str, position: int
+) -> None:
     async with open_store(url, agents=apps, settings=settings) as hf:
         say(f"Serving {names} from {hf.store.url}. Ctrl-C stops at a safe point.")
         await _report(hf, position, stop)

@@ -33,7 +33,7 @@ from holdfast.model import Event
 from holdfast.run import RunInfo
 
 _RESULT_LINES: Final = 24
-_TRACEBACK_LINES: Final = 12
+_TRACEBACK_LINES: Final = 16
 SVG_WIDTH: Final = 104
 _CALM: Final = TerminalTheme(
     (250, 250, 248), (56, 58, 66),
@@ -140,7 +140,7 @@ async def _ending(hf: Client, found: Account, url: str | None) -> list[Text]:
     if row.status == "failed":
         error = json.loads(row.error or "{}")
         made = _block(f"{error.get('type')}: {clean(error.get('message', ''))}", "bold red", "", 0)
-        trace = error.get("traceback", "").rstrip().splitlines()[1:-1]
+        trace = error.get("traceback", "").rstrip().splitlines()
         made += [Text(f"{MARGIN}  {line}", "dim") for line in trace[-_TRACEBACK_LINES:]]
         again = command("retry", row.id, db=url)
         return [*made, *_advice("Mend the cause, then go on from the failure:", again), Text()]
@@ -203,7 +203,7 @@ async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
     for line in made[1:-1]:
         on.print(line, soft_wrap=True)
     text = on.export_svg(title=f"holdfast show {found.row.id}", theme=_CALM, font_aspect_ratio=0.6)
-    text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL).replace("arial", "sans-serif")
     return text.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
 
 

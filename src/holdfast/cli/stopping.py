@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Any, Final, Self
 
 from holdfast.cli.output import INTERRUPTED
 
@@ -29,8 +29,16 @@ class Stop:
         self._loop = asyncio.get_running_loop()
         self._last_words = last_words
         self._first_at: float | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()

@@ -133,13 +133,15 @@ class TimerCall(Call):
 class Tick(Call):
     """A plain asyncio timer of agent code, recorded when it fires. To asyncio it is a `TimerHandle`."""
 
-    __slots__ = ("_args", "_callback", "_context", "_delay_s", "_timer", "_when")
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "_delay_s", "_timer", "_when")
 
-    def prepare(self, delay_s: float, callback: Callable[..., Any], args: tuple[Any, ...], context: Any) -> None:
-        self._delay_s, self._callback, self._args = delay_s, callback, args
+    def prepare(
+        self, delay_s: float, when: float, callback: Callable[..., Any], args: tuple[Any, ...], context: Any
+    ) -> None:
+        self._delay_s, self._when, self._callback, self._args = delay_s, when, callback, args
         self._context: contextvars.Context = context if context is not None else contextvars.copy_context()
         self._timer: Timer | None = None
-        self._when = self.execution.loop.time() + delay_s
+        self._cancelled = False
         self.execution.asks(self)
 
     def begin(self) -> None:
@@ -153,6 +155,7 @@ class Tick(Call):
             self.execution.record("tick", self.key, {"asked": self.asked})
 
     def settle(self, event: Event) -> None:
+        self.execution.ticked_s = max(self.execution.ticked_s, self._when)
         if not self.withdrawn:
             try:
                 self._context.run(self._callback, *self._args)
@@ -166,10 +169,11 @@ class Tick(Call):
             self._timer.cancel()
 
     def cancel(self) -> None:
+        self._cancelled = True
         self.execution.withdraw(self)
 
     def cancelled(self) -> bool:
-        return self.withdrawn
+        return self._cancelled
 
     def when(self) -> float:
         return self._when
@@ -201,10 +205,7 @@ class ReceiveCall(Call):
                 execution.waits.pop(self.key, None)
                 if self._timer is not None:
                     self._timer.cancel()
-        try:
-            return self._shape.load(execution.text_of(event))
-        except NotStorable as error:
-            raise BadArguments(f"a message on the topic {self._topic!r} has another form than expected: {error}") from None
+        return opened(execution, self._topic, self._shape, event)
 
     def _timed_out(self) -> None:
         if not self.future.done():
@@ -223,6 +224,14 @@ class NoteCall(Call):
     def begin(self) -> None:
         self.numbered = True
         self.execution.record("note", self.key, self.facts(text=self._text[:2000]), self._stored)
+
+
+def opened(execution: Execution, topic: str, shape: Shape, letter: Event) -> Any:
+    """What a message says."""
+    try:
+        return shape.load(execution.text_of(letter))
+    except NotStorable as error:
+        raise BadArguments(f"a message on the topic {topic!r} has another form than expected: {error}") from None
 
 
 def tagged(error: Exception, key: str, seq: int, child: str | None = None) -> Exception:

@@ -42,7 +42,7 @@ def restore(
 class CheckpointCall(Call):
     """Stores the state; when it is delivered, a new era begins."""
 
-    __slots__ = ("_copy", "_scope", "_state")
+    __slots__ = ("_copy", "_scope", "_state", "_text")
 
     def prepare(self, scope: Scope, state: object) -> None:
         self._scope, self._state = scope, state
@@ -50,15 +50,16 @@ class CheckpointCall(Call):
 
     def begin(self) -> None:
         self.numbered = True
-        execution = self.execution
-        assert execution.state_shape is not None
-        text, self._copy = execution.stored(execution.state_shape, self._state, "state")
-        execution.record("checkpoint", self.key, carried(execution), text, checkpoint=True)
+        self.execution.record("checkpoint", self.key, carried(self.execution), self._text, checkpoint=True)
 
     def wait(self) -> Generator[Any, Any, Any]:
         problem = self._problem()
         if problem:
             raise HoldfastError(f"checkpoint: {problem}")
+        execution = self.execution
+        assert execution.state_shape is not None
+        # Before it is asked for: what cannot be stored is the agent's error in every life.
+        self._text, self._copy = execution.stored(execution.state_shape, self._state, "state")
         return (yield from super().wait())
 
     def _problem(self) -> str | None:
@@ -75,10 +76,13 @@ class CheckpointCall(Call):
         open_calls = [key for key, call in execution.calls.items() if not call.withdrawn]
         if open_calls:
             return f"{open_calls[0]!r} is open (a timeout, a timer or a call that was not awaited); end it first"
+        if execution.unawaited:
+            names = sorted({call.__name__ for call in execution.unawaited.values()})
+            return f"{', '.join(names[:3])} was called and is not awaited yet; await it first"
         return None
 
     def settle(self, event: Event) -> None:
-        self.execution.journal = Journal(checkpoint=event)  # what was recorded before is history
+        self.execution.journal = Journal(checkpoint=event, restored=True)  # what was recorded before is history
         enter_era(self.execution, event)
         super().settle(event)
 
@@ -102,17 +106,19 @@ def resumed(execution: Execution) -> Event:
     """Go on from the checkpoint the journal begins with."""
     event = execution.journal.checkpoint
     assert event is not None
-    execution.awaits_restore = False
+    execution.awaits_restore, execution.journal.restored = False, True
     enter_era(execution, event)
     execution.delivered, execution.time = event.data["delivered"], max(execution.time, event.at)
-    execution.patches.answers = dict(event.data["patches"])
     for seq, data, text, at in event.data["unread"]:
         execution.mailbox.deliver(Event(seq, "message.received", None, data, text, at=at))
     return event
 
 
 def enter_era(execution: Execution, event: Event) -> None:
-    """Keys start again, live and resumed alike."""
+    """Keys and the order of sets start again, live and resumed alike: only the root is there, and no call is open."""
     execution.era = event.data["era"]
     execution.counters.clear()
-    execution.texts = {digest: text for digest, text in execution.texts.items() if not execution.live or digest == event.blob}
+    execution.task_count, execution.call_count, execution.ticked_s = 1, 0, 0.0
+    if execution.live:  # large values that nobody can ask for any more
+        kept = {event.blob, *(arrival.blob for arrival in (*execution.mailbox.kept(), *execution.undelivered.values()))}
+        execution.texts = {digest: text for digest, text in execution.texts.items() if digest in kept}

@@ -71,6 +71,11 @@ class Drivers(Recorder):
         while self.holding or not self.host.trusted(self.lease_until):
             await (self.may_begin.wait() if self.holding else self.host.trust())
 
+    async def assurance(self) -> None:
+        """The same for what has begun already, and may end although the run is being released."""
+        while not self.host.trusted(self.lease_until):
+            await self.host.trust()
+
     def run_in_thread(self, body: Callable[[], Any]) -> asyncio.Future[Any]:
         context = contextvars.copy_context()
         running = self.loop.run_in_executor(self.host.threads, context.run, call_plainly, body)

@@ -25,6 +25,7 @@ def conclude(execution: Execution) -> None:
             execution.ended_early(left_over)
             return
         execution.live = True
+        execution.patches.write()
     if execution.holding:
         return  # it is being released; the next worker will end it
     error: BaseException | None

@@ -68,7 +68,7 @@ class Execution(Drivers):
         self.closing: str | None = None
         self.refusals = 0
         self.delivered = 0
-        self.time = run.created_at
+        self.time, self.ticked_s = run.created_at, 0.0
         self.ready: deque[Event] = deque()
         self.inbox_seen = run.inbox_seen
         self.edge_due: list[tuple[int, int, Callable[[], None]]] | None = None
@@ -360,7 +360,9 @@ class Execution(Drivers):
             return
         self.new_outcomes += 1
         self.ready.append(event)
-        if self.resting and self.alone and not self.gate.pumping and not KINDS[event.kind].arrives:
+        asker = self.calls.get(event.key or "")
+        wanted = asker is not None and not asker.withdrawn  # else it wakes nobody, and the run must come to rest again
+        if wanted and self.resting and self.alone and not self.gate.pumping:
             self._deliver(self.ready.popleft())
         else:
             self.gate.kick()

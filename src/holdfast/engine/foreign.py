@@ -30,6 +30,7 @@ def report(execution: Execution, path: str, what: str, line: str) -> None:
 def stirred(execution: Execution, path: str, coro: Any) -> None:
     """A task of a settled run moved and the gate did not cause it."""
     execution.resting = False
+    execution.ticked_s = max(execution.ticked_s, execution.clock.now() / 1000)  # or a loop that polls would never end
     report(execution, path, "raw I/O, a thread or a timer of another loop", waiting_location(coro))
     execution.gate.kick()
 

@@ -14,6 +14,7 @@ The gate only counts. What is delivered, and what happens when nothing is left t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextvars import Context
 
@@ -39,13 +40,13 @@ class Gate:
         """Something happened: find out when the run has settled."""
         if not self.pumping:
             self.pumping, self._quiet, self._last = True, 0, self.activity
-            self._since = self._loop.time()
+            self._since = time.monotonic()
             self._loop.call_soon(self._turn, context=self._outside)
 
     def _turn(self) -> None:
         if self.activity != self._last:
             self._quiet, self._last = 0, self.activity
-            if self._loop.time() - self._since > UNSETTLED_LIMIT_S:
+            if time.monotonic() - self._since > UNSETTLED_LIMIT_S:
                 self.pumping = False
                 self._restless()
                 return
@@ -54,5 +55,5 @@ class Gate:
             if not self._advance():
                 self.pumping = False
                 return
-            self._quiet, self._last, self._since = 0, self.activity, self._loop.time()
+            self._quiet, self._last, self._since = 0, self.activity, time.monotonic()
         self._loop.call_soon(self._turn, context=self._outside)

@@ -18,6 +18,7 @@ class Journal:
     """What was recorded since the last checkpoint."""
 
     checkpoint: Event | None = None
+    restored: bool = False  # the agent goes on from the checkpoint
     outcomes: list[Event] = field(default_factory=list)
     closed: dict[str, Event] = field(default_factory=dict)
     begun: dict[str, list[Event]] = field(default_factory=dict)
@@ -71,6 +72,8 @@ class Journal:
 
     def left_over(self) -> Divergence | None:
         """Something recorded that the code has not asked for, if there is any: an outcome first, then what was begun."""
+        if self.checkpoint is not None and not self.restored:
+            return Divergence.of(self.checkpoint)
         for event in self.outcomes[self.turn :]:
             if not KINDS[event.kind].arrives:
                 return Divergence.of(event)
@@ -103,6 +106,8 @@ class Divergence:
     def told(self, run: str, found: str) -> str:
         """The whole reason: what was recorded, what was found, why it may be and what to do."""
         recorded = f"{self.kind} of {self.name}({self.input})" if self.name else self.kind
+        if self.kind == "checkpoint":
+            recorded = "a checkpoint, which only restore() reads,"
         return (
             f"run {run!r}: the journal has {recorded} under the key {self.key!r}, but {found}. "
             "The code changed since this was recorded, or it depends on something that is not recorded: the order of a "

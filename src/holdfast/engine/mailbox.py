@@ -52,12 +52,14 @@ class Mailbox:
         self._waiters[kind, name].append(future)
 
     def forget(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
-        """The waiter is gone; a message it was given but never saw goes back to the front."""
+        """The waiter is gone; a message it was given but never saw goes to the next one, or back to the front."""
         waiting = self._waiters.get((kind, name))
         if waiting is not None and future in waiting:
             waiting.remove(future)
         if kind == "message" and future.done() and not future.cancelled() and future.exception() is None:
-            self.letters[name].appendleft(future.result())
+            letter = future.result()
+            if not self._wake_one(kind, name, letter):
+                self.letters[name].appendleft(letter)
 
     def take(self, topic: str) -> Event | None:
         """The oldest message of a topic that nobody has received."""
@@ -67,6 +69,14 @@ class Mailbox:
     def take_all(self, topic: str) -> list[Event]:
         """Every message of a topic that nobody has received."""
         return list(self.letters.pop(topic, ()))
+
+    def put_back(self, topic: str, letters: list[Event]) -> None:
+        """Messages that were taken and not received after all: the next ones again."""
+        self.letters[topic].extendleft(reversed(letters))
+
+    def kept(self) -> list[Event]:
+        """Every arrival that may still be asked for."""
+        return [*self.unread(), *self.ended.values(), *self.decided.values()]
 
     def unread(self) -> list[Event]:
         """Every message that nobody has received, in order of arrival: what a checkpoint carries over."""

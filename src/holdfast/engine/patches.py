@@ -13,7 +13,8 @@ class Patches:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
-        self.answers: dict[str, bool] = {}
+        checkpoint = execution.journal.checkpoint
+        self.answers: dict[str, bool] = {} if checkpoint is None else dict(checkpoint.data["patches"])
         self._unwritten: list[str] = []
 
     def answer(self, patch: str) -> bool:

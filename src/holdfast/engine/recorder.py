@@ -120,7 +120,12 @@ class Recorder:
         written = self.record(kind, key, data, then=kept.append, **more)
         if written is None:
             raise Suspended
-        await asyncio.shield(written)
+        self.unacked += 1  # until the one who waits here goes on: in between nobody may think that nothing moves
+        try:
+            await asyncio.shield(written)
+        finally:
+            self.unacked -= 1
+            self.progress.set()
         if not kept:
             raise Suspended
         return kept[0]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.codec import UNTYPED, Shape, checked_size, digest, preview
 from holdfast.durations import moment
-from holdfast.engine.calls import Call, NoteCall, ReceiveCall, Tick, TimerCall
+from holdfast.engine.calls import Call, NoteCall, ReceiveCall, Tick, TimerCall, opened
 from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.steps import StepCall
@@ -126,11 +126,15 @@ class Scope:
         call.calls_back(callback)
         return call
 
+    def time(self) -> float:
+        """What the loop's time is to agent code: that of the last outcome, and never before a timer that has fired."""
+        return max(self.execution.time / 1000, self.execution.ticked_s)
+
     def tick(self, delay_s: float, callback: Any, args: tuple[Any, ...], context: Any) -> Tick:
-        if not self.execution.closing:
+        if _in_task_or_thread():  # a callback of the loop may set a timer too: it runs where an outcome put it
             self._check("an asyncio timer")
         call = Tick(self.execution, self.key(":tick"), ":tick", "", "")
-        call.prepare(delay_s, callback, args, context)
+        call.prepare(delay_s, self.time() + delay_s, callback, args, context)
         return call
 
     def message(self, topic: str, shape: Shape, timeout_ms: int | None) -> Durable[Any]:
@@ -144,8 +148,16 @@ class Scope:
     def messages(self, topic: str, shape: Shape) -> list[Any]:
         if self._check("receive_nowait") is not None:
             raise Suspended
-        box = self.execution.mailbox.take_all(topic)
-        return [shape.load(self.execution.text_of(event)) for event in box]
+        mailbox = self.execution.mailbox
+        letters = mailbox.take_all(topic)
+        found = []
+        for place, letter in enumerate(letters):
+            try:
+                found.append(opened(self.execution, topic, shape, letter))
+            except BadArguments:  # only the one that does not fit is gone
+                mailbox.put_back(topic, [*letters[:place], *letters[place + 1 :]])
+                raise
+        return found
 
     def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
         if (refused := self._check(spec.name)) is not None:
@@ -166,6 +178,7 @@ class Scope:
     def _fitting(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         bound = spec.signature.bind(args, kwargs)
         checked_size(bound.text, self.execution.host.value_limit_bytes, "the arguments")
+        self.execution.host.serve(spec)  # refused here, live and resumed alike, if another agent has the name
         return bound
 
     def child_result(self, child: str, agent: str) -> Durable[Any]:
@@ -209,3 +222,10 @@ class Scope:
         if self._check(label.partition(":")[0]) is not None:
             raise Suspended
         return self.execution.derived(self.key(f":{label}"))
+
+
+def _in_task_or_thread() -> bool:
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return True

@@ -37,6 +37,7 @@ class _Past:
     failures: int = 0
     due: int | None = None
     in_doubt: bool = False
+    probes: int = 0  # of this attempt, that failed
     question: str | None = None
 
     @classmethod
@@ -45,9 +46,11 @@ class _Past:
         for event in events:
             if event.kind == "step.started":
                 past.attempt, past.in_doubt, past.question = event.data["attempt"], True, None
+                past.probes, past.due = 0, None
             elif event.kind == "step.retrying":
                 past.attempt, past.failures = event.data["attempt"], event.data["failures"]
-                past.due, past.in_doubt = event.at + event.data["wait_ms"], False
+                past.probes = event.data.get("probes", 0)
+                past.due, past.in_doubt = event.at + event.data["wait_ms"], past.probes > 0
             elif event.kind == "approval.asked":
                 past.question = event.data["approval"]
         return past
@@ -91,12 +94,9 @@ class StepCall(Call):
             ended = await self._resolve(InDoubt("a crash came while the body ran"), crashed=True)
         while True:
             while ended is _RUN_IT:
-                if past.due is not None:
-                    await self._wait_until(past.due)
-                    past.due = None
+                await self._until_due()
                 past.attempt += 1
-                if spec.in_doubt != "retry":
-                    await execution.durably("step.started", self.key, self.facts(attempt=past.attempt))
+                past.probes = 0
                 ended = await self._attempt()
                 if ended.doubt and spec.in_doubt != "retry":
                     assert ended.error is not None
@@ -110,21 +110,21 @@ class StepCall(Call):
             if wait_s is None:
                 self._fail(ended.error)
                 return
-            record = failures.record(ended.error, spec.raises)
-            wait_ms = round(wait_s * 1000)
-            data = self.facts(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record)
-            event = await execution.durably("step.retrying", self.key, data)
-            past.due, ended = event.at + wait_ms, _RUN_IT
+            await self._put_off(wait_s, ended.error)
+            ended = _RUN_IT
 
     # One attempt
 
     async def _attempt(self) -> _Ended:
         execution, spec = self.execution, self._spec
         await execution.permission()
-        self._began_at = execution.clock.now()
-        self._past.in_doubt = True  # until it is known how the body ended
-        execution.bodies += 1
+        execution.bodies += 1  # from the intent on: a run that is given back in between would be in doubt for nothing
         try:
+            if spec.in_doubt != "retry":
+                await execution.durably("step.started", self.key, self.facts(attempt=self._past.attempt))
+                await execution.assurance()
+            self._began_at = execution.clock.now()
+            self._past.in_doubt = True  # until it is known how the body ended
             context = StepContext(
                 self.key, execution.idempotency_key(self.key), self._past.attempt, execution.facts(), execution.host.resources
             )
@@ -182,8 +182,19 @@ class StepCall(Call):
         timed_out.__cause__ = cause  # its traceback shows where the body was
         return timed_out
 
-    async def _wait_until(self, due: int) -> None:
-        """A durable wait: the run may leave memory meanwhile."""
+    async def _put_off(self, wait_s: float, error: Exception, **more: Any) -> None:
+        """Record that the next attempt comes later."""
+        past, wait_ms = self._past, round(wait_s * 1000)
+        record = failures.record(error, self._spec.raises)
+        data = self.facts(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
+        event = await self.execution.durably("step.retrying", self.key, data)
+        past.due = event.at + wait_ms
+
+    async def _until_due(self) -> None:
+        """A durable wait for the next attempt: the run may leave memory meanwhile."""
+        due, self._past.due = self._past.due, None
+        if due is None or due <= self.execution.clock.now():
+            return  # a run that is due would only be parked to be claimed again
         execution, over = self.execution, self.execution.loop.create_future()
         execution.waits[self.key] = Wait("retry", due)
         timer = execution.clock.call_at(due, lambda: None if over.done() else over.set_result(None))
@@ -214,13 +225,13 @@ class StepCall(Call):
 
     async def _probe(self) -> _Ended | None:
         """Look whether the effect happened; None when it did not. A probe that fails is tried again like a step."""
-        execution, spec = self.execution, self._spec
+        execution, spec, past = self.execution, self._spec, self._past
         assert spec.probe is not None
         args = self._bound.args if self._target is None else (self._target, *self._bound.args)
-        tries = 0
         while True:
+            await self._until_due()
             await execution.permission()
-            key, attempt = execution.idempotency_key(self.key), self._past.attempt
+            key, attempt = execution.idempotency_key(self.key), past.attempt
             context = StepContext(self.key, key, attempt, execution.facts(), execution.host.resources)
             execution.bodies += 1
             try:
@@ -228,15 +239,15 @@ class StepCall(Call):
                     value = await spec.probe(*args, **self._bound.kwargs)
                 return None if isinstance(value, NotDone) else _Ended(value)
             except Exception as error:
-                tries += 1
-                wait_s = spec.retry.delay_s(tries, error, f"{self.key}:probe")
+                past.probes += 1
+                problem, wait_s = error, spec.retry.delay_s(past.probes, error, f"{self.key}:probe")
                 if wait_s is None:
                     unknown = InDoubt(f"the probe failed, so what happened is not known: {error!r}")
                     unknown.__cause__ = error
                     return _Ended(error=unknown, final=True)
             finally:
                 execution.body_ended()
-            await self._wait_until(execution.clock.now() + round(wait_s * 1000))
+            await self._put_off(wait_s, problem, probes=past.probes)
 
     async def _ask(self, error: Exception) -> _Ended:
         """Ask a person; the answer may come days later, in another process."""
@@ -246,6 +257,7 @@ class StepCall(Call):
         if past.question is None:
             text = (
                 f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
+                f"Its idempotency key is {execution.idempotency_key(self.key)}. "
                 'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
             )
             await self._put_question(question, text)

@@ -140,25 +140,38 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 
     factory.knows_runs = True  # type: ignore[attr-defined]
     loop.set_task_factory(factory)
-    anyloop: Any = loop
-    call_at, call_later = loop.call_at, loop.call_later
+    _install_time(loop)
+    for name in _FOREIGN:
+        if hasattr(loop, name):
+            setattr(loop, name, _watched(name, getattr(loop, name)))
+
+
+def _install_time(loop: Any) -> None:
+    """Timers of agent code are recorded, and its time stands still between outcomes: what depends on it is replayed.
+
+    `asyncio.timeout` and others compare a deadline with the loop's time; with the real one they would take another branch
+    whenever the code ran slower or faster than the first time. A run that leaves memory has the loop's own time again.
+    """
+    call_at, call_later, time = loop.call_at, loop.call_later, loop.time
 
     def run_call_at(when: float, callback: Any, *args: Any, context: Any = None) -> Any:
         place: Any = _here.get()
-        if _is_scope(place):
-            return place.tick(when - loop.time(), callback, args, context)
+        if _is_scope(place) and not place.execution.closing:
+            return place.tick(when - place.time(), callback, args, context)
         return call_at(when, callback, *args, context=context)
 
     def run_call_later(delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
         place: Any = _here.get()
-        if _is_scope(place):
+        if _is_scope(place) and not place.execution.closing:
             return place.tick(delay, callback, args, context)
         return call_later(delay, callback, *args, context=context)
 
-    anyloop.call_at, anyloop.call_later = run_call_at, run_call_later
-    for name in _FOREIGN:
-        if hasattr(loop, name):
-            setattr(loop, name, _watched(name, getattr(loop, name)))
+    def run_time() -> float:
+        place: Any = _here.get()
+        now: float = place.time() if _is_scope(place) and not place.execution.closing else time()
+        return now
+
+    loop.call_at, loop.call_later, loop.time = run_call_at, run_call_later, run_time
 
 
 def _watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

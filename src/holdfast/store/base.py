@@ -252,8 +252,8 @@ class Store(Protocol):
         """Published agents: name -> (version, schema JSON, is a live worker serving it)."""
         ...
 
-    async def next_due(self, agents: Iterable[str]) -> int | None:
-        """The earliest time at which one of these agents' runs is due (it may be past)."""
+    async def next_due(self, agents: Iterable[str], *, root: str | None = None, alone: bool = True) -> int | None:
+        """The earliest time (it may be past) at which a `claim` with the same arguments would find a run."""
         ...
 
     async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]: ...

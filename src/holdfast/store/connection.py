@@ -2,7 +2,8 @@
 
 `power` means that an acknowledged write survives a power cut (`synchronous=FULL`: the log is flushed before each
 commit returns). `process` survives the death of the process but may lose the last commits when the computer loses
-power (`NORMAL`: the log is flushed at checkpoints only). Neither can corrupt the file.
+power (`NORMAL`: the log is flushed at checkpoints only). Neither can corrupt the file. `none` flushes nothing: for tests,
+where a process is only said to die.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import apsw
 
 from holdfast.errors import BadArguments, StoreUnavailable
 
-Durability = Literal["power", "process"]
-_SYNCHRONOUS: Final = {"power": "FULL", "process": "NORMAL"}
+Durability = Literal["power", "process", "none"]
+_SYNCHRONOUS: Final = {"power": "FULL", "process": "NORMAL", "none": "OFF"}
 
 # Up to 3.51.2 two connections that write and checkpoint at once can corrupt a file (sqlite.org/wal.html#walresetbug).
 _OLDEST_SQLITE: Final = (3, 51, 3)
@@ -54,7 +55,7 @@ def parse_url(url: str) -> Options:
         if name != "durability":
             raise BadArguments(f"{url!r} has an unknown option {name!r}; there is only 'durability'")
         durability = value
-    if durability not in _SYNCHRONOUS:
+    if durability not in _SYNCHRONOUS or durability == "none":
         raise BadArguments(f"durability={durability!r} in {url!r} is neither 'power' nor 'process'")
     return Options(path, cast(Durability, durability))
 

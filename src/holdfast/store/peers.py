@@ -164,7 +164,7 @@ class Peers:
             if not text:
                 self._list_at = 0.0
             for line in text.splitlines():
-                if line[0] in _MARKS:  # anything may be sent to a socket
+                if line and line[0] in _MARKS:  # anything may be sent to a socket
                     heard(line[1:], News(_MARKS.index(line[0])))
 
     def poke(self, changes: dict[str, News]) -> float | None:

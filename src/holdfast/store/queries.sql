@@ -312,10 +312,12 @@ WHERE run_id = :run AND position > :after ORDER BY position LIMIT :limit
 SELECT content FROM blobs WHERE digest = :digest
 
 -- name: next_due
--- When a run of these agents is due next, leaving out those that run here.
+-- When a run that `due` would take is due next.
 SELECT due_at FROM runs
 WHERE due_at IS NOT NULL AND agent IN (SELECT value FROM json_each(:agents))
   AND (status <> 'running' OR lease_owner <> :worker)
+  AND (:root IS NULL OR root_id = :root)
+  AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 ORDER BY due_at LIMIT 1
 
 -- name: count_runs

@@ -332,8 +332,9 @@ class SQLiteStore:
         found = await self._read(reads.rows, "agents")
         return {name: (version, schema, name in served) for name, version, schema in found}
 
-    async def next_due(self, agents: Iterable[str]) -> int | None:
-        found = await self._read(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id)
+    async def next_due(self, agents: Iterable[str], *, root: str | None = None, alone: bool = True) -> int | None:
+        found = await self._read(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root,
+                                 alone=int(alone))  # fmt: skip
         return found[0][0] if found else None
 
     async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -93,7 +94,7 @@ class TestClient(Client):
         self.keys[key] += 1
 
     def _make_store(self) -> Store:
-        return SQLiteStore.from_url(f"sqlite:{self.path}?durability=process", clock=self.clock, faults=self._faults)
+        return SQLiteStore(self.path, durability="none", clock=self.clock, faults=self._faults)
 
     @property
     def store(self) -> Any:
@@ -135,7 +136,11 @@ class TestClient(Client):
             await worker.abandon()
 
     async def advance(self, duration: Duration) -> None:
-        """Let this much time pass at once, then let what became due begin."""
+        """Let this much time pass at once, then let what became due begin.
+
+        What is under way is waited for first: a timer that the agent is just setting counts from before the jump.
+        """
+        await self._settled()
         self.clock.jump_to(self.clock.now() + milliseconds(duration))
         if self._worker is not None:
             self._worker._look.set()
@@ -174,7 +179,10 @@ class TestClient(Client):
     def _moves(self) -> object:
         """What is different once any run has moved."""
         executions = self._worker.executions.values() if self._worker is not None else ()
-        return [(execution.run.id, execution.run.lease_epoch, execution.gate.activity) for execution in executions]
+        return [
+            (execution.run.id, execution.run.lease_epoch, execution.gate.activity, execution.next_seq, execution.unacked)
+            for execution in executions
+        ]
 
     def _idle(self) -> bool:
         """Does nothing move: no body, no write on its way, no run that could still act by itself?"""
@@ -201,8 +209,18 @@ class TestClient(Client):
         quiet, still, before = 0, 0, None
         while quiet < _QUIET_LOOKS and still < _STILL_LOOKS:
             await asyncio.sleep(_LOOK_EVERY_S)
-            quiet = quiet + 1 if self._idle() and not self._due_now() else 0
-            still, before = (still + 1 if before == self._moves() else 0), self._moves()
+            quiet = quiet + 1 if self._idle() and not self._due_now() and not await self._unclaimed() else 0
+            still, before = (still + 1 if before == self._moves() and not self._writing() else 0), self._moves()
+
+    def _writing(self) -> bool:
+        """Is a write on its way?"""
+        return self._worker is not None and any(execution.unacked for execution in self._worker.executions.values())
+
+    async def _unclaimed(self) -> bool:
+        """Is a parked or new run due that no worker has taken yet?"""
+        served = self._worker._agents if self._worker is not None else {}
+        rows = await self.store.runs(statuses=("ready", "waiting"), limit=1000)
+        return any(row.agent in served and (row.due_at or math.inf) <= self.clock.now() for row in rows)
 
     def _due_now(self) -> bool:
         due = self.clock.next_timer()

@@ -26,13 +26,16 @@ from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.base import Append, Change, News, Store, Transition
 from holdfast.worker.publishing import schema_of
+from holdfast.worker.reach import called_by
 
 _log = logging.getLogger("holdfast")
 CRASHES_ALONE = 2  # a run with this many crashes is next run alone, to learn whether it is the one
 CRASHES_PAUSED = 5
 _LONGEST_SLEEP_S = 5.0
 _RECOVER_EVERY_S = 1.0
+_AGAIN_S = 1.0
 _LONGEST_GRACE_S = 60.0
+_MOST_GRACES = 1_000  # remembered; runs that wait elsewhere, or for ever, must not cost memory here
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,6 @@ class Settings:
 
     concurrency: int = 200
     lease_ttl_s: float = 10.0
-    lease_margin_s: float = 2.0
     park_grace_s: float = 0.5
     stop_grace_s: float = 30.0
     threads: int = 32
@@ -49,6 +51,11 @@ class Settings:
     root: str | None = None  # serve only this run and its descendants
     replace: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     observe: Callable[[StepSpec, str], None] | None = None  # told of every body that runs
+
+    @property
+    def trust_s(self) -> float:
+        """How long after it was asked for a lease is surely ours: the rest is for slow commits and clocks that differ."""
+        return self.lease_ttl_s * 0.8
 
 
 class Worker:
@@ -74,6 +81,7 @@ class Worker:
         self._stopping = False
         self._lease_until = 0.0
         self._solo: str | None = None
+        self._astray: set[tuple[str, int]] = set()  # (run, epoch): perhaps leased to us, and nobody here carries it
         self._renewed = asyncio.Event()
         for spec in specs:
             self.serve(spec)
@@ -138,19 +146,24 @@ class Worker:
                     self._carry(run)
                 if not claimed or self._full():
                     await self._sleep()
-            except StoreUnavailable:
-                return
+            except StoreUnavailable as problem:  # what cannot be read now may be readable again soon
+                _log.warning("looking for work failed; trying again: %s", problem)
+                await asyncio.sleep(_AGAIN_S)
             except HoldfastError:
                 _log.exception("looking for work failed; trying again")
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(_AGAIN_S)
+
+    def _carried(self) -> int:
+        """How many runs are here, those included that are still being loaded."""
+        return len(self.executions) + len(self.loading)
 
     def _full(self) -> bool:
-        return len(self.executions) >= self.settings.concurrency or self._solo is not None
+        return self._carried() >= self.settings.concurrency or self._solo is not None
 
     async def _claim(self) -> list[RunRow]:
         """Take due runs. One that crashed its process before is taken only when nothing else runs here."""
         self._check_solo()
-        free = self.settings.concurrency - len(self.executions)
+        free = self.settings.concurrency - self._carried()
         if self._solo is not None or free <= 0:
             return []
         await self._publish()
@@ -158,16 +171,16 @@ class Worker:
         started = self._loop.time()
         names = list(self._agents)
         claimed = await self.store.claim(names, min(free, 100), ttl_ms, root=self.settings.root)
-        if not claimed and not self.executions:
+        if not claimed and not self._carried():
             claimed = await self.store.claim(names, 1, ttl_ms, root=self.settings.root, alone=True)
             if claimed and claimed[0].crash_count >= CRASHES_ALONE:
                 self._solo = claimed[0].id
-        self._claimed_until = started + self.settings.lease_ttl_s - self.settings.lease_margin_s
+        self._claimed_until = started + self.settings.trust_s
         return claimed
 
     def _check_solo(self) -> None:
         """A run that was suspected and has made progress is one like all others."""
-        if self._solo is not None:
+        if self._solo is not None and self._solo not in self.loading:
             execution = self.executions.get(self._solo)
             if execution is None or execution.new_outcomes:
                 self._solo = None
@@ -176,8 +189,9 @@ class Worker:
         """Until a change, or until the next run is due. Polling is the truth; being told only shortens it."""
         timer = None
         if not self._full():
-            due = await self.store.next_due(list(self._agents))
-            if due is not None and due > self.clock.now():
+            alone = not self._carried()
+            due = await self.store.next_due(list(self._agents), root=self.settings.root, alone=alone)
+            if due is not None:  # it may have become due since the claim: then the timer fires at once
                 timer = self.clock.call_at(due, self._look.set)
         try:
             async with asyncio.timeout(_LONGEST_SLEEP_S):
@@ -224,12 +238,18 @@ class Worker:
                 came = self.loading.pop(run.id)
             if came:
                 parking.notice(execution)
+            if self._stopping:  # it was being loaded when the worker was told to stop
+                await parking.release(execution, 0.0)
             outcome = await execution.ended
             self._remember(execution, outcome)
-        except StoreUnavailable:
-            return
+            if outcome == "lost":
+                self._astray.add((run.id, run.lease_epoch))
+        except StoreUnavailable as problem:
+            self._astray.add((run.id, run.lease_epoch))
+            _log.debug("run %r could not be carried on: %s", run.id, problem)
         except Exception:
-            _log.exception("run %r could not be carried on; it is due again when its lease ends", run.id)
+            self._astray.add((run.id, run.lease_epoch))
+            _log.exception("run %r could not be carried on; it will be tried again", run.id)
         finally:
             if self.executions.get(run.id) is execution:
                 self.executions.pop(run.id, None)
@@ -257,13 +277,15 @@ class Worker:
             self._graces.pop(run, None)
         elif self.settings.park_grace_s > 0:
             self._graces[run] = min(self.park_grace_s(run) * 2, _LONGEST_GRACE_S)
+            if len(self._graces) > _MOST_GRACES:
+                del self._graces[next(iter(self._graces))]
 
     # Leases
 
     async def _keep_leases(self) -> None:
         while True:
             await asyncio.sleep(self.settings.lease_ttl_s / 3)
-            if self.executions:
+            if self._carried() or self._astray:
                 await self._renew()
 
     async def _renew(self) -> None:
@@ -276,7 +298,7 @@ class Worker:
         except HoldfastError:
             _log.exception("the heartbeat failed; no new effect begins until one succeeds")
             return
-        self._lease_until = started + self.settings.lease_ttl_s - self.settings.lease_margin_s
+        self._lease_until = started + self.settings.trust_s
         held = {(lease.run, lease.epoch): lease for lease in leases}
         for name, execution in before.items():
             lease = held.get((name, execution.run.lease_epoch))
@@ -286,6 +308,21 @@ class Worker:
             elif lease.inbox_count > execution.inbox_seen:
                 parking.notice(execution)
         self._renewed.set()
+        astray, self._astray = self._astray, set()
+        for run, epoch in astray & held.keys():
+            await self._give_back(run, epoch)
+
+    async def _give_back(self, run: str, epoch: int) -> None:
+        """A run that could not be loaded or written, for whatever reason, is free again; else it would be ours for ever."""
+        try:
+            row = await self.store.run(run)
+            if row is not None and row.lease_epoch == epoch:
+                await self.store.append(Append(run, epoch, row.next_seq, transition=Transition("ready")))
+        except LeaseLost:
+            _log.debug("run %r was taken over", run)
+        except HoldfastError as problem:
+            self._astray.add((run, epoch))
+            _log.debug("run %r could not be given back, it is tried again: %s", run, problem)
 
     def trusted(self, lease_until: float) -> bool:
         """Is a lease claimed until then, or renewed since, surely ours?"""
@@ -304,8 +341,8 @@ class Worker:
             try:
                 if await self.store.recover():
                     self._look.set()
-            except StoreUnavailable:
-                return
+            except StoreUnavailable as problem:
+                _log.debug("looking for dead workers failed; trying again: %s", problem)
             except HoldfastError:
                 _log.exception("looking for dead workers failed; trying again")
 
@@ -318,8 +355,10 @@ class Worker:
     def serve(self, spec: AgentSpec) -> None:
         known = self._agents.get(spec.name)
         if known is None:
-            self._agents[spec.name] = spec
-            self._unpublished.append(spec)
+            for each in (spec, *called_by(spec)):
+                if each.name not in self._agents:
+                    self._agents[each.name] = each
+                    self._unpublished.append(each)
             self._look.set()
         elif known.fn is not spec.fn:
             raise BadArguments(

@@ -1,0 +1,104 @@
+"""Agents for the tests of the command line. Steps note in a ledger that they ran, and wait for files of the test."""
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import holdfast
+
+FOLDER = Path(os.environ.get("FLEET", "."))
+
+
+def tally(line):
+    with (FOLDER / "ledger").open("a") as ledger:
+        ledger.write(f"{line}\n")
+    print(f"body: {line}", flush=True)
+
+
+def wait_for(name):
+    while not (FOLDER / name).exists():
+        time.sleep(0.01)
+
+
+@dataclass
+class Report:
+    title: str
+    pages: list[int]
+
+
+@holdfast.step
+def double(n: int) -> int:
+    return n * 2
+
+
+@holdfast.step
+def page(n: int) -> int:
+    tally(f"page {n}")
+    wait_for(f"go-{n}")
+    return n
+
+
+@holdfast.agent
+async def twice(n: int, *, note: str = "") -> int:
+    if note:
+        await holdfast.note(note, n=n)
+    return await double(n)
+
+
+@holdfast.agent
+async def read(pages: int) -> Report:
+    return Report("read", await asyncio.gather(*[page(n) for n in range(pages)]))
+
+
+@holdfast.agent
+async def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+async def branch(n):
+    return await double(await double(n))
+
+
+@holdfast.agent
+async def parent(n: int) -> list[int]:
+    found = await asyncio.gather(branch(n), branch(n + 1))
+    return [*found, await twice(n, note="in the child")]
+
+
+@holdfast.step(retry=holdfast.Retry(2, first=0.01))
+def fragile(n: int) -> int:
+    if (FOLDER / "mended").exists():
+        return n
+    raise ValueError(f"no good: {n}")
+
+
+@holdfast.agent
+async def hopeful(n: int) -> int:
+    return await fragile(await double(n))
+
+
+@holdfast.step(in_doubt="ask")
+def pay(amount: int) -> str:
+    tally(f"pay {amount}")
+    if not (FOLDER / "paid").exists():
+        (FOLDER / "paid").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "paid"
+
+
+@holdfast.agent
+async def payer(amount: int) -> str:
+    return await pay(amount)
+
+
+@holdfast.agent
+async def listener() -> str:
+    return await holdfast.receive("words", str)
+
+
+@holdfast.agent
+async def changing() -> int:
+    return await fragile(await double(int((FOLDER / "number").read_text())))

@@ -1,0 +1,185 @@
+"""Commands that show and change what is stored: their words for people and their JSON for programs."""
+
+import json
+import xml.dom.minidom
+
+import pytest
+
+from holdfast.run import RunInfo
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking(cli):
+    """Commands that only look say so and leave the folder as it was."""
+    for words in (["runs"], ["show", "a"], ["tail"], ["approvals"], ["doctor"], ["prune", "--older-than", "1d"]):
+        refused = cli(*words)
+        assert refused.exit_code == 2
+        assert "there is no store at 'sqlite:holdfast.db'" in refused.stderr
+    assert list(cli.folder.iterdir()) == []
+
+
+def test_the_store_is_named_before_or_after_the_command_or_by_the_environment(cli, monkeypatch):
+    """`--db` in both places and HOLDFAST_URL name the same store."""
+    cli.run("twice", 1, "--id", "a", "--db", "sqlite:other.db")
+    assert [each["id"] for each in cli.json("runs", "--db", "sqlite:other.db")["runs"]] == ["a"]
+    assert json.loads(cli("--db", "sqlite:other.db", "runs", "--json").stdout)["runs"][0]["id"] == "a"
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:other.db")
+    assert cli.json("runs")["runs"][0]["id"] == "a"
+
+
+def test_runs_lists_and_filters(cli):
+    """The table and the JSON have the same runs; filters narrow both."""
+    cli.run("twice", 1, "--id", "a")
+    cli.run("hopeful", 1, "--id", "b")
+    found = cli.json("runs")["runs"]
+    assert [each["id"] for each in found] == ["b", "a"]
+    assert set(found[0]) == set(RunInfo.__dataclass_fields__)
+    assert found[0]["error"] == "ValueError: no good: 2"
+    assert found[0]["created_at"].endswith("Z")
+    assert [each["id"] for each in cli.json("runs", "--status", "failed")["runs"]] == ["b"]
+    assert [each["id"] for each in cli.json("runs", "--agent", "twice", "--limit", "1")["runs"]] == ["a"]
+    table = cli("runs").stdout
+    assert "b " in table
+    assert "failed" in table
+    assert "ValueError: no good: 2" in table
+    assert "No runs that fit" in cli("runs", "--agent", "nobody").stdout
+
+
+def test_show_draws_steps_branches_children_and_the_result(cli):
+    """Branches hold their own steps, a child run is nested under the call that started it."""
+    cli.run("parent", 1, "--id", "p")
+    lines = cli("show", "p").stdout.splitlines()
+    names = [line.split("  ", 2)[-1].strip() for line in lines]
+    assert any(line.startswith("branch#0") for line in names)
+    after = names[next(n for n, line in enumerate(names) if line.startswith("branch#1")) :]
+    assert "double(n=2)  → 4" in after[1]
+    assert after[1].startswith("├─ ✓")
+    assert "double(n=4)  → 8" in after[2]
+    assert after[2].startswith("└─ ✓")
+    (child,) = [n for n, line in enumerate(names) if "twice(n=1, note='in the child')" in line]
+    assert names[child + 1].startswith("run p.twice-")
+    assert "in the child" in names[child + 2]
+    assert "double(n=1)" in names[child + 3]
+    assert "✓ completed" in lines[1]
+    assert "result" in names
+
+
+def test_show_tells_attempts_failures_and_retries(cli):
+    """What failed stays visible after a retry, marked as taken out."""
+    cli.run("hopeful", 1, "--id", "h")
+    failed = cli("show", "h").stdout
+    assert "attempt 1: ValueError: no good: 2; again after" in failed
+    assert "holdfast retry h" in failed
+    (cli.folder / "mended").touch()
+    cli("retry", "h", "--by", "ana")
+    cli.run("hopeful", 1, "--id", "h")
+    shown = cli("show", "h").stdout
+    assert "taken out by the retry" in shown
+    assert "retried from its failure by ana" in shown
+    assert shown.index("failed: ValueError") < shown.index("retried from") < shown.index("fragile(n=2)  → 2")
+
+
+def test_show_as_json_has_events_and_children(cli):
+    """The document is whole: input, result, every event with its value, and the same for each child."""
+    cli.run("parent", 1, "--id", "p")
+    found = cli.json("show", "p")
+    assert found["run"]["input"] == {"n": 1}
+    assert found["run"]["result"] == [4, 8, 2]
+    kinds = [event["kind"] for event in found["events"]]
+    assert kinds.count("step.completed") == 4
+    assert kinds[-1] == "run.completed"
+    assert found["events"][0]["value"] == 2
+    assert found["events"][0]["seq"] == 0
+    (child,) = found["children"]
+    assert child["run"]["parent"] == "p"
+    assert child["run"]["result"] == 2
+    assert found["questions"] == []
+
+
+def test_show_events_prints_what_is_stored(cli):
+    """Every event with its key, data and value."""
+    cli.run("twice", 21, "--id", "a")
+    shown = cli("show", "a", "--events").stdout
+    assert "step.completed" in shown
+    assert "double#0" in shown
+    assert "value 42" in shown
+
+
+def test_show_writes_an_svg_that_fetches_nothing(cli):
+    """The picture is well-formed, and no font comes from elsewhere."""
+    cli.run("parent", 1, "--id", "p")
+    assert cli("show", "p", "--svg", "p.svg").exit_code == 0
+    text = (cli.folder / "p.svg").read_text("utf-8")
+    assert xml.dom.minidom.parseString(text).documentElement.tagName == "svg"
+    assert "@font-face" not in text
+    assert "url(http" not in text
+    assert "branch#0" in text
+
+
+def test_an_unknown_run_is_told_with_near_ones(cli):
+    """The message names runs whose ids have the typed text in them."""
+    cli.run("twice", 1, "--id", "otters-1")
+    refused = cli("show", "otters")
+    assert refused.exit_code == 2
+    assert "there are otters-1" in refused.stderr
+
+
+def test_tail_prints_lines_or_json_lines(cli):
+    """Events of one run by seq, of all by position; `--after` goes on from there."""
+    cli.run("twice", 1, "--id", "a")
+    cli.run("twice", 2, "--id", "b")
+    every = [json.loads(line) for line in cli("tail", "--no-follow", "--json").stdout.splitlines()]
+    assert [event["run"] for event in every] == ["a", "a", "b", "b"]
+    rest = cli("tail", "--no-follow", "--json", "--after", every[1]["position"]).stdout.splitlines()
+    assert [json.loads(line)["position"] for line in rest] == [event["position"] for event in every[2:]]
+    own = cli("tail", "a", "--after", "1").stdout.splitlines()  # a finished run is not followed
+    assert len(own) == 1
+    assert own[0].endswith("completed")
+
+
+def test_delete_and_prune_say_how_many(cli):
+    """A deleted run is gone with its children; prune deletes what ended long enough ago."""
+    cli.run("parent", 1, "--id", "p")
+    cli.run("twice", 1, "--id", "a")
+    assert cli("delete", "p").stdout == "Deleted p and 1 child run.\n"
+    assert cli.json("prune", "--older-than", "1d")["deleted"] == 0
+    assert "Deleted 1 completed or cancelled run" in cli("prune", "--older-than", "0s").stdout
+    assert cli.json("runs") == {"runs": []}
+    assert cli("prune", "--older-than", "never").exit_code == 2
+
+
+def test_doctor_finds_nothing_wrong_with_a_healthy_store(cli):
+    """A healthy store is exit code 0, with versions, sizes and counts."""
+    cli.run("twice", 1, "--id", "a")
+    healthy = cli("doctor")
+    assert healthy.exit_code == 0
+    assert "nothing is wrong" in healthy.stdout
+    assert "1 completed" in healthy.stdout
+    found = cli.json("doctor")
+    assert found["durability"] == "power"
+    assert found["store"]["integrity"] == "ok"
+    assert found["problems"] == []
+    assert {"name": "twice", "version": None, "served": False} in found["agents"]
+
+
+def test_send_refuses_a_finished_run(cli):
+    """The message says that the run takes no more."""
+    cli.run("twice", 1, "--id", "a")
+    refused = cli("send", "a", "words", "hello")
+    assert refused.exit_code == 2
+    assert "takes no more messages" in refused.stderr
+    assert cli("resume", "a").exit_code == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_script_of_a_shell(cli, shell):
+    """Each script calls `holdfast` for its words."""
+    assert "_HOLDFAST_COMPLETE" in cli("completion", shell).stdout
+
+
+def test_every_command_has_help(cli):
+    """Every command and every option says what it is for."""
+    listed = cli("--help").stdout.split("Commands:")[1].split("\n")
+    for name in [line.split()[0] for line in listed if line.startswith("  ") and not line.startswith("   ")]:
+        shown = cli(name, "--help")
+        assert shown.exit_code == 0
+        assert shown.stdout.startswith(f"Usage: holdfast {name}")
