@@ -82,7 +82,7 @@ def latency(seconds: Sequence[float]) -> str:
     return f"p50 {p50:.2f} ms, p99 {p99:.2f} ms, n={len(seconds)}"
 
 
-def finished(work: Coroutine[Any, Any, float | list[float]]) -> Any:
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
     """Run this on a loop of its own, with a limit."""
 
     async def limited() -> Any:

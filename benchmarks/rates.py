@@ -32,29 +32,45 @@ async def rate_in(folder: Path, runs: int, steps: int, durability: str = "power"
         return runs * steps / (time.perf_counter() - began)
 
 
-def bare_rate(bench: Bench, rows: int, page_bytes: int) -> float:
+class Bare:
     """Insert and commit, one row at a time, with nothing around it: what the disk and SQLite allow.
 
     The row is as long as that of a step in our journal. There is one table, no index and no second statement.
     """
-    with bench.place() as folder:
-        db = apsw.Connection(str(folder / "bare.db"))
+
+    def __init__(self, folder: Path, page_bytes: int) -> None:
+        self._db = db = apsw.Connection(str(folder / "bare.db"))
         db.execute(f"PRAGMA page_size = {page_bytes}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, run TEXT, kind TEXT, key TEXT, data TEXT, at INTEGER)")
-        data = "x" * 130
+        self._data = "x" * 130
+
+    def commit(self, number: int = 0) -> float:
+        """Write one row; how long it took."""
+        began = time.perf_counter()
+        now = time.time_ns() // 1_000_000
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute(
+            "INSERT INTO rows (run, kind, key, data, at) VALUES (?, ?, ?, ?, ?)",
+            ("count-0123abcd", "step.completed", f"add#{number}", self._data, now),
+        )
+        self._db.execute("COMMIT")
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def bare_rate(bench: Bench, rows: int, page_bytes: int) -> float:
+    """Rows per second of the bare loop."""
+    with bench.place() as folder:
+        bare = Bare(folder, page_bytes)
         began = time.perf_counter()
         for number in range(rows):
-            now = time.time_ns() // 1_000_000
-            db.execute("BEGIN IMMEDIATE")
-            db.execute(
-                "INSERT INTO rows (run, kind, key, data, at) VALUES (?, ?, ?, ?, ?)",
-                ("count-0123abcd", "step.completed", f"add#{number}", data, now),
-            )
-            db.execute("COMMIT")
+            bare.commit(number)
         seconds = time.perf_counter() - began
-        db.close()
+        bare.close()
         return rows / seconds
 
 

@@ -39,7 +39,7 @@ def open(  # noqa: A001 - `holdfast.open` is what users write
 def store_for(url: str | None) -> Store:
     """The store that a URL names; `HOLDFAST_URL`, then a file in the current folder, when none is given."""
     url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-    if url.startswith("sqlite:"):
+    if isinstance(url, str) and url.startswith("sqlite:"):
         return SQLiteStore.from_url(url)
     raise BadArguments(f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r}")
 

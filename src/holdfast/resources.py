@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
@@ -16,6 +17,7 @@ from holdfast.errors import BadArguments, NotInRun
 from holdfast.runtime import Placed, StepContext, here
 
 T = TypeVar("T")
+_log = logging.getLogger("holdfast")
 CLOSING_LIMIT_S = 10.0
 
 
@@ -55,24 +57,25 @@ class OpenResources:
     def __init__(self, replace: Mapping[Any, Callable[..., Any]] | None = None) -> None:
         self._replace = replace or {}
         self._opened: dict[Resource[Any], asyncio.Future[Any]] = {}
-        self._keepers: list[tuple[Resource[Any], asyncio.Task[None], asyncio.Event]] = []
+        self._opening: set[asyncio.Task[None]] = set()
+        self._keepers: list[tuple[Resource[Any], asyncio.Task[None], asyncio.Event]] = []  # in the order of opening
 
     async def get(self, resource: Resource[Any]) -> Any:
         opened = self._opened.get(resource)
         if opened is None:
             opened = self._opened[resource] = asyncio.get_running_loop().create_future()
-            closing = asyncio.Event()
-            keeper = asyncio.get_running_loop().create_task(self._keep(resource, opened, closing))
-            self._keepers.append((resource, keeper, closing))
+            keeper = asyncio.get_running_loop().create_task(self._keep(resource, opened))
+            self._opening.add(keeper)
         return await asyncio.shield(opened)
 
-    async def _keep(self, resource: Resource[Any], opened: asyncio.Future[Any], closing: asyncio.Event) -> None:
+    async def _keep(self, resource: Resource[Any], opened: asyncio.Future[Any]) -> None:
         """Open, hold until told, close. A resource that could not be opened is opened anew at its next use."""
+        me: Any = asyncio.current_task()
         replaced: Any = self._replace.get(resource, resource)
         place = StepContext(f"resource {resource.name}", f"hf_{uuid.uuid4().hex}", 1, None, self)  # of no step, no run
         with Placed(place):
-            generator: AsyncGenerator[Any, None] = (replaced.fn if isinstance(replaced, Resource) else replaced)()
             try:
+                generator: AsyncGenerator[Any, None] = (replaced.fn if isinstance(replaced, Resource) else replaced)()
                 value = await anext(generator)
             except BaseException as error:
                 self._opened.pop(resource, None)
@@ -83,20 +86,36 @@ class OpenResources:
                 opened.set_exception(error)
                 opened.exception()  # whoever asked for it may be gone
                 return
+            finally:
+                self._opening.discard(me)
+            kept = (resource, me, asyncio.Event())
+            self._keepers.append(kept)
             opened.set_result(value)
-            await closing.wait()
+            try:
+                await kept[2].wait()
+            except asyncio.CancelledError as error:  # it broke: a task group in it cancels the task that entered it
+                self._opened.pop(resource, None)
+                self._keepers.remove(kept)
+                try:
+                    await generator.athrow(error)
+                except (Exception, asyncio.CancelledError) as problem:
+                    _log.warning("resource %r broke, and is opened anew at its next use: %r", resource.name, problem)
+                return
             async for _ in generator:
                 raise BadArguments(f"resource {resource.name!r} yielded more than once")
 
     async def close(self) -> None:
         """Close in the reverse order of opening; one that fails to close does not keep the others open."""
         failures: list[Exception] = []
+        opening = set(self._opening)
+        for unfinished in opening:
+            unfinished.cancel()
+        if opening:
+            await asyncio.wait(opening, timeout=CLOSING_LIMIT_S)
+        self._opened.clear()
         while self._keepers:
             resource, keeper, closing = self._keepers.pop()
-            opened = self._opened.pop(resource, None)
             closing.set()
-            if opened is not None and not opened.done():
-                keeper.cancel()
             _, late = await asyncio.wait({keeper}, timeout=CLOSING_LIMIT_S)
             if late:
                 keeper.cancel()

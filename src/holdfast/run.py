@@ -190,7 +190,7 @@ class Run(Generic[R_co]):
 
     async def resume(self, *, by: str = "") -> None:
         """Let a paused run go on."""
-        await self._client.store.resume(self.id, by=by)
+        await self._go_on(await self._row(), by)
 
     async def retry(self, *, by: str = "") -> None:
         """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
@@ -199,7 +199,7 @@ class Run(Generic[R_co]):
         """
         row = await self._row()
         if row.status == "paused":
-            await self._client.store.resume(self.id, by=by)
+            await self._go_on(row, by)
             return
         if row.status != "failed":
             kind = RunFinished if row.status in FINISHED else RunActive
@@ -211,7 +211,16 @@ class Run(Generic[R_co]):
                 if (await child.info()).status == "failed":
                     await child.retry(by=by)
         cut = min((source["seq"] for source in sources), default=None)
-        await self._client.store.resume(self.id, by=by, cut=cut, retry=True)
+        await self._go_on(row, by, cut, retry=True)
+
+    async def _go_on(self, row: RunRow, by: str, cut: int | None = None, *, retry: bool = False) -> None:
+        """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
+        try:
+            await self._client.store.resume(self.id, by=by, cut=cut, retry=retry)
+        except RunActive:
+            since = await self._client.store.journal(self.id, row.next_seq, 1)
+            if not since or since[0].kind not in ("run.resumed", "run.retried"):
+                raise
 
     async def delete(self) -> int:
         """Delete a finished run with its children; returns how many runs went."""

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from tests.cli.processes import FLEET, Terminal
 
-from holdfast.cli.commands import holdfast
+from holdfast.cli import main
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def cli(tmp_path, monkeypatch):
         monkeypatch.setattr(fleet, "FOLDER", tmp_path)
 
     def call(*words):
-        return CliRunner().invoke(holdfast, [str(word) for word in words], prog_name="holdfast")
+        return CliRunner().invoke(main, [str(word) for word in words], prog_name="holdfast")
 
     def start(agent, *words):
         return call("run", f"{FLEET}:{agent}", *words)

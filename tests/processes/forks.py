@@ -246,7 +246,7 @@ def _child(line, request):
 def serve(control):
     """Fork for every request, reap, and tell; until the test's end of the line is closed."""
     for module in SCENES:
-        importlib.import_module(module)
+        importlib.import_module(module).warm_up()
     gc.collect()
     gc.freeze()
     wake, waker = socket.socketpair()

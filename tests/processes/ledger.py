@@ -47,9 +47,9 @@ class Recorded(NamedTuple):
 class Place:
     """A folder with a store and a ledger. Both sides use it: processes write, the test reads."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, disk=None):
         self.folder = Path(folder)
-        self.store, self.ledger = self.folder / "runs.db", self.folder / "ledger"
+        self.store, self.ledger = Path(disk or folder) / "runs.db", self.folder / "ledger"
         self.kill_at = None  # (number of the effect in this process, "before" or "after" it)
         self.effects = 0
         self._fd = None

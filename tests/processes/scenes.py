@@ -193,6 +193,12 @@ ALL = [sequential, parallel, retry, sleep, child, messages, checkpoints, doubt_r
 AGENTS = {agent.name: agent for agent in ALL}
 
 
+def warm_up():
+    """In the fork server: what every process would do first, done once."""
+    for agent in (*ALL, middle, grandchild):
+        agent.spec.signature.schema()
+
+
 # What the world does meanwhile, in every process that carries the run: all of it may be done again
 
 
@@ -218,11 +224,16 @@ async def answer_truthfully(hf, run):
 WORLD = {"messages": send_messages, "doubt_ask": answer_truthfully}
 
 
-class Fatal:
-    """Kills this process before or after its n-th commit to the journal, by the signal that cannot be caught."""
+def kill():
+    """By the signal that cannot be caught."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def __init__(self, commit=None, when=""):
-        self._fatal, self.commits = (commit, when), 0
+
+class Fatal:
+    """Ends this process before or after its n-th commit to the journal."""
+
+    def __init__(self, commit=None, when="", end=kill):
+        self._fatal, self._end, self.commits = (commit, when), end, 0
 
     def before_commit(self, appends):
         self._at("before")
@@ -233,7 +244,7 @@ class Fatal:
 
     def _at(self, when):
         if self._fatal == (self.commits, when):
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._end()
 
 
 class Client(holdfast.Client):
@@ -247,21 +258,27 @@ class Client(holdfast.Client):
         return SQLiteStore(place.store, durability=self._durability, faults=self._faults)
 
 
-def play(parent, folder, agent, commit=None, effect=None, when="", grace_s=0.0):
-    """Start the run or go on with it, until it has its result; die at one point, if one is named."""
+def play(parent, folder, agent, commit=None, effect=None, when="", grace_s=0.0, kindly=False):
+    """Start the run or go on with it, until it has its result; die at one point, or close there, if one is named."""
     global place  # noqa: PLW0603 - one per process, and this is its beginning
     place = Place(folder)
     place.kill_at = None if effect is None else (effect, when)
-    faults = Fatal(commit, when)
 
     async def main():
-        async with Client([AGENTS[agent]], faults, park_grace_s=grace_s) as hf:
-            run = await hf.start(AGENTS[agent], id="run")
-            world = asyncio.create_task(WORLD[agent](hf, run)) if agent in WORLD else None
-            result = await run.result(timeout=20)
-            if world is not None:
-                world.cancel()
-                await asyncio.gather(world, return_exceptions=True)
-            parent.say(result=result, commits=faults.commits, effects=place.effects)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        faults = Fatal(commit, when, (lambda: loop.call_soon_threadsafe(task.cancel)) if kindly else kill)
+        try:
+            async with Client([AGENTS[agent]], faults, park_grace_s=grace_s) as hf:
+                run = await hf.start(AGENTS[agent], id="run")
+                world = asyncio.create_task(WORLD[agent](hf, run)) if agent in WORLD else None
+                try:
+                    result = await run.result(timeout=20)
+                finally:
+                    if world is not None:
+                        world.cancel()
+                        await asyncio.gather(world, return_exceptions=True)
+                parent.say(result=result, commits=faults.commits, effects=place.effects)
+        except asyncio.CancelledError:
+            parent.say(closed=True)
 
     asyncio.run(main())

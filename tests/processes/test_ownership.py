@@ -7,29 +7,12 @@ import time
 import pytest
 from tests.processes import workers
 from tests.processes.ledger import check_tokens, closed, until
+from tests.processes.starting import executions, serve, start
 
 import holdfast
 
 AT_ONCE_S = 3.0  # far less than workers.LONG_S, the lease of processes that are not told otherwise
 SHORT = {"lease_ttl_s": 1.0}
-
-
-def serve(forks, place, *agents, ready=True, **settings):
-    process = forks.start(workers.serve, folder=str(place.folder), agents=agents, **settings)
-    if ready:
-        assert process.read()["ready"]
-    return process
-
-
-def start(place, *runs):
-    """Start runs from here, a client that serves nothing."""
-
-    async def main():
-        async with holdfast.open(f"sqlite:{place.store}?durability=process") as hf:
-            for agent, arguments, run in runs:
-                await hf.start(workers.AGENTS[agent], *arguments, id=run)
-
-    asyncio.run(main())
 
 
 def completed(place, *runs):
@@ -132,13 +115,6 @@ def test_a_stopped_process_that_wakes_up_does_nothing(forks, place, agent):
     late = place.query("SELECT kind, epoch FROM events WHERE run_id = 'run' AND at >= ?", taken[0])
     assert {found for _, found in late} == {epoch + 1}
     check_tokens(lines)
-
-
-def executions(process):
-    process.tell("executions")
-    while "executions" not in (said := process.read()):
-        pass
-    return said["executions"]
 
 
 @pytest.mark.timeout(90)

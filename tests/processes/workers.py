@@ -144,6 +144,18 @@ async def asking() -> list[str]:
 
 
 @holdfast.step
+async def fill(number: int) -> str:
+    here().effect(str(number))
+    await asyncio.sleep(0.003)
+    return "x" * 20_000
+
+
+@holdfast.agent
+async def bulky(steps: int) -> int:
+    return sum([len(await fill(number)) for number in range(steps)])
+
+
+@holdfast.step
 async def deadly(deaths: int) -> str:
     """Kills its process until it did so this often."""
     with (here().folder / "deaths").open("a") as file:
@@ -177,13 +189,19 @@ async def suspect(what: str) -> str:
 AGENTS = {agent.name: agent for agent in vars(sys.modules[__name__]).values() if isinstance(agent, holdfast.Agent)}
 
 
+def warm_up():
+    """In the fork server: what every process would do first, done once."""
+    for agent in AGENTS.values():
+        agent.spec.signature.schema()
+
+
 # Processes
 
 
-def _settle(own_parent, folder):
+def _settle(own_parent, folder, disk=None):
     global parent  # noqa: PLW0603 - one per process, and this is its beginning
     parent = own_parent
-    scenes.place = Place(folder)
+    scenes.place = Place(folder, disk)
 
 
 def _memory():
@@ -193,17 +211,22 @@ def _memory():
     return {"blocks": sys.getallocatedblocks(), "kib": pages * os.sysconf("SC_PAGE_SIZE") // 1024}
 
 
-def serve(own_parent, folder, agents, runs=(), durability="process", **settings):
+def serve(own_parent, folder, agents, runs=(), disk=None, durability="process", **settings):
     """A worker. It starts `runs` (agent, arguments, id), says that it is ready, and answers until it is told to end.
 
-    SIGTERM ends it as a supervisor would; so does the word "close".
+    SIGTERM ends it as a supervisor would; so does the word "close". `disk` is where the store is, if not in the folder.
     """
-    _settle(own_parent, folder)
+    _settle(own_parent, folder, disk)
     settings = {"park_grace_s": 0.0, "lease_ttl_s": LONG_S} | settings
 
     async def main():
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+
+        def stop():
+            parent.say(stopping=True)
+            task.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
         try:
             async with scenes.Client([AGENTS[name] for name in agents], durability=durability, **settings) as hf:
                 for agent, arguments, run in runs:

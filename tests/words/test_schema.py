@@ -163,7 +163,11 @@ def test_a_missing_argument_is_named() -> None:
         ({"type": "object", "minProperties": 1, "maxProperties": 1}, {"a": 1}, {}),
         ({"type": "number"}, 1, True),
         ({"type": "string", "pattern": "(?P<"}, "anything", 1),
-        ({"type": "string", "format": "uuid"}, "not checked here", 1),
+        ({"type": "string", "format": "email"}, "not checked here", 1),
+        ({"type": "string", "format": "uuid"}, "12345678123456781234567812345678", "no uuid"),
+        ({"type": "string", "format": "date-time"}, "2026-01-02T12:00:00Z", "noon"),
+        ({"type": "string", "format": "date"}, "2026-01-02", "2026-13-02"),
+        ({"type": "string", "format": "time"}, "12:00", "late"),
     ],
 )
 def test_each_keyword(schema: dict[str, Any], good: Any, bad: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -17,6 +18,12 @@ class Holdfast(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is no reason to stop
+                stream.reconfigure(errors="backslashreplace")
+        return super().main(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

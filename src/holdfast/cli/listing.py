@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.lines import is_quiet, line
-from holdfast.cli.output import INTERRUPTED, answer, answer_command, console, glyphs, print_json
+from holdfast.cli.output import INTERRUPTED, answer, answer_command, console, glyphs, print_json, reader_is_gone
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, latest_position, row_of
 from holdfast.cli.showing import event_document, info_document, question_document, status_text
@@ -146,5 +146,7 @@ async def _events(hf: Client, run: str | None, after: int | None, stop: Stop, *,
             if stop.asked.is_set():
                 return
             continue
-        if not follow or (row is not None and row.status in FINISHED) or await first(stop, heard, 1.0):
+        if not follow or (row is not None and row.status in FINISHED) or reader_is_gone():
+            return
+        if await first(stop, heard, 1.0):
             return

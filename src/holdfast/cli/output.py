@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import sys
 from dataclasses import dataclass
@@ -87,6 +88,16 @@ def print_json(document: Any, *, line: bool = False) -> None:
     """One JSON document, or one line of JSON lines."""
     sys.stdout.write(json.dumps(plain(document), indent=None if line else 2, ensure_ascii=not _is_unicode()) + "\n")
     sys.stdout.flush()
+
+
+def reader_is_gone() -> bool:
+    """Has whoever read our pipe gone away? Otherwise that is noticed only when there is something to write."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), select.POLLERR)
+        return any(found & select.POLLERR for _, found in poll.poll(0))
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 def _is_unicode() -> bool:

@@ -41,7 +41,7 @@ def pause(execution: Execution, reason: str) -> None:
 
 def stalled(execution: Execution, event: Event) -> None:
     """Replay waits for a call that the code does not make: a divergence, or raw I/O that is still on its way."""
-    execution.resting = True
+    execution.resting = execution.settled = True
     if execution.root is not None and execution.root.done() and not execution.tasks:
         conclude(execution)
     elif not foreign.unaccounted(execution):

@@ -77,5 +77,4 @@ def _sources(error: BaseException | None, found: list[dict[str, Any]], seen: set
     for inner in getattr(error, "exceptions", ()):
         _sources(inner, found, seen)
     _sources(error.__cause__, found, seen)
-    if not error.__suppress_context__:
-        _sources(error.__context__, found, seen)
+    _sources(error.__context__, found, seen)  # also behind `from None`, which hides it from people only

@@ -47,6 +47,7 @@ class Execution(Drivers):
     def __init__(self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal]) -> None:
         super().__init__(host, run)
         self.spec, self.journal, self.signals = spec, journal, signals
+        self._waited = bool(signals) and run.lease_epoch > 1
         self.outside = outside()
         self.gate = Gate(self.loop, self.outside, self._advance, lambda: restless(self))
         self.mailbox = Mailbox()
@@ -64,7 +65,8 @@ class Execution(Drivers):
         self.waits: dict[str, Wait] = {}
         self.ticks = 0
         # where the run is
-        self.live = self.resting = self.dusty = self.asked_any = False
+        self.live = self.dusty = self.asked_any = False
+        self.resting = self.settled = False  # its only task waits at the gate; all of it has been seen to wait
         self.closing: str | None = None
         self.refusals = 0
         self.delivered = 0
@@ -91,9 +93,10 @@ class Execution(Drivers):
         context = contextvars.copy_context()
         scope = Scope(self, "", "")
         context.run(_here.set, scope)
-        self.root = self._new_task(self.spec.fn(*args, **kwargs), scope, context)
+        self.root = self._new_task(Stirring(self.spec.fn(*args, **kwargs), self, scope), scope, context)
+        self.gate.kick()
 
-    def adopt(self, parent: Scope, coro: Any, context: contextvars.Context, **kw: Any) -> RunTask:
+    def adopt(self, parent: Scope, coro: Any, given: contextvars.Context | None, **kw: Any) -> RunTask:
         """A task created inside the run: numbered now, in its parent's program order."""
         if self.closing:
             coro.close()
@@ -107,13 +110,14 @@ class Execution(Drivers):
             self.counters[place] = nth + 1
             path = f"{place}#{nth}"
         scope = Scope(self, path, parent.named)
-        context.run(_here.set, scope)
-        return self._new_task(coro, scope, context, **kw)
+        context = contextvars.copy_context() if given is None else given
+        if given is None:
+            context.run(_here.set, scope)
+        return self._new_task(Stirring(coro, self, scope, shared=given is not None), scope, context, **kw)
 
-    def _new_task(self, coro: Any, scope: Scope, context: contextvars.Context, **kw: Any) -> RunTask:
+    def _new_task(self, stirring: Stirring, scope: Scope, context: contextvars.Context, **kw: Any) -> RunTask:
         self.task_count += 1
         number = self.hash_base + self.task_count
-        stirring = Stirring(coro, self, scope)
         task = RunTask(stirring, number=number, scope=scope, loop=self.loop, context=context, **kw)
         scope.task = task
         self.tasks[task] = None
@@ -279,7 +283,7 @@ class Execution(Drivers):
         if self.ready:
             self._deliver(self.ready.popleft())
             return True
-        self.resting = True
+        self.resting = self.settled = True
         if self.root is not None and self.root.done() and not self.tasks:
             conclude(self)
         else:
@@ -308,7 +312,7 @@ class Execution(Drivers):
         self.delivered += 1
         self.undelivered.pop(event.seq, None)
         self.time = max(self.time, event.at)
-        self.resting = False
+        self.resting = self.settled = False
         self.gate.activity += 1
 
     def pass_over(self) -> None:
@@ -355,17 +359,20 @@ class Execution(Drivers):
     def became_durable(self, event: Event) -> None:
         """An outcome waits for its turn; the only task there is, when it is at rest, need not wait at all."""
         if event.kind not in OUTCOMES:
-            if self.resting and not (self.drivers or self.unacked):
+            if self.resting and self.waits and not (self.bodies or self.unacked):
                 self.gate.kick()  # what was begun is begun: perhaps the run only waits now
             return
         self.new_outcomes += 1
         self.ready.append(event)
         asker = self.calls.get(event.key or "")
-        wanted = asker is not None and not asker.withdrawn  # else it wakes nobody, and the run must come to rest again
-        if wanted and self.resting and self.alone and not self.gate.pumping:
+        if asker is not None and self.resting and self.alone and not self.gate.pumping and asker.future is self._awaited_alone():
             self._deliver(self.ready.popleft())
         else:
             self.gate.kick()
+
+    def _awaited_alone(self) -> Any:
+        """What the only task waits for. Anything else wakes nobody, and the run must come to rest again."""
+        return getattr(next(iter(self.tasks)), "_fut_waiter", None)
 
     # The inbox
 
@@ -431,8 +438,15 @@ class Execution(Drivers):
     # Facts
 
     def facts(self) -> RunFacts:
-        if self._facts is None or self._facts.replaying == self.live:
+        replaying = self._replaying()
+        if self._facts is None or self._facts.replaying != replaying:
             run = self.run
             labels = json.loads(run.labels)
-            self._facts = RunFacts(run.id, run.agent, labels, run.parent_id, run.root_id, not self.live)
+            self._facts = RunFacts(run.id, run.agent, labels, run.parent_id, run.root_id, replaying)
         return self._facts
+
+    def _replaying(self) -> bool:
+        """Has the code that runs now run before? Past all that is recorded it has only if the run waited for an arrival."""
+        if self.live:
+            return False
+        return self._waited or self.awaits_restore or not self.journal.exhausted or bool(self.journal.unclaimed)

@@ -29,7 +29,7 @@ def report(execution: Execution, path: str, what: str, line: str) -> None:
 
 def stirred(execution: Execution, path: str, coro: Any) -> None:
     """A task of a settled run moved and the gate did not cause it."""
-    execution.resting = False
+    execution.resting = execution.settled = False
     execution.ticked_s = max(execution.ticked_s, execution.clock.now() / 1000)  # or a loop that polls would never end
     report(execution, path, "raw I/O, a thread or a timer of another loop", waiting_location(coro))
     execution.gate.kick()
@@ -37,6 +37,7 @@ def stirred(execution: Execution, path: str, coro: Any) -> None:
 
 def report_stall(execution: Execution, seen: int) -> None:
     """Nothing durable is pending and the run does not end: say where its tasks are."""
+    execution.park_timer = None
     if execution.closing or execution.gate.activity != seen or execution.bodies or execution.unacked:
         return
     for task in unaccounted(execution):

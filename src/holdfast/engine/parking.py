@@ -47,6 +47,7 @@ def _can_park(execution: Execution, seen: int) -> bool:
 
 def park(execution: Execution, seen: int) -> None:
     """Give the run back until a time or an arrival."""
+    execution.park_timer = None
     if execution.closing or not _can_park(execution, seen):
         return
     execution.may_begin.clear()

@@ -125,9 +125,8 @@ class StepCall(Call):
                 await execution.assurance()
             self._began_at = execution.clock.now()
             self._past.in_doubt = True  # until it is known how the body ended
-            context = StepContext(
-                self.key, execution.idempotency_key(self.key), self._past.attempt, execution.facts(), execution.host.resources
-            )
+            key = execution.idempotency_key(self.key, self.digest)
+            context = StepContext(self.key, key, self._past.attempt, execution.facts(), execution.host.resources)
             execution.host.body_runs(spec, self.key)
             return await self._body(context)
         finally:
@@ -231,7 +230,7 @@ class StepCall(Call):
         while True:
             await self._until_due()
             await execution.permission()
-            key, attempt = execution.idempotency_key(self.key), past.attempt
+            key, attempt = execution.idempotency_key(self.key, self.digest), past.attempt
             context = StepContext(self.key, key, attempt, execution.facts(), execution.host.resources)
             execution.bodies += 1
             try:
@@ -257,7 +256,7 @@ class StepCall(Call):
         if past.question is None:
             text = (
                 f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
-                f"Its idempotency key is {execution.idempotency_key(self.key)}. "
+                f"Its idempotency key is {execution.idempotency_key(self.key, self.digest)}. "
                 'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
             )
             await self._put_question(question, text)

@@ -62,37 +62,48 @@ class RunTask(asyncio.Task[Any]):
 class Stirring(Coroutine[Any, Any, Any]):
     """A task's coroutine whose every step counts as activity of its run; unwinds when the run leaves memory."""
 
-    __slots__ = ("__name__", "__qualname__", "_coro", "_execution", "_resumed", "scope")
+    __slots__ = ("__name__", "__qualname__", "_coro", "_execution", "_place", "_resumed", "scope")
 
-    def __init__(self, coro: Any, execution: Execution, scope: Scope) -> None:
+    def __init__(self, coro: Any, execution: Execution, scope: Scope, *, shared: bool = False) -> None:
         self._coro, self._execution, self.scope = coro, execution, scope
+        self._place: Any = scope if shared else None  # a context that others use too has it only while this task runs
         self._resumed = 0  # how often since the run began to leave memory
         self.__name__ = getattr(coro, "__name__", type(coro).__name__)
         self.__qualname__ = getattr(coro, "__qualname__", self.__name__)
 
     def send(self, value: Any, /) -> Any:
-        execution = self._execution
-        execution.gate.activity += 1
-        if execution.closing:
-            return self._unwind(self._coro.send, value)
-        if execution.resting:
-            execution.stirred_by_foreign(self.scope, self._coro)
-        try:
-            return self._coro.send(value)
-        except Suspended:  # the run began to leave while this very step of it ran
-            raise asyncio.CancelledError from None
+        return self._step(self._coro.send, value) if self._place is None else self._placed(self._coro.send, value)
 
     def throw(self, *error: Any) -> Any:
+        return self._step(self._coro.throw, *error) if self._place is None else self._placed(self._coro.throw, *error)
+
+    def _placed(self, resume: Callable[..., Any], *what: Any) -> Any:
+        before = _here.get()
+        _here.set(self._place)
+        try:
+            return self._step(resume, *what)
+        finally:
+            self._place = _here.get()
+            _here.set(before)
+
+    def _step(self, resume: Callable[..., Any], *what: Any) -> Any:
         execution = self._execution
         execution.gate.activity += 1
         if execution.closing:
-            return self._unwind(self._coro.throw, *error)
+            return self._unwind(resume, *what)
         if execution.resting:
-            execution.stirred_by_foreign(self.scope, self._coro)
+            if execution.settled:
+                execution.stirred_by_foreign(self.scope, self._coro)
+            execution.resting = False
         try:
-            return self._coro.throw(*error)
-        except Suspended:
+            waits_for = resume(*what)
+        except Suspended:  # the run began to leave while this very step of it ran
             raise asyncio.CancelledError from None
+        except SystemExit as error:  # ends the run, not the worker with all its runs
+            raise RuntimeError(f"the agent raised SystemExit: {error}") from error
+        if waits_for is not None and not isinstance(waits_for, GateFuture):
+            execution.gate.kick()  # what it waits for comes from the run itself, or from nowhere: find out
+        return waits_for
 
     def _unwind(self, resume: Callable[..., Any], *what: Any) -> Any:
         """Throw `Suspended` in once; `finally` blocks may then await local things, and how it ends matters to nobody.
@@ -131,9 +142,11 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **kw: Any) -> Any:
         context: contextvars.Context | None = kw.pop("context", None)
-        place: Any = _here.get() if context is None else context.get(_here)
+        place: Any = _here.get()
+        if not _is_scope(place) and context is not None:
+            place = context.get(_here)
         if _is_scope(place):
-            return place.execution.adopt(place, coro, (context or contextvars.copy_context()).copy(), **kw)
+            return place.execution.adopt(place, coro, context, **kw)
         if context is not None:
             kw["context"] = context
         return inner(loop, coro, **kw) if inner is not None else asyncio.Task(coro, loop=loop, **kw)

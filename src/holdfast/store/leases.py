@@ -64,7 +64,7 @@ def heartbeat(ttl_ms: int) -> Callable[[Transaction], list[Lease]]:
 
 
 def bury(worker: str) -> Callable[[Transaction], int]:
-    """Make an incarnation's runs due and forget it. The caller holds its lock, or is that incarnation, closing."""
+    """Make a dead incarnation's runs due and forget it. The caller holds its lock."""
 
     def work(tx: Transaction) -> int:
         orphans = tx.rows("orphan", worker=worker)
@@ -72,6 +72,17 @@ def bury(worker: str) -> Callable[[Transaction], int]:
             tx.changed(run, News.DUE)
         tx.rows("forget_worker", worker=worker)
         return len(orphans)
+
+    return work
+
+
+def depart(worker: str) -> Callable[[Transaction], None]:
+    """This incarnation closes: what it still holds (it was claimed a moment ago, say) is given back, and it is forgotten."""
+
+    def work(tx: Transaction) -> None:
+        for (run,) in tx.rows("release_all"):
+            tx.changed(run, News.DUE)
+        tx.rows("forget_worker", worker=worker)
 
     return work
 

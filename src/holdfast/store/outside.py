@@ -176,9 +176,15 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> None:
     digests = {digest for (digest,) in tx.rows("blobs_used", ids=ids)}
     for (text,) in tx.rows("blobs_named", ids=ids):
         digests.update(_NAMED_BLOB.findall(text))
+    (last,) = tx.row("last_position")
     for run in runs:
         tx.rows("delete_run", run=run)
+        tx.rows("delete_events", run=run)
         tx.changed(run, News.MOVED)
+    if last is not None and tx.row("last_position")[0] != last:
+        tx.rows("mark_position", position=last)
+    if last is not None:
+        tx.rows("unmark_positions", position=last)
     for digest in sorted(digests):
         tx.rows("delete_blob", digest=digest)
 

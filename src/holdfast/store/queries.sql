@@ -140,6 +140,11 @@ RETURNING id, lease_epoch, inbox_count
 -- Make the runs of an incarnation that is gone due now.
 UPDATE runs SET due_at = :now WHERE lease_owner = :worker AND status = 'running' AND due_at > :now RETURNING id
 
+-- name: release_all
+-- An incarnation that closes gives back what it still holds: that is no crash.
+UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now
+WHERE lease_owner = :worker AND status = 'running' RETURNING id
+
 -- name: register_worker
 -- An incarnation that holds its lock says so, and what it serves.
 INSERT INTO workers (id, agents, started_at, seen_at) VALUES (:worker, :agents, :now, :now)
@@ -244,8 +249,24 @@ SELECT input || coalesce(result, '') FROM runs
 WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0) AND id IN (SELECT value FROM json_each(:ids))
 
 -- name: delete_run
--- Delete a run; its events, signals and questions go with it.
+-- Delete a run; its signals and questions go with it.
 DELETE FROM runs WHERE id = :run
+
+-- name: delete_events
+-- Delete the journal of a run.
+DELETE FROM events WHERE run_id = :run
+
+-- name: last_position
+-- Where the feed ends.
+SELECT max(position) FROM events
+
+-- name: mark_position
+-- Keep the last position taken although its event is gone.
+INSERT INTO events (position, run_id, seq, kind, at, epoch) VALUES (:position, '', :position, 'deleted', :now, 0)
+
+-- name: unmark_positions
+-- Only the last mark counts.
+DELETE FROM events WHERE run_id = '' AND seq < :position
 
 -- name: delete_blob
 -- Delete a large value that nothing names any more.
@@ -299,7 +320,7 @@ ORDER BY seq LIMIT :limit
 -- name: feed
 -- The events of all runs in the order of their commits.
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id FROM events
-WHERE position > :after AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+WHERE position > :after AND run_id <> '' AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
 ORDER BY position LIMIT :limit
 
 -- name: inbox
@@ -326,5 +347,5 @@ SELECT status, count(*) FROM runs GROUP BY status ORDER BY status
 
 -- name: count_rows
 -- How much there is of the rest.
-SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM signals), (SELECT count(*) FROM blobs),
+SELECT (SELECT count(*) FROM events WHERE run_id <> ''), (SELECT count(*) FROM signals), (SELECT count(*) FROM blobs),
        (SELECT count(*) FROM approvals WHERE status = 'open'), (SELECT count(*) FROM workers)

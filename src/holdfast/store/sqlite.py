@@ -110,7 +110,7 @@ class SQLiteStore:
         if not self._open:
             return
         if self._registered:
-            _forget(self._submit(leases.bury(self.worker_id), journal=False))  # on a full disk it would never be done
+            _forget(self._submit(leases.depart(self.worker_id), journal=False))  # on a full disk it would never be done
         self._open = False
         self._writer.stop()
         await asyncio.to_thread(self._writer.join)

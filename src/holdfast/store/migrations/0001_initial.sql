@@ -1,5 +1,5 @@
 -- The first schema. Times are milliseconds since 1970, written by the process that commits. JSON is kept as text.
--- Words that PostgreSQL spells differently: AUTOINCREMENT (identity column), WITHOUT ROWID (nothing), instr (strpos),
+-- Words that PostgreSQL spells differently: INTEGER PRIMARY KEY (identity column), WITHOUT ROWID (nothing), instr (strpos),
 -- BLOB (bytea).
 
 -- A run: one row, the columns of model.RunRow in the same order. While it runs, only its owner changes more than
@@ -46,11 +46,12 @@ CREATE INDEX runs_recent ON runs (created_at DESC, id);
 CREATE INDEX runs_finished ON runs (status, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_with_blob ON runs (id) WHERE instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0;
 
--- The journal: inserted by the owner, never changed but for `dropped`. AUTOINCREMENT, because a position that was
--- deleted and given again would be passed over by a reader of the feed.
+-- The journal: inserted by the owner, never changed but for `dropped`. A position that was deleted must not be given
+-- again, or a reader of the feed would pass it over; so deleting leaves a mark at the last one (run_id ''). AUTOINCREMENT
+-- would write one more page in every commit instead. No foreign key, for it would look the run up for every event.
 CREATE TABLE events (
-  position INTEGER PRIMARY KEY AUTOINCREMENT,
-  run_id   TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  position INTEGER PRIMARY KEY,
+  run_id   TEXT   NOT NULL,
   seq      BIGINT NOT NULL,
   kind     TEXT   NOT NULL,
   key      TEXT,

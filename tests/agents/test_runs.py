@@ -1,0 +1,341 @@
+"""Runs from outside: starting, finding, watching, telling and deleting them, from this process or another."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+
+import pytest
+from tests.agents.acting import with_client
+
+import holdfast
+from holdfast import BadArguments, RunExists, RunFinished, UnknownAgent, UnknownRun
+
+
+@dataclass
+class Order:
+    item: str
+    count: int = 1
+
+
+@holdfast.step
+async def work(text: str) -> str:
+    return text
+
+
+@holdfast.agent
+async def greet(name: str, times: int = 1, *, loud: bool = False) -> str:
+    text = await work(f"hello {name}" * times)
+    return text.upper() if loud else text
+
+
+@holdfast.agent
+async def listens(count: int = 1) -> list[object]:
+    return [await holdfast.receive("news") for _ in range(count)]
+
+
+@holdfast.agent
+async def orders(order: Order, due: datetime) -> Order:
+    return order
+
+
+@holdfast.agent
+async def breaks() -> None:
+    raise ValueError("broken")
+
+
+@holdfast.agent
+async def naps() -> None:
+    await holdfast.sleep("1h")
+
+
+@holdfast.agent
+async def parent() -> str:
+    return await greet("child")
+
+
+ALL = [greet, listens, orders, breaks, naps, parent]
+
+
+def serving(test):
+    """Run the test with a client that serves all agents of this file."""
+    with_client(test, agents=ALL)
+
+
+# Starting
+
+
+def test_the_same_id_is_the_same_run():
+    """However often and from wherever it is started: one run, one result; defaults and keywords make no difference."""
+
+    async def main(hf):
+        handles = [
+            await hf.start(greet, "ana", id="g"),
+            await hf.start(greet, "ana", 1, id="g"),
+            await hf.start(greet, kwargs={"name": "ana"}, id="g"),
+            await hf.start("greet", "ana", id="g"),
+        ]
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            handles.append(await elsewhere.start(greet, "ana", id="g"))
+            handles.append(await elsewhere.start("greet", "ana", id="g"))
+            assert {await run.result() for run in handles} == {"hello ana"}
+        assert hf.bodies[work] == 1
+        assert await hf.run(greet, "ana", id="g") == "hello ana"  # also after its end
+        assert len(await hf.runs()) == 1
+
+    serving(main)
+
+
+def test_other_arguments_or_another_agent_show_both():
+    """RunExists tells what the run was started as and what was asked for now; nothing changes."""
+
+    async def main(hf):
+        await hf.start(greet, "ana", id="g")
+        with pytest.raises(RunExists, match=r"run 'g' exists as greet\(.*ana.*\).*started as greet\(.*bob.*\)"):
+            await hf.start(greet, "bob", id="g")
+        with pytest.raises(RunExists, match=r"exists as greet\(.*started as naps\("):
+            await hf.start(naps, id="g")
+        with pytest.raises(RunExists):
+            await hf.start(greet, "ana", id="g", kwargs={"loud": True})
+
+    serving(main)
+
+
+@pytest.mark.parametrize("bad", ["", " ", "a b", "a/b", "a\n", "ä", "x" * 201, 7, "a#1", "a'b"])
+def test_ids_are_checked(bad):
+    """An id that would not fit into a URL or a shell is refused wherever it is given, and shown."""
+
+    async def main(hf):
+        with pytest.raises(BadArguments, match="is not a run id; use 1 to 200 letters"):
+            await hf.start(greet, "ana", id=bad)
+        with pytest.raises(BadArguments, match="is not a run id"):
+            hf.get(bad)
+        assert await hf.runs() == []
+
+    serving(main)
+
+
+@pytest.mark.parametrize("good", ["a", "A.b:c@d-e_f", "x" * 200, "0"])
+def test_ids_may_be(good):
+    """Letters, digits and a few signs."""
+
+    async def main(hf):
+        assert await hf.run(greet, "ana", id=good) == "hello ana"
+
+    serving(main)
+
+
+def test_made_up_ids_are_ids():
+    """An agent may be called what Python allows; the ids made from its name, and its children's, are still ids."""
+
+    @holdfast.agent(name="größe")
+    async def size() -> str:
+        return holdfast.this_run().id
+
+    @holdfast.agent
+    async def élève() -> str:  # noqa: PLC2401 - that is the point
+        return await size()
+
+    async def main(hf):
+        run = await hf.start(élève)
+        assert run.id != (await hf.start(élève)).id
+        child = await run.result()
+        assert await hf.get(run.id).result() == await hf.get(child).result() == child
+
+    with_client(main, agents=[élève, size])
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "says"),
+    [
+        ((), {}, "missing a required argument: 'name'"),
+        (("a", 1, True), {}, "too many positional arguments"),
+        (("a",), {"volume": 3}, "unexpected keyword argument 'volume'"),
+        ((3,), {}, "name: found int 3 where str is annotated"),
+        (("a", "many"), {}, "times: found str 'many' where int is annotated"),
+        ((object(),), {}, "name"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_the_start(args, kwargs, says):
+    """Before anything is written, with what the agent takes and what it got."""
+
+    async def main(hf):
+        with pytest.raises((BadArguments, holdfast.NotStorable), match=says):
+            await hf.start(greet, *args, kwargs=kwargs)
+        assert await hf.runs() == []
+
+    serving(main)
+
+
+@pytest.mark.parametrize(
+    ("agent", "args", "path"),
+    [
+        ("greet", (3,), r"agent 'greet': name: found int 3, expected string"),
+        ("greet", (), r"name: found nothing, expected string"),
+        ("greet", ("a", 1, 2), r"takes \(name, times, loud\); got 3 arguments by position"),
+        ("orders", ({"count": 1}, "2026-01-01T00:00:00Z"), r"order.item: found nothing"),
+        ("orders", ({"item": "tea", "count": "x"}, "2026-01-01T00:00:00Z"), r"order.count: found str 'x', expected integer"),
+        ("orders", ({"item": "tea"}, "noon"), r"due: found str 'noon', expected string \(date-time\)"),
+    ],
+)
+def test_a_start_by_name_is_checked_against_the_published_schema(agent, args, path):
+    """A process without the code is told at once, with the path, what does not fit."""
+
+    async def main(hf):
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            with pytest.raises(BadArguments, match=path):
+                await elsewhere.start(agent, *args)
+            assert await elsewhere.runs() == []
+            run = await elsewhere.start("orders", {"item": "tea"}, "2026-01-01T00:00:00Z")
+        assert await hf.get(run.id, orders).result() == Order("tea")
+
+    serving(main)
+
+
+def test_a_name_nobody_published_is_unknown():
+    """UnknownAgent lists the names there are; anything but an agent or a name is refused."""
+
+    async def main(hf):
+        with pytest.raises(UnknownAgent, match=r"an agent 'gret'.*published: breaks, greet, listens"):
+            await hf.start("gret", "ana")
+        for wrong in (work, greet.fn, None, 3):
+            with pytest.raises(BadArguments, match="start takes an agent .* or its name"):
+                await hf.start(wrong)
+
+    serving(main)
+
+
+def test_a_run_that_nobody_serves_says_so(tmp_path):
+    """It is accepted, waits for a worker, and goes on when one comes; a worker that left does not count."""
+    url = f"sqlite:{tmp_path / 'a.db'}"
+
+    async def main():
+        async with holdfast.open(url) as hf:
+            run = await hf.start(greet, "ana", id="g")
+            info = await run.info()
+            assert (info.status, info.waits_for) == ("ready", "worker")
+            assert [(each.id, each.waits_for) for each in await hf.runs()] == [("g", "worker")]
+        async with holdfast.open(url, agents=[naps]) as hf:
+            assert (await hf.get("g").info()).waits_for == "worker"
+        async with holdfast.open(url, agents=[greet]) as hf:
+            assert await hf.get("g").result() == "hello ana"
+        async with holdfast.open(url) as hf:
+            later = await hf.start("greet", "bob")
+            assert (await later.info()).waits_for == "worker"
+
+    asyncio.run(main())
+
+
+def test_a_start_may_be_put_off():
+    """`after=` begins the run later and not earlier; a duration that is none is refused."""
+
+    async def main(hf):
+        run = await hf.start(greet, "ana", after="2 days")
+        await hf.advance("47h")
+        assert ((await run.info()).status, hf.bodies[work]) == ("ready", 0)
+        await hf.advance("1h")
+        assert await run.result() == "hello ana"
+        with pytest.raises(BadArguments, match="is not a duration"):
+            await hf.start(greet, "ana", after="soon")
+
+    serving(main)
+
+
+# Finding
+
+
+def test_runs_are_listed_and_filtered():
+    """Newest first, by status, agent, labels and parent, in pages."""
+
+    async def main(hf):
+        for n in range(5):
+            await hf.start(greet, str(n), id=f"g{n}", labels={"team": "a" if n % 2 else "b", "n": str(n)})
+        await hf.start(naps, id="nap", labels={"team": "a"})
+        await hf.start(breaks, id="bad")
+        await hf.run(parent, id="p")
+        await hf.get("nap").wait("waiting")
+        await hf.get("bad").wait()
+
+        async def ids(**options):
+            return [info.id for info in await hf.runs(**options)]
+
+        for n in range(5):
+            await hf.get(f"g{n}").result()
+        assert (await ids(agent=greet, limit=2, labels={"team": "b"})) == ["g4", "g2"]
+        assert (await ids(agent="greet", labels={"team": "b"}, after="g2")) == ["g0"]
+        assert await ids(labels={"team": "a"}, status="waiting") == ["nap"]
+        assert await ids(status=["waiting", "failed"]) == ["bad", "nap"]
+        assert await ids(labels={"team": "a", "n": "1"}) == ["g1"]
+        (child,) = await hf.runs(parent="p")
+        assert (child.agent, child.root, child.parent, child.id.startswith("p.greet-")) == ("greet", "p", "p", True)
+        assert len(await ids()) == 9
+        with pytest.raises(BadArguments, match="'finished' is no state of a run; there are: ready, running, waiting"):
+            await hf.runs(status="finished")
+
+    serving(main)
+
+
+@pytest.mark.parametrize("labels", [{"a": 1}, {1: "a"}, {"a": None}])
+def test_labels_are_strings(labels):
+    """Anything else is refused and shown."""
+
+    async def main(hf):
+        with pytest.raises(BadArguments, match="labels are strings"):
+            await hf.start(greet, "ana", labels=labels)
+
+    serving(main)
+
+
+def test_info_tells_the_life_of_a_run():
+    """Status, what it waits for, when, how many steps, and how it ended."""
+
+    async def main(hf):
+        run = await hf.start(naps, id="n", labels={"a": "b"})
+        info = await run.wait("waiting")
+        assert (info.status, info.waits_for, info.agent, info.labels) == ("waiting", "timer", "naps", {"a": "b"})
+        assert info.due_at > info.started_at >= info.created_at
+        assert (info.finished_at, info.parent, info.root, info.crashes) == (None, None, "n", 0)
+        ended = await run.wait()
+        assert (ended.status, ended.waits_for, ended.due_at) == ("completed", None, None)
+        assert ended.finished_at >= info.due_at
+        failed = await (await hf.start(breaks)).wait()
+        assert (failed.status, failed.error) == ("failed", "ValueError: broken")
+
+    serving(main)
+
+
+def test_waiting_for_what_cannot_come():
+    """`wait` raises when the run has ended otherwise; a state that is none is refused; `timeout=` is kept."""
+
+    async def main(hf):
+        run = await hf.start(greet, "ana", id="g")
+        with pytest.raises(RunFinished, match="run 'g' is completed and will never be failed or waiting"):
+            await run.wait("waiting", "failed")
+        with pytest.raises(BadArguments, match="'done' is no state of a run"):
+            await run.wait("done")
+        listener = await hf.start(listens)
+        for waiting in (listener.result(timeout=0.01), listener.wait(timeout="10ms")):
+            with pytest.raises(TimeoutError):
+                await waiting
+
+    serving(main)
+
+
+def test_a_run_that_is_not_there():
+    """A handle costs nothing; whatever is asked of it then says that there is no such run."""
+
+    async def main(hf):
+        run = hf.get("nobody")
+        asks = [run.info, run.result, run.wait, run.resume, run.retry, run.delete, lambda: run.send("news", 1)]
+        for ask in [*asks, run.events(follow=False).__anext__]:
+            with pytest.raises(UnknownRun, match="no run 'nobody'"):
+                await ask()
+        with pytest.raises(BadArguments, match=r"write `await run.result\(\)`"):
+            await run
+        assert repr(run) == "<run nobody>"
+        await hf.run(greet, "ana", id="g")
+        with pytest.raises(BadArguments, match="run 'g' is of agent 'greet', not of 'naps'"):
+            await hf.get("g", naps).result()
+
+    serving(main)

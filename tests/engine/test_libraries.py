@@ -1,0 +1,213 @@
+"""What other libraries put around agent code: anyio's scopes and groups, and uvloop instead of asyncio's loop."""
+
+import asyncio
+import random
+
+import pytest
+
+import holdfast
+import holdfast.testing
+from holdfast.testing.crashes import CrashAt, _restart
+from tests.engine import schedules
+from tests.engine.lives import history
+
+anyio = pytest.importorskip("anyio")
+
+
+@holdfast.step
+async def work(what: str) -> str:
+    return what
+
+
+@holdfast.step
+async def slow(what: str) -> str:
+    await asyncio.sleep(0.003)
+    return what
+
+
+def crash_everywhere(agent, expected):
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+            run = await hf.start(agent, id="r")
+            assert await run.result(timeout=20) == expected
+            assert not await history(run, "foreign")
+
+    asyncio.run(main())
+
+
+def test_anyio_task_groups():
+    """A task group of anyio gives its tasks keys of their own, and a failure in one cancels the others."""
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        out = []
+
+        async def one(n: int) -> None:
+            out.append(await slow(f"{n}.1"))
+            out.append(await slow(f"{n}.2"))
+
+        async with anyio.create_task_group() as group:
+            for n in range(3):
+                group.start_soon(one, n)
+
+        async def fails() -> None:
+            await work("about to fail")
+            raise ValueError("one of them")
+
+        async def waits() -> None:
+            await holdfast.receive("never")
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(waits)
+                group.start_soon(fails)
+        except* ValueError as errors:
+            out.append(str(errors.exceptions[0]))
+        out.append(await work("end"))
+        return sorted(out)
+
+    crash_everywhere(agent, sorted([*(f"{n}.{m}" for n in range(3) for m in (1, 2)), "one of them", "end"]))
+
+
+def test_anyio_deadlines():
+    """move_on_after and fail_after are plain timers: replayed exactly, the inner before the outer."""
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        out = []
+        with anyio.move_on_after(60) as scope:
+            await holdfast.receive("never")
+        out.append(f"moved on {scope.cancelled_caught}")
+        try:
+            with anyio.fail_after(30):
+                with anyio.move_on_after(10):
+                    await holdfast.receive("never")
+                out.append(await work("after the inner"))
+                await anyio.sleep(3600)
+        except TimeoutError:
+            out.append("failed")
+        with anyio.move_on_after(30):
+            out.append(await work("in time"))
+        return [*out, await work("end")]
+
+    crash_everywhere(agent, ["moved on True", "after the inner", "failed", "in time", "end"])
+
+
+def test_anyio_cancellation_from_inside():
+    """A scope that is cancelled by its own task ends at the next wait, and that is nobody else's doing."""
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        out = []
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            out.append(await work("never"))
+        with anyio.CancelScope() as scope:
+            try:
+                await work("first")
+                scope.cancel()
+                await holdfast.receive("never")
+            finally:
+                with anyio.CancelScope(shield=True):
+                    out.append(await work("clean up"))
+        return [*out, await work("end")]
+
+    crash_everywhere(agent, ["clean up", "end"])
+
+
+def test_anyio_streams_and_locks():
+    """Memory streams, events and limiters of anyio hand over in the same order in every life."""
+    seen: list[list[str]] = []
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        got: list[str] = []
+        seen.append(got)
+        send, receive = anyio.create_memory_object_stream[str](1)
+        limiter = anyio.Semaphore(2)
+
+        async def produce(n: int) -> None:
+            async with limiter:
+                await send.send(await slow(f"{n}"))
+
+        async with anyio.create_task_group() as group:
+            for n in range(5):
+                group.start_soon(produce, n)
+            for _ in range(5):
+                got.append(await receive.receive())
+                await work(got[-1])
+                if len(got) == 3:
+                    await holdfast.sleep("1h")
+        send.close()
+        receive.close()
+        return got
+
+    async def main():
+        async with holdfast.testing.open(agents=[agent]) as hf:
+            run = await hf.start(agent, id="r")
+            result = await run.result(timeout=20)
+            assert sorted(result) == list("01234")
+            assert not await history(run, "foreign")
+            return result
+
+    result = asyncio.run(main())
+    assert len(seen) >= 2
+    for life in seen:
+        assert life == result[: len(life)]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", schedules.ALL)
+def test_schedules_on_uvloop(name):
+    """On uvloop random schedules that are dropped at a random commit end right too."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def once(seed):
+        rng = random.Random(seed)
+        faults = CrashAt(rng.randrange(2, 20), after=rng.random() < 0.7)
+        async with holdfast.testing.open(agents=[schedules.ALL[name]], faults=faults, park=rng.random() < 0.5) as hf:
+            faults.crashed = _restart(hf)
+            run = await hf.start(schedules.ALL[name], id="r")
+            await run.result(timeout=30)
+            assert not await history(run, "foreign")
+
+    async def main():
+        for seed in range(25):
+            await once(seed)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_plain_timers_on_uvloop():
+    """On uvloop plain timers and the loop's time are those of the run as well."""
+    uvloop = pytest.importorskip("uvloop")
+    seen: list[list[float]] = []
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        loop = asyncio.get_running_loop()
+        times: list[float] = []
+        seen.append(times)
+        out = []
+        for _ in range(3):
+            times.append(loop.time())
+            await asyncio.sleep(600)
+            try:
+                async with asyncio.timeout(60):
+                    await holdfast.receive("never")
+            except TimeoutError:
+                out.append("late")
+        await holdfast.sleep("1h")
+        return out
+
+    async def main():
+        async with holdfast.testing.open(agents=[agent]) as hf:
+            run = await hf.start(agent, id="r")
+            assert await run.result(timeout=20) == ["late"] * 3
+            assert len(await history(run, "tick")) == 6
+            assert not await history(run, "foreign")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    assert seen[0] == seen[1]
