@@ -39,8 +39,9 @@ BLOB_BYTES: Final = 64 * 1024
 DEPTH_LIMIT: Final = 200
 DEFAULT_LIMIT_BYTES: Final = 16 * 1024 * 1024
 # Shared parts are written once for each place they are in: thirty lists that each hold the one before twice would be
-# a text of gigabytes. This many values is far above what the size limit lets through.
+# a text of gigabytes. So values are counted, and it is over within a second, long before a text is made.
 COUNT_LIMIT: Final = 10_000_000
+_CONTAINER_COUNT: Final = 16  # what a list or dict counts beside its members: it takes that much longer to write
 
 quote: Final = encode_basestring_ascii  # a string as JSON text
 _TOO_DEEP: Final = f"it is nested more than {DEPTH_LIMIT} levels deep"
@@ -132,11 +133,11 @@ class _Writer:
         if kind not in _CONTAINERS:
             plain = self.other(value)
             return plain if type(plain) in _AS_IT_IS else self.tree(plain, depth + 1)
-        self.left -= len(value)
+        self.left -= len(value) + _CONTAINER_COUNT
         if depth >= DEPTH_LIMIT:
             raise Refused(f"is nested more than {DEPTH_LIMIT} levels deep or contains itself; store a flatter value")
         if self.left < 0:
-            raise Refused(f"holds more than {COUNT_LIMIT:,} values in all; store it elsewhere and keep its address")
+            raise Refused("holds millions of values, each counted wherever it is; store it elsewhere, keep its address")
         if kind is dict:
             return self.mapping(value, depth + 1)
         if kind is list:

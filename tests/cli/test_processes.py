@@ -112,6 +112,7 @@ def test_a_worker_serves_until_it_is_stopped(terminal):
     worker.until("Serving twice, read")
     assert terminal.run("run", f"{FLEET}:twice", 4, "--id", "t")[0] == 0
     listening = terminal.start("run", f"{FLEET}:listener", "--id", "l")
+    listening.until("waits for a message")
     worker.signal(signal.SIGINT)
     assert worker.wait() == 0
     assert "every run was given back" in worker.output()

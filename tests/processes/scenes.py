@@ -9,6 +9,7 @@ import signal
 
 import holdfast
 from holdfast.store.sqlite import SQLiteStore
+from tests.engine import schedules
 from tests.processes.ledger import Place
 
 place = Place("")  # of this process; set anew in every child
@@ -195,7 +196,7 @@ AGENTS = {agent.name: agent for agent in ALL}
 
 def warm_up():
     """In the fork server: what every process would do first, done once."""
-    for agent in (*ALL, middle, grandchild):
+    for agent in (*ALL, middle, grandchild, *schedules.ALL.values()):
         agent.spec.signature.schema()
 
 
@@ -280,5 +281,21 @@ def play(parent, folder, agent, commit=None, effect=None, when="", grace_s=0.0, 
                 parent.say(result=result, commits=faults.commits, effects=place.effects)
         except asyncio.CancelledError:
             parent.say(closed=True)
+
+    asyncio.run(main())
+
+
+def carry_schedule(parent, folder, name, seed):
+    """Start or go on with one of the random schedules; every body that begins leaves a line in the ledger."""
+    global place  # noqa: PLW0603 - one per process, and this is its beginning
+    place = Place(folder)
+    schedules.noise.seed(seed)
+
+    async def main():
+        observe = lambda spec, key: place.write(f"run\t{key}\t{key}\t1\t{os.getpid()}\t{spec.name}")  # noqa: E731
+        grace_s = 0.0 if seed < 0.5 else 60.0
+        async with Client([schedules.ALL[name]], park_grace_s=grace_s, observe=observe) as hf:
+            run = await hf.start(schedules.ALL[name], id="run")
+            parent.say(result=await run.result(timeout=20))
 
     asyncio.run(main())

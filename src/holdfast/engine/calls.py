@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from holdfast.codec import Shape
+from holdfast.engine.divergence import pause
 from holdfast.engine.journal import facts, first_of
 from holdfast.engine.tasks import GateFuture
-from holdfast.errors import BadArguments, NotStorable
+from holdfast.errors import BadArguments, NotStorable, Suspended
 from holdfast.model import Event
 from holdfast.runtime import _here
 
@@ -35,6 +36,7 @@ class Wait(NamedTuple):
 class Call:
     """One durable call. Subclasses say how it begins and what its outcome means."""
 
+    of: ClassVar[str] = ""  # which kinds of events are its own: those that begin with this word
     __slots__ = (
         "asked", "begun", "digest", "execution", "future", "key", "name", "numbered", "preview", "settled", "withdrawn",
     )  # fmt: skip
@@ -81,6 +83,7 @@ class Call:
 class TimerCall(Call):
     """A durable wait: `timer.set` when it begins, `timer.fired` when it is over. Counted from the store's own time."""
 
+    of = "timer"
     __slots__ = ("_callback", "_delay_ms", "_timer", "_until_ms")
 
     def prepare(self, delay_ms: int | None, until_ms: int | None) -> None:
@@ -133,6 +136,7 @@ class TimerCall(Call):
 class Tick(Call):
     """A plain asyncio timer of agent code, recorded when it fires. To asyncio it is a `TimerHandle`."""
 
+    of = "tick"
     __slots__ = ("_args", "_callback", "_cancelled", "_context", "_delay_s", "_timer", "_when")
 
     def prepare(
@@ -216,6 +220,7 @@ class ReceiveCall(Call):
 class NoteCall(Call):
     """A line in the history."""
 
+    of = "note"
     __slots__ = ("_stored", "_text")
 
     def prepare(self, stored: str, text: str) -> None:
@@ -224,6 +229,20 @@ class NoteCall(Call):
     def begin(self) -> None:
         self.numbered = True
         self.execution.record("note", self.key, self.facts(text=self._text[:2000]), self._stored)
+
+
+def loaded(execution: Execution, shape: Shape, event: Event, what: str) -> Any:
+    """A recorded value. One that no longer fits the code is no exception to be caught and acted upon: the run is paused."""
+    try:
+        return shape.load(execution.text_of(event))
+    except NotStorable as error:
+        pause(
+            execution,
+            f"NondeterminismError: run {execution.run.id!r}: what the journal has under the key {event.key or ''!r}, "
+            f"{what}, no longer fits its type: {error}. Nothing was done and nothing was written. Bring the old type back, "
+            "or give new fields a default, then resume the run",
+        )
+        raise Suspended from None
 
 
 def opened(execution: Execution, topic: str, shape: Shape, letter: Event) -> Any:

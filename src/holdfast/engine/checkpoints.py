@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import Shape
-from holdfast.engine.calls import Call
+from holdfast.engine.calls import Call, loaded
 from holdfast.engine.journal import Journal
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
@@ -32,7 +32,7 @@ def restore(
     execution.state_shape = shape
     if execution.awaits_restore:
         event = resumed(execution)
-        return shape.load(execution.text_of(event))
+        return loaded(execution, shape, event, "the state of a checkpoint")
     if build is not None:
         execution.asked_any = True
         return (yield from build().__await__())
@@ -42,6 +42,7 @@ def restore(
 class CheckpointCall(Call):
     """Stores the state; when it is delivered, a new era begins."""
 
+    of = "checkpoint"
     __slots__ = ("_copy", "_scope", "_state", "_text")
 
     def prepare(self, scope: Scope, state: object) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import UNTYPED
-from holdfast.engine.calls import Call, Wait, tagged
+from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.journal import first_of
 from holdfast.errors import RunCancelled, RunFailed
 from holdfast.model import FINISHED, Event, plain_id
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class SpawnCall(Call):
     """Starts a child run: the child's row and the outcome are written together."""
 
+    of = "child"
     __slots__ = ("_child", "_input", "_spec")
 
     def prepare(self, spec: AgentSpec, text: str) -> None:
@@ -46,6 +47,7 @@ class SpawnCall(Call):
 class ChildCall(Call):
     """Waits for a child's end: one it starts itself (`await other(...)`), or one spawned before (`await child`)."""
 
+    of = "child"
     __slots__ = ("_child", "_input", "_spec")
 
     def prepare(self, spec: AgentSpec, text: str) -> None:
@@ -87,7 +89,7 @@ class ChildCall(Call):
         status, error = event.data["status"], event.data.get("error") or {}
         if status == "completed":
             shape = self._spec.signature.returns if self._spec else UNTYPED
-            return shape.load(self.execution.text_of(event))
+            return loaded(self.execution, shape, event, f"the result of child {self._child!r}")
         if status == "cancelled":
             raise tagged(RunCancelled(f"child run {self._child!r} was cancelled"), self.key, event.seq)
         message, kind, trace = error.get("message", ""), error.get("type", ""), error.get("traceback", "")

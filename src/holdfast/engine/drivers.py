@@ -48,8 +48,10 @@ class Drivers(Recorder):
         async def guarded() -> None:
             try:
                 await work()
-            except (Suspended, LeaseLost, StoreUnavailable):
-                pass  # it is leaving, or the store is: either way somebody else goes on
+            except (Suspended, LeaseLost):
+                pass  # it is leaving: somebody else goes on
+            except StoreUnavailable:
+                self.close("lost")  # without what it wanted to read it would wait for ever; it is begun anew
             except Exception as error:
                 _log.exception("run %r: unexpected error", self.run.id)
                 if failed is not None:
@@ -57,7 +59,8 @@ class Drivers(Recorder):
 
         context = context or contextvars.copy_context()
         context.run(_here.set, None)
-        task = self.loop.create_task(guarded(), context=context)
+        with Placed(None):  # it may be the agent's own task that we are called in
+            task = self.loop.create_task(guarded(), context=context)
         self.drivers.add(task)
         task.add_done_callback(self.drivers.discard)
         return task

@@ -184,7 +184,7 @@ class Execution(Drivers):
             self._not_first(call)
         if self.closing:
             return
-        divergence = self.journal.claim(call.key, call.name, call.digest)
+        divergence = self.journal.claim(call.key, call.name, call.digest, call.of)
         if divergence is not None:
             diverge(self, divergence, f"the code now calls {call.name}({call.preview}) there")
             return

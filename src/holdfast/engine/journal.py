@@ -54,14 +54,15 @@ class Journal:
         """The outcome to be delivered next, in the order of the first time."""
         return self.outcomes[self.turn] if self.turn < len(self.outcomes) else None
 
-    def claim(self, key: str, name: str, digest: str) -> Divergence | None:
-        """The code asks for this call; a record of it with another name or input is a divergence."""
+    def claim(self, key: str, name: str, digest: str, of: str) -> Divergence | None:
+        """The code asks for this call; a record of it of another kind, or with another name or input, is a divergence."""
         self.unclaimed.discard(key)
         begun = self.begun.get(key)
         event = self.closed.get(key) or (begun[0] if begun else None)
         if event is None:
             return None
-        if event.data.get("name", name) == name and event.data.get("digest", digest) == digest:
+        same = event.kind.partition(".")[0] == of and event.data.get("name", name) == name
+        if same and event.data.get("digest", digest) == digest:
             return None
         return Divergence.of(event)
 

@@ -21,7 +21,7 @@ from typing import Any
 from holdfast import failures
 from holdfast.agent import NotDone
 from holdfast.codec import UNTYPED
-from holdfast.engine.calls import Call, Wait, tagged
+from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.model import Event
 from holdfast.runtime import Placed, StepContext, StepSpec
@@ -72,6 +72,7 @@ _RUN_IT = _Ended()
 class StepCall(Call):
     """One call of a step."""
 
+    of = "step"
     __slots__ = ("_began_at", "_bound", "_context", "_copy", "_has_copy", "_past", "_spec", "_target", "_task")
 
     def prepare(self, spec: StepSpec, target: object, bound: Bound) -> None:
@@ -308,7 +309,7 @@ class StepCall(Call):
         if event.kind == "step.completed":
             if self._has_copy:
                 return self._copy
-            return self._spec.signature.returns.load(self.execution.text_of(event))
+            return loaded(self.execution, self._spec.signature.returns, event, f"a result of {self.name!r}")
         attempts = event.data.get("attempts", 1)
         error = failures.rebuild(event.data["error"], self._spec.raises, step=self.name, attempts=attempts)
         raise tagged(error, self.key, event.seq)

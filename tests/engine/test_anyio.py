@@ -1,14 +1,11 @@
-"""What other libraries put around agent code: anyio's scopes and groups, and uvloop instead of asyncio's loop."""
+"""What anyio, which frameworks are built on, puts around agent code: its groups, scopes, deadlines and streams."""
 
 import asyncio
-import random
 
 import pytest
 
 import holdfast
 import holdfast.testing
-from holdfast.testing.crashes import CrashAt, _restart
-from tests.engine import schedules
 from tests.engine.lives import history
 
 anyio = pytest.importorskip("anyio")
@@ -130,7 +127,7 @@ def test_anyio_streams_and_locks():
             async with limiter:
                 await send.send(await slow(f"{n}"))
 
-        async with anyio.create_task_group() as group:
+        async with send, receive, anyio.create_task_group() as group:
             for n in range(5):
                 group.start_soon(produce, n)
             for _ in range(5):
@@ -138,8 +135,6 @@ def test_anyio_streams_and_locks():
                 await work(got[-1])
                 if len(got) == 3:
                     await holdfast.sleep("1h")
-        send.close()
-        receive.close()
         return got
 
     async def main():
@@ -154,60 +149,3 @@ def test_anyio_streams_and_locks():
     assert len(seen) >= 2
     for life in seen:
         assert life == result[: len(life)]
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", schedules.ALL)
-def test_schedules_on_uvloop(name):
-    """On uvloop random schedules that are dropped at a random commit end right too."""
-    uvloop = pytest.importorskip("uvloop")
-
-    async def once(seed):
-        rng = random.Random(seed)
-        faults = CrashAt(rng.randrange(2, 20), after=rng.random() < 0.7)
-        async with holdfast.testing.open(agents=[schedules.ALL[name]], faults=faults, park=rng.random() < 0.5) as hf:
-            faults.crashed = _restart(hf)
-            run = await hf.start(schedules.ALL[name], id="r")
-            await run.result(timeout=30)
-            assert not await history(run, "foreign")
-
-    async def main():
-        for seed in range(25):
-            await once(seed)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
-
-
-def test_plain_timers_on_uvloop():
-    """On uvloop plain timers and the loop's time are those of the run as well."""
-    uvloop = pytest.importorskip("uvloop")
-    seen: list[list[float]] = []
-
-    @holdfast.agent
-    async def agent() -> list[str]:
-        loop = asyncio.get_running_loop()
-        times: list[float] = []
-        seen.append(times)
-        out = []
-        for _ in range(3):
-            times.append(loop.time())
-            await asyncio.sleep(600)
-            try:
-                async with asyncio.timeout(60):
-                    await holdfast.receive("never")
-            except TimeoutError:
-                out.append("late")
-        await holdfast.sleep("1h")
-        return out
-
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=20) == ["late"] * 3
-            assert len(await history(run, "tick")) == 6
-            assert not await history(run, "foreign")
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
-    assert seen[0] == seen[1]

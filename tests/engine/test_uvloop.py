@@ -1,0 +1,68 @@
+"""Runs on uvloop instead of asyncio's own loop."""
+
+import asyncio
+import random
+
+import pytest
+
+import holdfast
+import holdfast.testing
+from holdfast.testing.crashes import CrashAt, _restart
+from tests.engine import schedules
+from tests.engine.lives import history
+
+uvloop = pytest.importorskip("uvloop")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", schedules.ALL)
+def test_schedules_on_uvloop(name):
+    """On uvloop random schedules that are dropped at a random commit end right too."""
+    async def once(seed):
+        rng = random.Random(seed)
+        faults = CrashAt(rng.randrange(2, 20), after=rng.random() < 0.7)
+        async with holdfast.testing.open(agents=[schedules.ALL[name]], faults=faults, park=rng.random() < 0.5) as hf:
+            faults.crashed = _restart(hf)
+            run = await hf.start(schedules.ALL[name], id="r")
+            await run.result(timeout=30)
+            assert not await history(run, "foreign")
+
+    async def main():
+        for seed in range(25):
+            await once(seed)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_plain_timers_on_uvloop():
+    """On uvloop plain timers and the loop's time are those of the run as well."""
+    seen: list[list[float]] = []
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        loop = asyncio.get_running_loop()
+        times: list[float] = []
+        seen.append(times)
+        out = []
+        for _ in range(3):
+            times.append(loop.time())
+            await asyncio.sleep(600)
+            try:
+                async with asyncio.timeout(60):
+                    await holdfast.receive("never")
+            except TimeoutError:
+                out.append("late")
+        await holdfast.sleep("1h")
+        return out
+
+    async def main():
+        async with holdfast.testing.open(agents=[agent]) as hf:
+            run = await hf.start(agent, id="r")
+            assert await run.result(timeout=20) == ["late"] * 3
+            assert len(await history(run, "tick")) == 6
+            assert not await history(run, "foreign")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    assert seen[0] == seen[1]

@@ -1,0 +1,118 @@
+# pyright: strict, enableTypeIgnoreComments=false, reportUnnecessaryTypeIgnoreComment=true
+"""Verbs inside an agent, as users write them."""
+
+import random
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, assert_type
+from uuid import UUID
+
+import holdfast
+from holdfast import Child
+
+
+@dataclass
+class News:
+    headline: str
+
+
+@dataclass
+class State:
+    round: int = 0
+    child: Child[int] | None = None
+    seen: list[str] = field(default_factory=list[str])
+
+
+@holdfast.step
+async def look(topic: str) -> list[str]:
+    return [topic]
+
+
+@holdfast.agent
+async def count(words: list[str], start: int = 0) -> int:
+    return start + len(words)
+
+
+@holdfast.agent
+async def receives() -> None:
+    news = await holdfast.receive("news", News)
+    assert_type(news, News)
+    assert_type(news.headline, str)
+    number = await holdfast.receive("numbers", int, timeout="1h")
+    assert_type(number, int)
+    assert_type(await holdfast.receive("lists", list[str]), list[str])
+    assert_type(await holdfast.receive("anything"), Any)
+    assert_type(holdfast.receive_nowait("news", News), list[News])
+    assert_type(holdfast.receive_nowait("anything"), list[Any])
+
+
+@holdfast.agent
+async def children() -> int:
+    child = await holdfast.spawn(count, ["a"], start=2)
+    assert_type(child, Child[int])
+    assert_type(child.id, str)
+    total = await child
+    assert_type(total, int)
+    return total + await count(["a"])
+
+
+@holdfast.agent
+async def snapshots() -> int:
+    state = await holdfast.restore(State())
+    assert_type(state, State)
+    state.child = await holdfast.spawn(count, ["a"])
+    state = await holdfast.checkpoint(state)
+    assert_type(state, State)
+    return state.round
+
+
+async def build() -> State:
+    return State(seen=await look("otters"))
+
+
+@holdfast.agent
+async def built() -> State:
+    state = await holdfast.restore(build)
+    assert_type(state, State)
+    return await holdfast.checkpoint(state)
+
+
+@holdfast.agent
+async def plain_state() -> dict[str, int]:
+    state = await holdfast.restore({"round": 0})
+    assert_type(state, dict[str, int])
+    return state
+
+
+@holdfast.agent
+async def facts() -> str:
+    assert_type(holdfast.now(), datetime)
+    assert_type(holdfast.uuid4(), UUID)
+    assert_type(holdfast.rng("dice"), random.Random)
+    assert_type(holdfast.this_run().id, str)
+    assert_type(holdfast.this_run().labels, dict[str, str])
+    if holdfast.patched("two-reviewers"):
+        await holdfast.note("new way", reviewers=2)
+    await holdfast.sleep("2h")
+    await holdfast.sleep(until=datetime.fromisoformat("2026-01-01T00:00:00Z"))
+    with holdfast.scope("tool:1"):
+        found = await look("otters")
+    try:
+        async with holdfast.timeout("10m"):
+            found += await look("seals")
+    except TimeoutError:
+        pass
+    except holdfast.StepFailed as failure:
+        assert_type(failure.type, str)
+        assert_type(failure.attempts, int)
+        raise holdfast.Permanent(failure.message) from failure
+    return ", ".join(found)
+
+
+@holdfast.step
+async def in_a_step() -> str:
+    assert_type(holdfast.idempotency_key(), str)
+    assert_type(holdfast.this_step().attempt, int)
+    if holdfast.this_step().attempt > 3:
+        raise holdfast.RetryAfter("30s")
+    return holdfast.idempotency_key()

@@ -1,0 +1,74 @@
+# pyright: strict, enableTypeIgnoreComments=false, reportUnnecessaryTypeIgnoreComment=true
+"""The client, as users write it: results have the types that the agents return."""
+
+import asyncio
+from typing import Any, assert_type
+
+import holdfast
+import holdfast.testing
+from holdfast import Run, RunEvent, RunInfo
+from tests.typing.declaring import fetch, http, nothing, research, research_again
+
+
+async def main() -> None:
+    async with holdfast.open("sqlite:agents.db", agents=[research, research_again, nothing]) as hf:
+        assert_type(hf, holdfast.Client)
+        run = await hf.start(research, "otters", id="otters", labels={"team": "a"}, after="1h")
+        assert_type(run, Run[str])
+        assert_type(run.id, str)
+        assert_type(await run.result(), str)
+        assert_type(await run.result(timeout="10s"), str)
+        assert_type(await hf.start(research, "otters", 3), Run[str])
+        assert_type(await hf.start(research_again, "otters"), Run[list[str]])
+        assert_type(await hf.start(research_again, "otters", kwargs={"depth": 3}), Run[list[str]])
+        assert_type(await hf.start(research, kwargs={"topic": "otters"}), Run[str])
+        assert_type(await hf.start(nothing), Run[None])
+        assert_type(await hf.start("research", "otters", 3), Run[Any])
+        assert_type(await hf.run(research, "otters"), str)
+        assert_type(await hf.run(research_again, "otters", kwargs={"depth": 2}, labels={"a": "b"}), list[str])
+        assert_type(await hf.run("research", "otters"), Any)
+        assert_type(hf.get("otters"), Run[Any])
+        assert_type(hf.get("otters", research), Run[str])
+        assert_type(await hf.get("otters", research).result(), str)
+        assert_type(await hf.runs(status="failed", agent=research, labels={"team": "a"}), list[RunInfo])
+
+
+async def watching(hf: holdfast.Client, run: Run[str]) -> None:
+    info = await run.wait("waiting", "completed", timeout="1m")
+    assert_type(info, RunInfo)
+    assert_type(info.waits_for, str | None)
+    async for event in run.events(after=3):
+        assert_type(event, RunEvent)
+    async for event in hf.events(kinds=["run.failed"]):
+        assert_type(event.run, str)
+    await run.send("news", {"a": 1}, key="1")
+    await run.retry(by="ana")
+    await run.resume()
+    assert_type(await run.delete(), int)
+    for question in await run.approvals():
+        await hf.answer(question, {"result": 1}, by="ana", note="looked")
+
+
+def handles(run: Run[int], other: Run[str]) -> list[Run[object]]:
+    """A handle is covariant: a list of runs of anything takes all of them."""
+    return [run, other]
+
+
+async def fake_fetch(url: str, tries: int = 1) -> list[str]:
+    return [url] * tries
+
+
+async def testing() -> None:
+    async with holdfast.testing.open(agents=[research], replace={fetch: fake_fetch, http: fake_fetch}) as hf:
+        run = await hf.start(research, "otters", id="o")
+        assert_type(run, Run[str])
+        await run.wait("waiting")
+        await hf.advance("3 days")
+        await hf.crash()
+        assert_type(hf.bodies[fetch], int)
+    async for again in holdfast.testing.crash_everywhere(agents=[research]):
+        assert_type(await again.run(research, "otters"), str)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
