@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import queue
+import threading
 import time
 from pathlib import Path
 
@@ -72,6 +74,38 @@ def bare_rate(bench: Bench, rows: int, page_bytes: int) -> float:
         seconds = time.perf_counter() - began
         bare.close()
         return rows / seconds
+
+
+def handed_over_rate(bench: Bench, rows: int, page_bytes: int) -> float:
+    """The same loop on an event loop that stays free: a thread commits, and the loop waits for it row by row.
+
+    Nothing is between the two but a queue there and `call_soon_threadsafe` back: no design with a thread that writes
+    can do better for one run.
+    """
+    with bench.place() as folder:
+        return finished(_handed_over(Bare(folder, page_bytes), rows))
+
+
+async def _handed_over(bare: Bare, rows: int) -> float:
+    loop, waiting = asyncio.get_running_loop(), queue.SimpleQueue[asyncio.Future[None] | None]()
+
+    def write() -> None:
+        while (future := waiting.get()) is not None:
+            bare.commit()
+            loop.call_soon_threadsafe(future.set_result, None)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    began = time.perf_counter()
+    for _ in range(rows):
+        future: asyncio.Future[None] = loop.create_future()
+        waiting.put(future)
+        await future
+    seconds = time.perf_counter() - began
+    waiting.put(None)
+    writer.join()
+    bare.close()
+    return rows / seconds
 
 
 def our_page_bytes(bench: Bench) -> int:

@@ -13,7 +13,7 @@ from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.resources import step_outside_run
 from holdfast.retry import Retry, as_retry
-from holdfast.runtime import AgentSpec, Placed, StepContext, StepSpec, call_plainly, here
+from holdfast.runtime import AgentSpec, Called, Placed, StepContext, StepSpec, call_plainly, here
 from holdfast.signature import Signature
 
 P = ParamSpec("P")
@@ -79,7 +79,7 @@ class Step(_CoroutineFunction, Generic[P, R_co]):
             parameters = list(self.__signature__.parameters.values())
             self.__signature__ = self.__signature__.replace(parameters=parameters[1:])
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Called[R_co]:
         place = here()
         if place is None:
             return self._outside(args, kwargs)
@@ -118,7 +118,7 @@ class Agent(_CoroutineFunction, Generic[P, R_co]):
         self.spec, self.name, self.fn = spec, spec.name, spec.fn
         self._dress(spec.fn)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Called[R_co]:
         place = here()
         if place is None:
             raise NotInRun(

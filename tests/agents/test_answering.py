@@ -230,7 +230,7 @@ def test_an_answer_survives_crashes(crashes, answer):
         run = await asked(hf, 5)
         if crashes != "after":
             await hf.crash()
-            (question,) = await run.approvals()
+            assert len(await run.approvals()) == 1
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:  # without agents: it only decides
             await elsewhere.answer("r", answer, by="ana")
         if crashes != "before":
@@ -300,7 +300,7 @@ async def answer_truthfully(hf, question):
 
 @pytest.mark.parametrize("policy", EFFECTS)
 def test_no_effect_is_lost_or_done_twice(policy):
-    """With a crash before and after every commit, each call has its effect once in the ledger; `fail` never claims one."""
+    """With a crash before and after every commit, each effect is in the ledger once; `fail` never claims one."""
 
     async def main():
         passes = 0

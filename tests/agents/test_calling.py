@@ -137,7 +137,9 @@ def test_what_cannot_be_stored_names_the_parameter_and_the_way_out(typed):
     """The call itself raises, with the parameter, its type, and Local as the way to pass it."""
     failure = fail(passes_a_client, typed)
     assert failure.type.endswith(("NotStorable", "BadArguments"))
-    assert "client" in failure.message and "Client" in failure.message and "Local[" in failure.message
+    assert "client" in failure.message
+    assert "Client" in failure.message
+    assert "Local[" in failure.message
 
 
 @holdfast.agent
@@ -248,7 +250,9 @@ def test_methods_are_steps_whose_self_is_not_recorded():
 
     async def main(hf):
         assert await hf.run(trade, id="t") == ["a:tea", "a:ale", "a:pie", "Shop:x", "Shop:y", 1]
-        keys = [(event.key, event.data["input"]) async for event in hf.get("t").events() if event.kind == "step.completed"]
+        keys = [
+            (event.key, event.data["input"]) async for event in hf.get("t").events() if event.kind == "step.completed"
+        ]
         assert keys[:3] == [("sell#0", "what='tea'"), ("sell#1", "what='ale'"), ("sell#2", "what='pie'")]
 
     with_client(main, agents=[trade])
@@ -269,7 +273,8 @@ async def forgets(what: str) -> str:
 def test_a_call_that_is_never_awaited_fails_the_run(what, named):
     """The run would look right and not be: it fails at its end and names the call."""
     failure = fail(forgets, what)
-    assert f"called {named} without awaiting it" in failure.message and f"await {named}(...)" in failure.message
+    assert f"called {named} without awaiting it" in failure.message
+    assert f"await {named}(...)" in failure.message
 
 
 @holdfast.agent
@@ -312,7 +317,7 @@ def test_a_call_that_is_closed_was_not_forgotten():
 @holdfast.agent
 async def wrong_arguments() -> list[str]:
     out = []
-    for call in (lambda: later(), lambda: later([], 1), lambda: later(["a"], more=1), lambda: later("text")):
+    for call in (later, lambda: later([], 1), lambda: later(["a"], more=1), lambda: later("text")):
         with pytest.raises(holdfast.BadArguments) as caught:
             call()
         out.append(str(caught.value))
@@ -322,11 +327,12 @@ async def wrong_arguments() -> list[str]:
 def test_wrong_arguments_are_told_at_the_call():
     """Before anything is recorded, with what the step takes and what it got."""
     for message in finish(wrong_arguments):
-        assert "'later'" in message and "things" in message
+        assert "'later'" in message
+        assert "things" in message
 
 
 def test_fakes_may_be_of_any_kind():
-    """A test's replacement may be async, plain, a lambda or a step; anything but a step or resource as key is refused."""
+    """A replacement may be async, plain, a lambda or a step; a key that is no step or resource is refused."""
 
     @holdfast.step
     async def fake() -> str:

@@ -60,7 +60,7 @@ ALL = [fetch, measure, research, Shop.sell, Shop("a").sell]
 
 @pytest.mark.parametrize("declared", ALL, ids=repr)
 def test_frameworks_take_them_for_coroutine_functions(declared):
-    """inspect and asyncio see a coroutine function, also behind a partial."""
+    """A coroutine function is what inspect and asyncio see, also behind a partial."""
     assert inspect.iscoroutinefunction(declared)
     assert asyncio.iscoroutinefunction(declared)
     assert inspect.iscoroutinefunction(functools.partial(declared, "x"))
@@ -143,7 +143,7 @@ def test_what_cannot_be_declared_is_refused(declare, what, says):
 
 def test_an_agent_cannot_be_a_method():
     """A run outlives the object; a method is refused whatever its first parameter is called, an alias is not."""
-    with pytest.raises(BadArguments, match="'.*Bot.work' is refused: a run outlives the object"):
+    with pytest.raises(BadArguments, match=r"'.*Bot.work' is refused: a run outlives the object"):
 
         class Bot:
             @holdfast.agent
@@ -153,7 +153,7 @@ def test_an_agent_cannot_be_a_method():
 
         class Odd:
             @holdfast.agent
-            async def work(me) -> None: ...
+            async def work(me) -> None: ...  # noqa: N805 - that is the point
 
     assert "a run outlives the object" in f"{caught.value} {caught.value.__cause__}"
 
@@ -218,7 +218,9 @@ def test_a_step_outside_a_run_just_runs(caplog):
     async def main():
         one, opened, attempt = await use_everything()
         two, _, _ = await use_everything()
-        assert one != two and one.startswith("hf_") and attempt == 1
+        assert one != two
+        assert one.startswith("hf_")
+        assert attempt == 1
         assert opened == ["open", "closed"]
         assert await measure("abc") == 3
         assert await fetch("a", tries=1) == ["a"]
@@ -298,7 +300,8 @@ def test_a_step_is_a_leaf(how, fix):
     """A durable call in a body is an error that names the fix and is not retried."""
     kind, message = finish(calls_no_leaf, how)
     assert kind.endswith("LeafError")
-    assert "inside the step at 'not_a_leaf#0'" in message and fix in message
+    assert "inside the step at 'not_a_leaf#0'" in message
+    assert fix in message
 
 
 @holdfast.agent

@@ -1,4 +1,4 @@
-"""The idempotency key: one per call, for ever, in every process; and resources, which steps share and nobody records."""
+"""The idempotency key: one per call, for ever, in every process. Resources: shared by steps, recorded by nobody."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def test_every_attempt_has_the_same_key():
             await hf.crash()
             await hf.advance("1h")
         assert await run.result() == KEYS[0]
-        assert len(KEYS) == 3 and len(set(KEYS)) == 1
-        assert KEYS[0].startswith("hf_") and len(KEYS[0]) == 35
+        assert len(KEYS) == 3
+        assert len(set(KEYS)) == 1
+        assert KEYS[0].startswith("hf_")
+        assert len(KEYS[0]) == 35
 
     with_client(main, agents=[sends_one])
 
@@ -86,7 +88,9 @@ def test_every_process_has_the_same_key(tmp_path):
     codes, out = [], ""
     for how in ("die", "die", "live"):
         command = [sys.executable, str(script), str(tmp_path / "a.db"), str(log), how]
-        done = subprocess.run(command, env={"PYTHONPATH": SOURCE}, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            command, env={"PYTHONPATH": SOURCE}, capture_output=True, text=True, timeout=30, check=False
+        )
         codes.append(done.returncode)
         out = done.stdout.strip()
     assert codes == [9, 9, 0], done.stderr
@@ -129,7 +133,7 @@ async def _inner() -> list[str]:
 
 
 def test_every_other_call_has_another_key():
-    """Other calls of the same step with the same arguments, other tasks, scopes, children, eras and runs: all differ."""
+    """Other calls with the same step and arguments, other tasks, scopes, children, eras and runs: all differ."""
 
     async def main(hf):
         runs = [await hf.start(many, id=f"r{n}") for n in range(3)]
@@ -362,11 +366,11 @@ def test_workers_share_nothing(tmp_path):
     """Two clients in one process have each their own resource, whatever their runs are called."""
 
     async def main():
-        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[uses]) as one:
-            async with holdfast.open(f"sqlite:{tmp_path / 'b.db'}", agents=[uses]) as two:
-                runs = [await hf.start(uses, id="same") for hf in (one, two)]
-                await asyncio.gather(*[run.wait("waiting") for run in runs])
-                return [(await run.info()).steps for run in runs]
+        urls = [f"sqlite:{tmp_path / name}.db" for name in "ab"]
+        async with holdfast.open(urls[0], agents=[uses]) as one, holdfast.open(urls[1], agents=[uses]) as two:
+            runs = [await hf.start(uses, id="same") for hf in (one, two)]
+            await asyncio.gather(*[run.wait("waiting") for run in runs])
+            return [(await run.info()).steps for run in runs]
 
     assert asyncio.run(main()) == [3, 3]
     assert LIFE.count("open base") == LIFE.count("close base") == 2

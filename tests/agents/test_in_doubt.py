@@ -163,7 +163,8 @@ def test_ask_asks_a_person(trouble):
     async def main(hf):
         run = await into_trouble(hf, "ask", trouble)
         info = await run.wait("waiting")
-        assert info.waits_for == "person" and not hf._worker.executions
+        assert info.waits_for == "person"
+        assert not hf._worker.executions
         (question,) = await run.approvals()
         assert (question.run_id, question.key, question.kind, question.status) == ("r", "pay_ask#0", "in_doubt", "open")
         assert "Did pay_ask(what='tea') happen?" in question.question
@@ -213,9 +214,11 @@ def test_a_probe_that_raises_is_tried_again_like_a_step(failures):
         told = await run.result()
         assert len(world.probes) == 2
         if failures == 1:
-            assert told.startswith("tea as ") and len(world.bodies) == 2
+            assert told.startswith("tea as ")
+            assert len(world.bodies) == 2
         else:
-            assert told.startswith("StepFailed InDoubt: the probe failed") and "the ledger is down" in told
+            assert told.startswith("StepFailed InDoubt: the probe failed")
+            assert "the ledger is down" in told
             assert len(world.bodies) == 1
         assert_one_key()
 
@@ -305,7 +308,7 @@ async def buys_in_a_thread(what: str) -> str:
 
 @pytest.mark.parametrize(("what", "bodies", "probes"), [("late", 1, 0), ("error", 2, 0), ("doubt", 2, 2)])
 def test_the_policy_waits_until_the_thread_has_returned(what, bodies, probes):
-    """A thread cannot be stopped: past its timeout it is waited for, and what it returns or raises is known after all."""
+    """A thread cannot be stopped: past its timeout it is waited for, and what it did is known after all."""
     LET_GO.clear()
 
     async def main(hf):
@@ -329,7 +332,7 @@ def test_the_policy_waits_until_the_thread_has_returned(what, bodies, probes):
 
 @pytest.mark.parametrize("policy", ["retry", "ask"])
 def test_a_cancelled_step_is_recorded_as_in_doubt(policy):
-    """The agent stopped waiting in mid-body: the record says that the effect is not known, and no replay runs it again."""
+    """The agent stopped waiting in mid-body: the record says that the effect is unknown; no replay runs it again."""
     slow = holdfast.step(name="slow", in_doubt=policy)(PAY[policy].fn)  # without a timeout of its own
 
     @holdfast.agent

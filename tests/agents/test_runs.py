@@ -175,7 +175,11 @@ def test_wrong_arguments_are_refused_at_the_start(args, kwargs, says):
         ("greet", (), r"name: found nothing, expected string"),
         ("greet", ("a", 1, 2), r"takes \(name, times, loud\); got 3 arguments by position"),
         ("orders", ({"count": 1}, "2026-01-01T00:00:00Z"), r"order.item: found nothing"),
-        ("orders", ({"item": "tea", "count": "x"}, "2026-01-01T00:00:00Z"), r"order.count: found str 'x', expected integer"),
+        (
+            "orders",
+            ({"item": "tea", "count": "x"}, "2026-01-01T00:00:00Z"),
+            r"order.count: found str 'x', expected integer",
+        ),
         ("orders", ({"item": "tea"}, "noon"), r"due: found str 'noon', expected string \(date-time\)"),
     ],
 )
@@ -200,7 +204,7 @@ def test_a_name_nobody_published_is_unknown():
         with pytest.raises(UnknownAgent, match=r"an agent 'gret'.*published: breaks, greet, listens"):
             await hf.start("gret", "ana")
         for wrong in (work, greet.fn, None, 3):
-            with pytest.raises(BadArguments, match="start takes an agent .* or its name"):
+            with pytest.raises(BadArguments, match=r"start takes an agent .* or its name"):
                 await hf.start(wrong)
 
     serving(main)

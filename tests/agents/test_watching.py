@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 
 import pytest
 from tests.agents.acting import Gate, history, kinds, with_client
@@ -20,17 +19,14 @@ def test_events_of_one_run_can_be_followed():
 
     async def main(hf):
         run = await hf.start(listens, 2)
-        seen = []
 
         async def follow():
-            async for event in run.events():
-                seen.append((event.seq, event.kind))
+            return [(event.seq, event.kind) async for event in run.events()]
 
         following = asyncio.create_task(follow())
         await run.send("news", 1)
         await run.send("news", 2)
-        await following
-        assert seen == [(0, "message.received"), (1, "message.received"), (2, "run.completed")]
+        assert await following == [(0, "message.received"), (1, "message.received"), (2, "run.completed")]
         assert [event.seq async for event in run.events(after=1)] == [1, 2]
         assert [event.run for event in await history(hf, run.id)] == [run.id] * 3
 
@@ -52,17 +48,15 @@ def test_events_of_all_runs_can_be_followed():
         rest = [event async for event in hf.events(after=positions[3], follow=False)]
         assert rest == everything[4:]
         ends = [event.run async for event in hf.events(kinds=["run.completed"], follow=False)]
-        assert ends == ["g0", "g1", "g2"] == [event.run async for event in hf.events(kinds="run.completed", follow=False)]
+        assert (
+            ends == ["g0", "g1", "g2"] == [event.run async for event in hf.events(kinds="run.completed", follow=False)]
+        )
         with pytest.raises(BadArguments, match=r"'step.done' is no kind of event; there are: run.interrupted"):
             await anext(hf.events(kinds=["step.done"]))
 
-        async def next_end():
-            async for event in hf.events(after=positions[-1], kinds=["run.failed"]):
-                return event.run
-
-        waiting = asyncio.create_task(next_end())
+        waiting = asyncio.create_task(anext(hf.events(after=positions[-1], kinds=["run.failed"])))
         await hf.start(breaks, id="b")
-        assert await waiting == "b"
+        assert (await waiting).run == "b"
 
     serving(main)
 
@@ -154,7 +148,7 @@ def test_a_run_whose_arguments_no_longer_fit_is_paused(tmp_path):
 
     async def new(hf):
         await hf.advance("1h")
-        with pytest.raises(holdfast.RunPaused, match="its arguments no longer fit agent 'changing'.*'b' is missing"):
+        with pytest.raises(holdfast.RunPaused, match=r"its arguments no longer fit agent 'changing'.*'b' is missing"):
             await hf.get("c").result()
 
     async def again(hf):
@@ -252,7 +246,7 @@ def test_the_default_store(tmp_path, monkeypatch):
     monkeypatch.setenv("HOLDFAST_URL", "sqlite:env.db")
     asyncio.run(main())
     asyncio.run(main("sqlite:given.db"))
-    assert {"holdfast.db", "env.db", "given.db"} <= set(os.listdir(tmp_path))
+    assert {"holdfast.db", "env.db", "given.db"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_clients_in_one_process_do_not_meet():
@@ -261,7 +255,7 @@ def test_clients_in_one_process_do_not_meet():
     def named(answer):
         @holdfast.step
         async def say() -> str:
-            await GATES[answer]()
+            await gates[answer]()
             return answer
 
         @holdfast.agent(name="same")
@@ -270,16 +264,16 @@ def test_clients_in_one_process_do_not_meet():
 
         return agent
 
-    GATES = {"one": Gate(), "two": Gate()}
+    gates = {"one": Gate(), "two": Gate()}
     one, two = named("one"), named("two")
 
     async def main(first):
         async with holdfast.testing.open(agents=[two]) as second:
             runs = [await first.start("same", id="r"), await second.start("same", id="r")]
-            for gate in GATES.values():
+            for gate in gates.values():
                 await gate.reached.wait()
             await first.crash()
-            for gate in GATES.values():
+            for gate in gates.values():
                 gate.open.set()
             assert [await run.result() for run in runs] == ["one", "two"]
             assert (first.bodies["say"], second.bodies["say"]) == (2, 1)

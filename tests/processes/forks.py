@@ -1,11 +1,11 @@
 """Real processes, made quickly: a warm server forks a child for each scenario, and tells the test how it ended.
 
-The server is a process of its own that has imported everything and has no loop, no thread and no open store, so that a
-fork of it is as clean as a new interpreter and costs milliseconds instead of half a second. A child runs one function of
-the modules in `SCENES`, `function(parent, **arguments)`; through `parent` it talks with the test in lines of JSON. Its
-output goes to a file beside the test's own. The test's end of that line sees the end of the file when the child is dead.
+The server is a process of its own that has imported everything and has no loop, no thread and no open store, so that
+a fork of it is as clean as a new interpreter and costs milliseconds instead of half a second. A child runs one function
+of the modules in `SCENES`, `function(parent, **arguments)`; through `parent` it talks with the test in lines of JSON.
+Its output goes to a file in the test's folder. When the child is dead, the test's end of the line is at its end too.
 
-The server is the parent of the children, so it alone signals and reaps them: a pid is never signalled once it was reaped.
+The server is the parent of the children, so it alone signals and reaps them: no pid is signalled once it was reaped.
 When the test's process ends, however it ends, the server kills what is left and ends too.
 """
 
@@ -252,7 +252,7 @@ def serve(control):
     wake, waker = socket.socketpair()
     for end in (wake, waker):
         end.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     children = set()
     control.send(json.dumps({"ready": True}).encode())

@@ -6,6 +6,7 @@ process, a line that was written is there, and it is there as often as the effec
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -65,6 +66,11 @@ class Place:
         self._die_at("before")
         self.write("\t".join(map(str, line)))
         self._die_at("after")
+
+    async def effect_of(self, what):
+        """Wait until the ledger has this effect."""
+        while what not in [line.what for line in self.lines()]:  # noqa: ASYNC110 - another process may write it
+            await asyncio.sleep(0.002)
 
     def _die_at(self, when):
         if self.kill_at == (self.effects, when):

@@ -7,10 +7,11 @@ import contextlib
 import os
 import signal
 
-import holdfast
-from holdfast.store.sqlite import SQLiteStore
 from tests.engine import schedules
 from tests.processes.ledger import Place
+
+import holdfast
+from holdfast.store.sqlite import SQLiteStore
 
 place = Place("")  # of this process; set anew in every child
 
@@ -189,8 +190,8 @@ async def notes() -> list[str]:
     return [*out, str(holdfast.uuid4() == holdfast.uuid4()), await act("after")]
 
 
-ALL = [sequential, parallel, retry, sleep, child, messages, checkpoints, doubt_retry, doubt_probe, doubt_fail, doubt_ask,
-       timeout, notes]  # fmt: skip
+ALL = [sequential, parallel, retry, sleep, child, messages, checkpoints, doubt_retry, doubt_probe, doubt_fail,
+       doubt_ask, timeout, notes]  # fmt: skip
 AGENTS = {agent.name: agent for agent in ALL}
 
 
@@ -206,8 +207,7 @@ def warm_up():
 async def send_messages(hf, run):
     with contextlib.suppress(holdfast.RunFinished):
         await run.send("a", "first", key="1")
-        while not place.lines():
-            await asyncio.sleep(0.002)
+        await place.effect_of("got first")
         await run.send("a", "second", key="2")
         await run.send("b", "third", key="3")
 

@@ -12,6 +12,7 @@ from tests.processes.ledger import Place, check_once, check_tokens, closed, in_d
 
 AGAIN = {"act", "act_in_thread", "fails_twice", "slow_at_first"}  # steps that may have their effect twice: policy retry
 IN_MEMORY_S = 60.0
+KEPT = ("step.completed", "step.failed", "note", "patched", "checkpoint", "timer.fired", "child.spawned")
 
 
 def carry(forks, place, agent, **arguments):
@@ -76,7 +77,7 @@ def shape(events):
     return sorted(
         (event.run.count("."), event.kind, event.key, event.data.get("input", ""))
         for event in events
-        if event.kind in ("step.completed", "step.failed", "note", "patched", "checkpoint", "timer.fired", "child.spawned")
+        if event.kind in KEPT
     )
 
 
@@ -85,7 +86,7 @@ CASES += [(name, IN_MEMORY_S) for name in ("sleep", "child", "messages", "timeou
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'parked' if not s else 'kept'}" for name, s in CASES])
+@pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
 def test_killed_at_every_commit(forks, folder, agent, grace_s, record_property):
     """Killed before or after any commit, a run ends like an undisturbed one and repeats no recorded step."""
     story = Story(forks, folder, agent, grace_s)
@@ -93,7 +94,6 @@ def test_killed_at_every_commit(forks, folder, agent, grace_s, record_property):
         story.with_death(when, commit=commit) for commit in range(story.commits + 1) for when in ("before", "after")
     ]
     record_property("crash_points", sum(deaths))
-    print(agent, grace_s, "commits:", story.commits, "deaths:", sum(deaths))
     assert sum(deaths) > story.commits  # parallel work does not always come to the same number of commits
 
 
@@ -106,5 +106,4 @@ def test_killed_in_every_body(forks, folder, agent, record_property):
         story.with_death(when, effect=effect) for effect in range(1, story.effects + 1) for when in ("before", "after")
     ]
     record_property("crash_points", sum(deaths))
-    print(agent, "effects:", story.effects, "deaths:", sum(deaths))
     assert all(deaths)

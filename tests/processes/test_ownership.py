@@ -72,7 +72,7 @@ def test_a_killed_process_is_replaced_at_once(forks, place):
 
 
 def test_a_running_worker_takes_over_at_once(forks, place):
-    """A worker that runs already notices the death of another one and goes on with its runs before their lease ends."""
+    """A worker that runs already notices the death of another and goes on with its runs before their lease ends."""
     first = serve(forks, place, "worked", runs=[("worked", ["held"], "run")])
     assert first.read()["body"] == "held"
     other = serve(forks, place, "worked")
@@ -88,7 +88,7 @@ def test_a_running_worker_takes_over_at_once(forks, place):
 
 @pytest.mark.parametrize("agent", ["worked", "tried_again", "worked_fragile"])
 def test_a_stopped_process_that_wakes_up_does_nothing(forks, place, agent):
-    """Stopped for longer than its lease, a process is replaced; when it goes on it records nothing and begins nothing."""
+    """Stopped for longer than its lease, a process is replaced; when it goes on it records and begins nothing."""
     stale = serve(forks, place, agent, "quick", runs=[(agent, ["it"], "run")], park_grace_s=60.0, **SHORT)
     if agent == "tried_again":
         until(lambda: len(place.query("SELECT 1 FROM events WHERE kind = 'step.retrying'")) == 2)
@@ -98,7 +98,7 @@ def test_a_stopped_process_that_wakes_up_does_nothing(forks, place, agent):
     lease_end, epoch = place.run("run", "due_at", "lease_epoch")
     other = serve(forks, place, agent, **SHORT)
     (place.folder / "go-it").touch()
-    status = "failed" if agent == "worked_fragile" else "completed"  # with in_doubt="fail" nobody can know what happened
+    status = "failed" if agent == "worked_fragile" else "completed"  # by in_doubt="fail"
     until(lambda: place.run("run", "status") == status)
     before = place.lines()
     (taken,) = place.query("SELECT at FROM events WHERE kind = 'run.interrupted'")
@@ -119,7 +119,7 @@ def test_a_stopped_process_that_wakes_up_does_nothing(forks, place, agent):
 
 @pytest.mark.timeout(90)
 def test_a_run_that_kills_its_process_is_paused(forks, place):
-    """A run that ends its process five times without progress is paused with the reason; others are served on and on."""
+    """A run that ends its process five times without progress is paused with the reason; others are served on."""
     others = [("worked", [f"other-{n}"], f"other-{n}") for n in range(3)]
     start(place, ("poison", [99], "poison"), *others)
     (place.folder / "die").touch()
@@ -190,7 +190,7 @@ def test_a_suspect_runs_alone(forks, place):
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_a_suspect_waits_for_innocent_runs(forks, place, attempt):
-    """A run with two crashes is not begun beside others, however many are claimed at that moment: none is blamed."""
+    """A run with two crashes is not begun beside others, however many are claimed then: none of them is blamed."""
     start(place, ("suspect", ["bad"], "bad"))
     for _ in range(2):
         assert serve(forks, place, "suspect", ready=False).wait() == -signal.SIGKILL
@@ -205,11 +205,25 @@ def test_a_suspect_waits_for_innocent_runs(forks, place, attempt):
     assert {place.run(f"good-{n}", "crash_count") for n in range(20)} == {0}
 
 
+def test_a_suspect_does_not_wait_for_ever(forks, place):
+    """In a process that is never empty a run with two crashes is run after a while, beside what is there."""
+    start(place, ("suspect", ["bad"], "bad"))
+    for _ in range(2):
+        assert serve(forks, place, "suspect", ready=False).wait() == -signal.SIGKILL
+    for name in ("go-bad", "end-bad"):
+        (place.folder / name).touch()
+    process = serve(forks, place, "suspect", "worked", runs=[("worked", ["good"], "good")], suspect_wait_s=1.0)
+    completed(place, "bad")
+    assert executions(process) == ["good"]
+    (place.folder / "go-good").touch()
+    completed(place, "good")
+
+
 def test_a_worker_takes_no_more_than_it_may(forks, place):
     """However fast runs come, a worker holds no more of them than its concurrency."""
     start(place, *[("worked", [f"it-{n}"], f"it-{n}") for n in range(12)])
     serve(forks, place, "worked", ready=False, concurrency=3)
-    until(lambda: len(place.lines()) == 6)
+    until(lambda: len(place.lines()) == 6)  # two steps of each of three
     for n in range(12):
         running = place.query("SELECT count(*) FROM runs WHERE status = 'running'")
         assert running <= [(3,)]

@@ -1,4 +1,4 @@
-"""Killed at random moments, again and again, runs with every shape of concurrency end right; nothing recorded runs twice."""
+"""Killed at random moments, again and again, runs of every shape end right, and nothing recorded runs twice."""
 
 import random
 import time
@@ -62,8 +62,8 @@ def once(forks, folder, name, seed):
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", schedules.ALL)
-def test_killed_at_random(forks, folder, name):
+def test_killed_at_random(forks, folder, name, record_property):
     """Forty runs, each killed up to four times at random moments: all end right, and no recorded body runs again."""
     kills = [once(forks, folder / str(seed), name, seed) for seed in range(ROUNDS)]
-    print(name, "kills:", sum(kills), "runs with kills:", sum(map(bool, kills)))
+    record_property("kills", sum(kills))
     assert sum(kills) > ROUNDS / 2

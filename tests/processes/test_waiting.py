@@ -74,6 +74,13 @@ def test_a_message_wakes_the_run_in_another_process(forks, place, fate):
     assert [line.pid for line in place.lines()] == [first.pid, second.pid]
 
 
+def test_a_message_is_not_overlooked_while_its_run_is_claimed(forks, place):
+    """Messages that come while their runs are being claimed and loaded are seen then, not at some heartbeat."""
+    process = forks.start(workers.start_and_send, folder=str(place.folder), runs=200)
+    assert process.read(timeout=10)["results"] == [["did before", f"did run-{n}"] for n in range(200)]
+    process.ends()
+
+
 def test_a_deadline_passes_while_no_process_lives(forks, place):
     """A durable timeout that passed while nothing ran is a TimeoutError when a process comes."""
     first = serve(forks, place, "limited", runs=[("limited", [], "run")])
@@ -84,6 +91,16 @@ def test_a_deadline_passes_while_no_process_lives(forks, place):
     serve(forks, place, "limited")
     until(lambda: place.run("run", "status") == "completed")
     assert place.run("run", "result") == '["late","did after"]'
+
+
+def test_a_child_outlives_its_parent_and_its_process(forks, place):
+    """A process that was told of the parent only goes on with the child that the parent left behind."""
+    first = serve(forks, place, "leaving", runs=[("leaving", [0.3], "run")])
+    until(lambda: place.query("SELECT 1 FROM runs WHERE parent_id = 'run' AND status = 'waiting'"))
+    assert place.run("run", "status") == "completed"
+    first.kill()
+    serve(forks, place, "leaving")
+    until(lambda: place.query("SELECT 1 FROM runs WHERE parent_id = 'run' AND status = 'completed'"))
 
 
 def test_two_thousand_waiting_runs_cost_no_memory(forks, place):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
@@ -11,13 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+from tests.processes import scenes
+from tests.processes.ledger import Place
+
 import holdfast
 from holdfast.errors import LeaseLost
 from holdfast.model import Event
 from holdfast.store.base import Append
 from holdfast.store.sqlite import SQLiteStore
-from tests.processes import scenes
-from tests.processes.ledger import Place
+from holdfast.worker import suspects
 
 parent = None  # the test, as this process sees it
 LONG_S = 60.0
@@ -29,7 +30,7 @@ def here():
 
 async def wait_for_file(name):
     """A body waits for the test: it makes this file in the place's folder."""
-    while not (here().folder / name).exists():
+    while not (here().folder / name).exists():  # noqa: ASYNC110 - another process makes it
         await asyncio.sleep(0.003)
 
 
@@ -53,6 +54,15 @@ async def held_fragile(what: str) -> str:
     return f"did {what}"
 
 
+@holdfast.step(in_doubt="fail")
+def held_in_thread(what: str) -> str:
+    here().effect(what)
+    parent.say(body=what, pid=os.getpid())
+    while not (here().folder / f"go-{what}").exists():
+        time.sleep(0.003)
+    return f"did {what}"
+
+
 @holdfast.step(retry=holdfast.Retry(2, first="400ms", factor=1))
 async def fails_once(what: str) -> str:
     here().effect(what)
@@ -72,8 +82,20 @@ async def worked_fragile(what: str) -> list[str]:
 
 
 @holdfast.agent
+async def worked_in_thread(what: str) -> list[str]:
+    return [await scenes.act(f"{what}-1"), await held_in_thread(what), await scenes.act(f"{what}-3")]
+
+
+@holdfast.agent
+async def leaving(nap_s: float) -> str:
+    await holdfast.spawn(napping, nap_s)
+    return "left"
+
+
+@holdfast.agent
 async def tried_again(what: str) -> list[str]:
-    return list(await asyncio.gather(fails_once(f"{what}-a"), fails_once(f"{what}-b"))) + [await scenes.act(f"{what}-3")]
+    both = await asyncio.gather(fails_once(f"{what}-a"), fails_once(f"{what}-b"))
+    return [*both, await scenes.act(f"{what}-3")]
 
 
 @holdfast.agent
@@ -211,13 +233,14 @@ def _memory():
     return {"blocks": sys.getallocatedblocks(), "kib": pages * os.sysconf("SC_PAGE_SIZE") // 1024}
 
 
-def serve(own_parent, folder, agents, runs=(), disk=None, durability="process", **settings):
+def serve(own_parent, folder, agents, runs=(), disk=None, durability="process", suspect_wait_s=None, **settings):
     """A worker. It starts `runs` (agent, arguments, id), says that it is ready, and answers until it is told to end.
 
     SIGTERM ends it as a supervisor would; so does the word "close". `disk` is where the store is, if not in the folder.
     """
     _settle(own_parent, folder, disk)
     settings = {"park_grace_s": 0.0, "lease_ttl_s": LONG_S} | settings
+    suspects.LONGEST_WAIT_S = suspect_wait_s or suspects.LONGEST_WAIT_S
 
     async def main():
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -266,7 +289,7 @@ def hold(own_parent, folder, ttl_ms):
 
 
 def watch(own_parent, folder, run, allow):
-    """A client that follows a run's events; on seeing the kind named first in `allow` it makes the file named second."""
+    """A client that follows a run's events; `allow` is the kind on which it makes a file, and the file's name."""
     _settle(own_parent, folder)
 
     async def main():
@@ -288,21 +311,23 @@ def converse(own_parent, folder, run, messages):
         async with scenes.Client() as hf:
             for number in range(messages):
                 await hf.get(run).send("topic", f"message {number}")
-                while f"message {number}" not in [line.what for line in here().lines()]:
-                    await asyncio.sleep(0.001)
+                await here().effect_of(f"message {number}")
                 parent.say(answered=number, at=time.monotonic())
 
     asyncio.run(main())
 
 
-def ask_result(own_parent, folder, runs):
-    """A client that waits for the results of runs that others carry."""
+def start_and_send(own_parent, folder, runs):
+    """Starts runs, one after the other, and sends each a message at once. Leases are prolonged every 20 s only."""
     _settle(own_parent, folder)
 
     async def main():
-        async with scenes.Client() as hf:
-            for run in runs:
-                with contextlib.suppress(holdfast.RunPaused):
-                    parent.say(run=run, result=await hf.get(run).result(timeout=20))
+        async with scenes.Client([listening], park_grace_s=LONG_S, lease_ttl_s=LONG_S) as hf:
+            results = []
+            for number in range(runs):
+                run = await hf.start(listening, id=f"run-{number}")
+                await run.send("topic", run.id)
+                results.append(await run.result(timeout=30))
+            parent.say(results=results)
 
     asyncio.run(main())

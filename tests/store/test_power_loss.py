@@ -113,7 +113,7 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
     recorder = Recorder()
 
     def open_file() -> apsw.Connection:
-        db = connect(str(path), durability, vfs="recorder", writer=True, checkpoint_pages=40)
+        db = connect(str(path), durability, vfs="recorder", writer=True)
         migrate(db, 0)
         return db
 
@@ -129,9 +129,10 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
     writer = Writer(open_file, SystemClock(), "me", deliver=deliver, committed=lambda _: None, moved=lambda: None,
                     died=lambda: None, faults=None)  # fmt: skip
 
+    writer.checkpoint_pages = 40
+
     def submit(*operations: Operation) -> None:
-        for operation in operations:
-            writer.submit(operation)
+        writer.submit(list(operations))
 
     with exclusive():
         writer.start(lambda _: done.release())

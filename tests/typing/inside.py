@@ -1,4 +1,3 @@
-# pyright: strict, enableTypeIgnoreComments=false, reportUnnecessaryTypeIgnoreComment=true
 """Verbs inside an agent, as users write them."""
 
 import random

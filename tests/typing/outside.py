@@ -1,13 +1,13 @@
-# pyright: strict, enableTypeIgnoreComments=false, reportUnnecessaryTypeIgnoreComment=true
 """The client, as users write it: results have the types that the agents return."""
 
 import asyncio
 from typing import Any, assert_type
 
+from tests.typing.declaring import fetch, http, nothing, research, research_again
+
 import holdfast
 import holdfast.testing
 from holdfast import Run, RunEvent, RunInfo
-from tests.typing.declaring import fetch, http, nothing, research, research_again
 
 
 async def main() -> None:

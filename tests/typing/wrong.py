@@ -1,11 +1,11 @@
-# pyright: strict, enableTypeIgnoreComments=false, reportUnnecessaryTypeIgnoreComment=true
-"""Mistakes that a type checker must find: each line is marked with the error it must have, and a mark too many fails."""
+"""Mistakes that a type checker must find: each line has a mark for its error, and a mark too many fails."""
 
 from collections.abc import Iterator
 
+from tests.typing.declaring import Shop, charge, fetch, measure, pay, research, research_again
+
 import holdfast
 from holdfast import NOT_DONE, Local, NotDone, Run
-from tests.typing.declaring import Shop, charge, fetch, measure, pay, research, research_again
 
 
 async def steps() -> None:
@@ -16,51 +16,48 @@ async def steps() -> None:
     await pay(1, "note")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     length: str = await measure("a")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     await Shop().sell(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await Shop.sell("tea")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await Shop.sell("tea")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
     words: list[str] = fetch("a")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     assert length
     assert words
 
 
-async def clients(hf: holdfast.Client, run: Run[str]) -> None:
-    await hf.start(research, 3)  # type: ignore[arg-type]  # pyright: ignore
-    await hf.start(research)  # type: ignore[call-overload]  # pyright: ignore
-    await hf.start(research, "a", 1, 2)  # type: ignore[arg-type]  # pyright: ignore
-    await hf.start(research, "a", id=3)  # type: ignore[call-overload]  # pyright: ignore
-    await hf.start(7)  # type: ignore[call-overload]  # pyright: ignore
-    number: int = await hf.run(research, "a")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-    await run
-    assert number
-
-
-async def clients_again(hf: holdfast.Client) -> None:
-    run: Run[int] = hf.get("a", research)  # type: ignore[arg-type]  # pyright: ignore
+async def clients(hf: holdfast.Client) -> None:
+    await hf.start(research, 3)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await hf.start(research)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    many = ("a", 1, 2)
+    await hf.start(research, *many)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await hf.start("name", id=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await hf.start(7)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    number: int = await hf.run(research, "a")  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    run: Run[int] = hf.get("a", research)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
     await hf.answer("a", "run")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    assert run
+    assert [number, run]
 
 
 @holdfast.agent
 async def verbs() -> None:
-    number: int = await holdfast.receive("topic", str)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    message = await holdfast.receive("topic", Shop)
+    del message.headline  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     await holdfast.spawn(research, 3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     child = await holdfast.spawn(research_again, "a")
     text: str = await child  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-    assert (number, text)
+    assert text
 
 
-@holdfast.agent  # type: ignore[arg-type]  # pyright: ignore
+@holdfast.agent  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 def not_async() -> None: ...
 
 
-@holdfast.agent(retry=3)  # type: ignore[call-overload]  # pyright: ignore
+@holdfast.agent(retry=3)  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
 async def no_such_option() -> None: ...
 
 
-@holdfast.step(retries=3)  # type: ignore[call-overload]  # pyright: ignore
+@holdfast.step(retries=3)  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
 async def no_such_option_either() -> None: ...
 
 
-@holdfast.step(in_doubt="maybe")  # type: ignore[call-overload]  # pyright: ignore
+@holdfast.step(in_doubt="maybe")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue, reportArgumentType, reportUntypedFunctionDecorator]
 async def no_such_policy() -> None: ...
 
 

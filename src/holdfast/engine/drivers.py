@@ -11,11 +11,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
 from holdfast.engine.recorder import Recorder
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import RunRow
-from holdfast.runtime import _here, call_plainly
+from holdfast.runtime import Placed, _here, call_plainly
 
 _log = logging.getLogger("holdfast")
 
@@ -23,11 +24,14 @@ _log = logging.getLogger("holdfast")
 class Drivers(Recorder):
     """The work in progress of one attempt, and whether more may begin."""
 
+    gate: Gate
+
     def __init__(self, host: Host, run: RunRow) -> None:
         super().__init__(host, run)
         self.clock, self.loop = host.clock, asyncio.get_running_loop()
         self.drivers: set[asyncio.Task[None]] = set()
         self.bodies = 0
+        self.asleep = 0  # drivers that wait for a time or a person; the run may leave memory meanwhile
         self.lease_until = 0.0  # of the loop's time; heartbeats prolong it for all runs of a worker
         self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
         self.may_begin.set()
@@ -36,6 +40,11 @@ class Drivers(Recorder):
     def holding(self) -> bool:
         """Is the run being given back?"""
         return not self.may_begin.is_set()
+
+    @property
+    def driving(self) -> bool:
+        """Is there work in progress that would be lost if the run left memory now?"""
+        return len(self.drivers) > self.asleep
 
     def start_driver(
         self,
@@ -62,8 +71,13 @@ class Drivers(Recorder):
         with Placed(None):  # it may be the agent's own task that we are called in
             task = self.loop.create_task(guarded(), context=context)
         self.drivers.add(task)
-        task.add_done_callback(self.drivers.discard)
+        task.add_done_callback(self._driver_done, context=self.outside)
         return task
+
+    def _driver_done(self, task: asyncio.Task[None]) -> None:
+        self.drivers.discard(task)
+        if not self.closing and not self.unacked:
+            self.gate.kick()  # it has left nothing that would: perhaps the run only waits now
 
     def body_ended(self) -> None:
         self.bodies -= 1

@@ -26,7 +26,7 @@ _ORDER = ("person", "message", "child", "retry", "timer")  # what a person would
 
 def idle(execution: Execution) -> None:
     """The run has settled and nothing is left to deliver."""
-    if execution.bodies or execution.unacked or execution.ticks or execution.holding or execution.fetching:
+    if execution.driving or execution.unacked or execution.ticks or execution.holding or execution.fetching:
         return
     with Placed(None):
         if execution.park_timer is not None:
@@ -40,7 +40,7 @@ def idle(execution: Execution) -> None:
 
 
 def _can_park(execution: Execution, seen: int) -> bool:
-    busy = execution.bodies or execution.unacked or execution.ticks or execution.ready or execution.fetching
+    busy = execution.driving or execution.unacked or execution.ticks or execution.ready or execution.fetching
     quiet = execution.gate.activity == seen and not execution.gate.pumping
     return bool(execution.live and quiet and execution.waits and not busy and not execution.holding)
 

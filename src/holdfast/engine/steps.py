@@ -198,10 +198,12 @@ class StepCall(Call):
         execution, over = self.execution, self.execution.loop.create_future()
         execution.waits[self.key] = Wait("retry", due)
         timer = execution.clock.call_at(due, lambda: None if over.done() else over.set_result(None))
+        execution.asleep += 1
         execution.gate.kick()
         try:
             await over
         finally:
+            execution.asleep -= 1
             timer.cancel()
             execution.waits.pop(self.key, None)
 
@@ -266,10 +268,12 @@ class StepCall(Call):
             decision = execution.loop.create_future()
             execution.mailbox.wait("approval", question, decision)
             execution.waits[self.key] = Wait("person", None, f"approval:{question}")
+            execution.asleep += 1
             execution.gate.kick()
             try:
                 decided = await decision
             finally:
+                execution.asleep -= 1
                 execution.waits.pop(self.key, None)
         past.question = None
         answer = UNTYPED.load(decided.data["decision"])

@@ -28,7 +28,7 @@ _OLDEST_SQLITE: Final = (3, 51, 3)
 # A page holds several events of typical size. With 4 KiB pages an event of 2 KiB has a page to itself, and the file is
 # twice the size of what it holds; with 16 KiB it is 1.2 times that.
 _PAGE_BYTES: Final = 16_384
-_CHECKPOINT_PAGES: Final = 1_000
+CHECKPOINT_PAGES: Final = 1_000  # of the log, until it is moved into the file
 _BUSY_S: Final = 30.0
 
 
@@ -71,13 +71,16 @@ def check_library() -> None:
         )
 
 
-class _Nap:
+class Nap:
     """Waits for another process's lock in short random naps: SQLite's own handler naps 100 ms and starves a writer."""
 
     def __init__(self) -> None:
         self._until = 0.0
+        self.patient = True  # False: do not wait at all
 
     def __call__(self, naps_before: int) -> bool:
+        if not self.patient:
+            return False
         now = time.monotonic()
         if naps_before == 0:
             self._until = now + _BUSY_S
@@ -87,17 +90,16 @@ class _Nap:
         return True
 
 
-def connect(path: str, durability: Durability, *, vfs: str | None = None, writer: bool = False,
-            checkpoint_pages: int = _CHECKPOINT_PAGES) -> apsw.Connection:  # fmt: skip
+def connect(path: str, durability: Durability, *, vfs: str | None = None, writer: bool = False) -> apsw.Connection:
     """A connection with our settings. A file that is not there is created. Never `mmap`: I/O errors would kill us."""
     folder = Path(path).parent
     if not folder.is_dir():
         raise StoreUnavailable(f"there is no folder {str(folder)!r} for the file {path!r}; create it first")
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
-    connection.set_busy_handler(_Nap())
+    connection.set_busy_handler(Nap())
     connection.execute(
         f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA foreign_keys = ON; PRAGMA synchronous = {_SYNCHRONOUS[durability]};"
-        f"PRAGMA wal_autocheckpoint = {checkpoint_pages if writer else 0}; PRAGMA journal_size_limit = 67108864;"
+        "PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;"
         "PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0"
     )
     _use_wal(connection, path)

@@ -30,7 +30,7 @@ from holdfast.store.connection import Durability, check_library, connect, parse_
 from holdfast.store.migrate import migrate
 from holdfast.store.peers import Peers
 from holdfast.store.transaction import Transaction, to_json
-from holdfast.store.writer import Result, Work, Writer
+from holdfast.store.writer import Operation, Result, Work, Writer
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -66,6 +66,7 @@ class SQLiteStore:
         self._reading, self._reading_all = threading.local(), list[apsw.Connection]()
         self._listeners: list[Callable[[Change], None]] = []
         self._served: set[str] = set()
+        self._waiting: list[Operation] = []
         self._open = self._registered = False
 
     @classmethod
@@ -112,6 +113,7 @@ class SQLiteStore:
         if self._registered:
             _forget(self._submit(leases.depart(self.worker_id), journal=False))  # on a full disk it would never be done
         self._open = False
+        self._hand_over()
         self._writer.stop()
         await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._close_readers)
@@ -119,6 +121,7 @@ class SQLiteStore:
 
     def abandon(self) -> None:
         self._open = False
+        self._hand_over()
         self._writer.kill()
         self._close_readers()
         self._peers.close(died=True)
@@ -131,6 +134,7 @@ class SQLiteStore:
 
     def _bury(self) -> None:
         """On the loop, which may have queued something while the writer died; from now on it cannot."""
+        self._hand_over()
         self._writer.refuse_rest()
         self._peers.close(died=True)
 
@@ -185,14 +189,34 @@ class SQLiteStore:
     def _submit(self, do: Callable[[Transaction], T], *, journal: bool = True) -> asyncio.Future[T]:
         self._check_open()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._writer.submit(Work(do, future, journal))
+        self._queue(Work(do, future, journal))
         return future
 
     def append(self, append: Append) -> asyncio.Future[int]:
         self._check_open()
         future: asyncio.Future[int] = self._loop.create_future()
-        self._writer.submit(QueuedAppend(append, future))
+        self._queue(QueuedAppend(append, future))
         return future
+
+    def _queue(self, operation: Operation) -> None:
+        """Collect what comes in one turn of the loop: it goes out together."""
+        self._waiting.append(operation)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        batch = self._waiting
+        written = self._writer.write_here(batch) if batch else None
+        if written is None:
+            self._hand_over()
+        else:
+            self._waiting = []
+            self._deliver(*written)
+
+    def _hand_over(self) -> None:
+        batch, self._waiting = self._waiting, []
+        if batch:
+            self._writer.submit(batch)
 
     async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
                     alone: bool = False) -> list[RunRow]:  # fmt: skip

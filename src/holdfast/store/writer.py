@@ -1,5 +1,9 @@
 """The one thread that writes: it takes all that waits, and commits it as one transaction.
 
+A lone append, when the thread has nothing to do, is committed where it comes from (`write_here`): to wake a thread and be
+woken by it takes as long as the commit. It is not waited for: if another process writes, or the disk is slow or in trouble,
+the thread does it.
+
 Two passes. The hopeful one runs everything without savepoints; nearly always it is the only one. If any piece of work
 raises, all is rolled back and the careful pass gives each its own savepoint, so that only the guilty one fails.
 
@@ -28,6 +32,7 @@ from holdfast.clock import Clock
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, apply_all, apply_one
 from holdfast.store.base import Faults, News
+from holdfast.store.connection import CHECKPOINT_PAGES, Nap
 from holdfast.store.transaction import Transaction
 
 _log = logging.getLogger("holdfast.store")
@@ -35,6 +40,8 @@ T = TypeVar("T")
 
 POLL_S: Final = 0.5
 _RETRY_S: Final = 0.25
+_SLOW_S: Final = 0.002  # a commit that takes longer does not belong on the loop
+_HELD_OFF: Final = 50  # lone appends that go to the thread after a slow one
 _LARGEST_BATCH: Final = 2_000  # bounds the time one transaction holds the write lock against other processes
 
 # After these the connection is not trusted any more: what it has in memory may differ from the file.
@@ -70,7 +77,7 @@ Result = tuple[Operation, Any, BaseException | None]
 
 
 class Writer:
-    """Owns the writing connection. Everything but `submit`, `stop` and `kill` runs in its thread."""
+    """Owns the writing connection. Everything but `submit`, `write_here`, `stop` and `kill` runs in its thread."""
 
     def __init__(self, connect: Callable[[], apsw.Connection], clock: Clock, worker: str, *,
                  deliver: Callable[[Sequence[Result], dict[str, News]], None],
@@ -78,17 +85,62 @@ class Writer:
                  died: Callable[[], None], faults: Faults | None) -> None:  # fmt: skip
         self._connect, self._clock, self._worker, self._faults = connect, clock, worker, faults
         self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
-        self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
+        self._connection = threading.Lock()  # held by whoever uses the connection
+        self._submitted = self._finished = 0  # batches; equal when the thread has nothing to do
+        self._lone_run, self._held_off, self._nudged = "", 0, False
+        self.checkpoint_pages = CHECKPOINT_PAGES
         self._stopping, self._killed, self._troubled = threading.Event(), False, False
         self._poke_in: float | None = None  # seconds until other processes must hear of what is committed
         self._thread = threading.Thread(target=self._main, name="holdfast-writer", daemon=True)
         self._opened: Callable[[BaseException | None], None] = lambda _: None
-        self.submit = self._queue.put
 
     def start(self, opened: Callable[[BaseException | None], None]) -> None:
         """Begin; `opened` is called in the writer's thread when the file is open, or cannot be."""
         self._opened = opened
         self._thread.start()
+
+    def submit(self, batch: list[Operation]) -> None:
+        """Have this written, after all that was submitted before."""
+        self._submitted += 1
+        self._queue.put(batch)
+
+    def write_here(self, batch: list[Operation]) -> tuple[list[Result], dict[str, News]] | None:
+        """Commit a lone append now, in the calling thread; None if the writer's thread must do it.
+
+        Lone: it comes from the run that wrote last, and nothing else is on its way. Several runs that write in turn are
+        better off together in the thread.
+        """
+        run = batch[0].append.run if len(batch) == 1 and type(batch[0]) is QueuedAppend else ""
+        lone, self._lone_run = run != "" and run == self._lone_run, run
+        if self._held_off:
+            self._held_off -= 1
+            return None
+        if not lone or self._submitted != self._finished or self._stopping.is_set():
+            return None
+        if not self._connection.acquire(blocking=False):
+            return None
+        began = time.perf_counter()
+        try:
+            self._nap.patient = False
+            written = self._transact(batch)
+            self._poke_in = self._committed(written[1])
+        except Crash:
+            self._killed = True
+            self._stopping.set()
+            self._queue.put(None)
+            return None
+        except apsw.Error:
+            return None  # the thread finds out what it is; `again` is set if the commit may have happened
+        finally:
+            self._nap.patient = True
+            self._connection.release()
+        if time.perf_counter() - began > _SLOW_S:
+            self._held_off = _HELD_OFF
+        if (self._poke_in is not None or self._wal_pages >= self.checkpoint_pages) and not self._nudged:
+            self._nudged = True
+            self._queue.put([])
+        return written
 
     def stop(self) -> None:
         """Write what is queued, then end. Under trouble: end at the next try."""
@@ -110,22 +162,26 @@ class Writer:
 
     def _main(self) -> None:
         try:
-            self._db = self._connect()
+            self._use(self._connect())
+            self._version = self._db.pragma("data_version")
         except BaseException as error:  # noqa: BLE001 - it is raised by `open`
             self._opened(error)
             return
         self._opened(None)
-        self._version = self._db.pragma("data_version")
         self._next_poll = time.monotonic() + POLL_S
         pending: list[Operation] = []
         try:
             while not self._killed:
                 pending = []
-                ended = self._take(pending)
-                if pending:
-                    self._write(pending)
-                    pending = []
-                self._poll()
+                taken, ended = self._take(pending)
+                with self._connection:
+                    self._nudged = False
+                    if pending:
+                        self._write(pending)
+                        pending = []
+                    self._finished += taken
+                    self._poll()
+                    self._checkpoint()
                 if ended:
                     break
         except Crash:
@@ -138,23 +194,42 @@ class Writer:
         finally:
             self._end(pending)
 
-    def _take(self, batch: list[Operation]) -> bool:
-        """Wait for work, then take all there is, up to a bound; True when the end was asked for."""
+    def _use(self, db: apsw.Connection) -> None:
+        self._db, self._nap, self._wal_pages = db, Nap(), 0
+        db.set_busy_handler(self._nap)
+
+        def grown(_db: apsw.Connection, _name: str, pages: int) -> int:
+            self._wal_pages = pages
+            return apsw.SQLITE_OK
+
+        db.set_wal_hook(grown)  # it takes the place of automatic checkpoints, which would come inside a commit
+
+    def _checkpoint(self) -> None:
+        """Move what the log holds into the file, when it has grown."""
+        if self._wal_pages >= self.checkpoint_pages and not self._killed:
+            with contextlib.suppress(apsw.Error):  # it is tried again after the next commit
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._wal_pages = 0
+
+    def _take(self, batch: list[Operation]) -> tuple[int, bool]:
+        """Wait for work, then take all there is, up to a bound: how many batches, and whether the end was asked for."""
+        taken = 0
         timeout = max(0.0, self._next_poll - time.monotonic())
         if self._poke_in is not None:
             timeout = min(timeout, self._poke_in)
         try:
             first = self._queue.get(timeout=timeout)
             while first is not None:
-                batch.append(first)
+                batch += first
+                taken += bool(first)
                 if len(batch) >= _LARGEST_BATCH:
-                    return False
+                    return taken, False
                 first = self._queue.get_nowait()
         except queue.Empty:
             if not batch and self._poke_in is not None:
                 self._poke_in = self._committed({})
-            return False
-        return True
+            return taken, False
+        return taken, True
 
     def _poll(self) -> None:
         """Look now and then whether other connections (so other processes) committed: the truth behind wake-ups."""
@@ -189,10 +264,6 @@ class Writer:
                 if self._troubled:
                     self._troubled = False
                     _log.info("the store can be written again")
-                for operation, at, error in results:
-                    if error is None and type(operation) is QueuedAppend:
-                        for event in operation.append.events:
-                            event.at = at
                 self._deliver(results, changes)
                 self._poke_in = self._committed(changes)
                 return
@@ -217,6 +288,10 @@ class Writer:
                 with contextlib.suppress(apsw.Error):
                     db.execute("ROLLBACK")
             raise
+        for operation, at, error in results:
+            if error is None and type(operation) is QueuedAppend:
+                for event in operation.append.events:
+                    event.at = at
         return results, tx.changes
 
     def _hopeful(self, tx: Transaction, batch: list[Operation]) -> list[Result]:
@@ -280,7 +355,7 @@ class Writer:
         with contextlib.suppress(apsw.Error):
             self._db.close(force=True)
         try:
-            self._db = self._connect()
+            self._use(self._connect())
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.Error, StoreUnavailable) as error:
             _log.debug("the store could not be reopened: %s", error)
@@ -294,9 +369,7 @@ class Writer:
         left = list(pending)
         with contextlib.suppress(queue.Empty):
             while True:
-                operation = self._queue.get_nowait()
-                if operation is not None:
-                    left.append(operation)
+                left += self._queue.get_nowait() or ()
         self._refuse(left, StoreUnavailable("it is closed"))
 
     def _end(self, pending: list[Operation]) -> None:

@@ -191,7 +191,7 @@ class TestClient(Client):
             return False
         return all(
             execution.live and execution.resting
-            and not (execution.bodies or execution.unacked or execution.ready or execution.holding)
+            and not (execution.driving or execution.unacked or execution.ready or execution.holding)
             and (execution.park_timer is None or self._settings.park_grace_s > 0)  # it leaves memory first
             for execution in worker.executions.values()
         )  # fmt: skip

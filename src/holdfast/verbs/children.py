@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from holdfast.agent import Agent
 from holdfast.errors import BadArguments
-from holdfast.runtime import current
+from holdfast.runtime import Called, current
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +28,7 @@ class Child(Generic[R_co]):
 
 def spawn(
     agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
-) -> Coroutine[Any, Any, Child[R]]:
+) -> Called[Child[R]]:
     """Start a child run and go on at once; it outlives the return of its parent."""
     if not isinstance(agent, Agent):
         raise BadArguments(f"spawn takes an agent (a function with @holdfast.agent), not {agent!r}")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
 from holdfast.errors import BadArguments, NotInRun
-from holdfast.runtime import RunFacts, StepContext, current, here
+from holdfast.runtime import Called, RunFacts, StepContext, current, here
 
 _log = logging.getLogger("holdfast")
 
@@ -43,7 +42,7 @@ def scope(name: str) -> AbstractContextManager[None]:
     return current("scope").scope(name)
 
 
-def note(text: str, **data: Any) -> Coroutine[Any, Any, None]:
+def note(text: str, **data: Any) -> Called[None]:
     """A line in the run's history; outside a run it goes to the log."""
     place = here()
     if place is None or (isinstance(place, StepContext) and place.run is None):

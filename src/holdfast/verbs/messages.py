@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any, TypeVar, overload
 
 from holdfast.codec import UNTYPED, shape_of
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments
-from holdfast.runtime import current
+from holdfast.runtime import Called, current
 
 T = TypeVar("T")
 
 
 @overload
-def receive(topic: str, type: type[T], /, *, timeout: Duration | None = None) -> Coroutine[Any, Any, T]: ...
+def receive(topic: str, type: type[T], /, *, timeout: Duration | None = None) -> Called[T]: ...
 @overload
-def receive(topic: str, type: Any = ..., /, *, timeout: Duration | None = None) -> Coroutine[Any, Any, Any]: ...
+def receive(topic: str, type: Any = ..., /, *, timeout: Duration | None = None) -> Called[Any]: ...
 def receive(topic: str, type: Any = Any, /, *, timeout: Duration | None = None) -> Any:
     """Wait for the next message of a topic; `TimeoutError` when none came in time."""
     timeout_ms = None if timeout is None else milliseconds(timeout)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, get_type_hints, overload
 
 from holdfast.codec import UNTYPED, Shape, shape_of
-from holdfast.runtime import current
+from holdfast.runtime import Called, current
 
 T = TypeVar("T")
 _PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
 
 
 @overload
-def restore(first: Callable[[], Coroutine[Any, Any, T]], /) -> Coroutine[Any, Any, T]: ...
+def restore(first: Callable[[], Coroutine[Any, Any, T]], /) -> Called[T]: ...
 @overload
-def restore(first: T, /) -> Coroutine[Any, Any, T]: ...
+def restore(first: T, /) -> Called[T]: ...
 def restore(first: Any, /) -> Any:
     """The state of the last checkpoint; before there is one, `first` itself or what the async function builds, once."""
     runtime = current("restore")
@@ -27,7 +27,7 @@ def restore(first: Any, /) -> Any:
     return runtime.restore(first, _shape_of_value(first), None)
 
 
-def checkpoint(state: T, /) -> Coroutine[Any, Any, T]:
+def checkpoint(state: T, /) -> Called[T]:
     """Store the state and start a new segment of the journal; returns the stored copy: `state = await checkpoint(state)`."""
     return current("checkpoint").checkpoint(state)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 from holdfast.durations import Duration, epoch_ms, milliseconds
 from holdfast.errors import BadArguments
-from holdfast.runtime import Deadline, current
+from holdfast.runtime import Called, Deadline, current
 
 
-def sleep(duration: Duration | None = None, *, until: datetime | None = None) -> Coroutine[Any, Any, None]:
+def sleep(duration: Duration | None = None, *, until: datetime | None = None) -> Called[None]:
     """Wait this long, or until a moment; never shorter, and across restarts."""
     if (duration is None) == (until is None):
         raise BadArguments("sleep takes either a duration, sleep('2h'), or a moment, sleep(until=...)")

@@ -1,9 +1,9 @@
 """Which agents an agent may call, as far as its code tells: whoever serves it serves them too.
 
-A worker learns of a child's code when it runs the parent's call. After a restart it would learn of it too late: the parent
-waits for the child, or has ended, and the child for a worker that knows its code. So the names in the agent's code are
-followed: globals, closures, what modules and plain containers hold, through plain functions and other agents. An agent
-that is found in no such way must be named in `agents=`.
+A worker learns of a child's code when it runs the parent's call. After a restart it would learn of it too late: the
+parent waits for the child, or has ended, and the child for a worker that knows its code. So the names in the agent's
+code are followed: globals, closures, what modules and plain containers hold, through plain functions and other agents.
+An agent that is found in no such way must be named in `agents=`.
 """
 
 from __future__ import annotations

@@ -25,12 +25,11 @@ from holdfast.model import RunRow
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.base import Append, Change, News, Store, Transition
+from holdfast.worker import suspects
 from holdfast.worker.publishing import schema_of
 from holdfast.worker.reach import called_by
 
 _log = logging.getLogger("holdfast")
-CRASHES_ALONE = 2  # a run with this many crashes is next run alone, to learn whether it is the one
-CRASHES_PAUSED = 5
 _LONGEST_SLEEP_S = 5.0
 _RECOVER_EVERY_S = 1.0
 _AGAIN_S = 1.0
@@ -54,7 +53,7 @@ class Settings:
 
     @property
     def trust_s(self) -> float:
-        """How long after it was asked for a lease is surely ours: the rest is for slow commits and clocks that differ."""
+        """How long after it was asked for a lease is surely ours: the rest is for slow commits and differing clocks."""
         return self.lease_ttl_s * 0.8
 
 
@@ -71,6 +70,7 @@ class Worker:
         self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
         self.executions: dict[str, Execution] = {}
         self.loading: dict[str, bool] = {}  # claimed and not yet running; True: a signal came meanwhile
+        self._meanwhile: set[str] = set()  # runs that changed while a claim was on its way: it may have taken them
         self._carriers: set[asyncio.Task[None]] = set()
         self._strays: set[asyncio.Task[Any]] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -81,6 +81,7 @@ class Worker:
         self._stopping = False
         self._lease_until = 0.0
         self._solo: str | None = None
+        self._suspect = suspects.Wait()
         self._astray: set[tuple[str, int]] = set()  # (run, epoch): perhaps leased to us, and nobody here carries it
         self._renewed = asyncio.Event()
         for spec in specs:
@@ -161,7 +162,8 @@ class Worker:
         return self._carried() >= self.settings.concurrency or self._solo is not None
 
     async def _claim(self) -> list[RunRow]:
-        """Take due runs. One that crashed its process before is taken only when nothing else runs here."""
+        """Take due runs. A suspect is taken only when nothing else runs here, or has run here for too long."""
+        self._meanwhile.clear()
         self._check_solo()
         free = self.settings.concurrency - self._carried()
         if self._solo is not None or free <= 0:
@@ -170,11 +172,14 @@ class Worker:
         ttl_ms = round(self.settings.lease_ttl_s * 1000)
         started = self._loop.time()
         names = list(self._agents)
-        claimed = await self.store.claim(names, min(free, 100), ttl_ms, root=self.settings.root)
-        if not claimed and not self._carried():
-            claimed = await self.store.claim(names, 1, ttl_ms, root=self.settings.root, alone=True)
-            if claimed and claimed[0].crash_count >= CRASHES_ALONE:
+        root, claimed, overdue = self.settings.root, list[RunRow](), self._suspect.over(started)
+        if not overdue:
+            claimed = await self.store.claim(names, min(free, 100), ttl_ms, root=root)
+        if overdue or (not claimed and not self._carried()):
+            claimed = await self.store.claim(names, 1, ttl_ms, root=root, alone=True)
+            if claimed and claimed[0].crash_count >= suspects.CRASHES_ALONE:
                 self._solo = claimed[0].id
+                self._suspect = suspects.Wait()
         self._claimed_until = started + self.settings.trust_s
         return claimed
 
@@ -210,7 +215,10 @@ class Worker:
             parking.notice(execution)
         elif change.run in self.loading:
             self.loading[change.run] = True
-        elif not change.run:
+        else:
+            self._meanwhile.add(change.run)
+        if not change.run:
+            self.loading = dict.fromkeys(self.loading, True)
             for execution in self.executions.values():
                 if any(wait.token is not None for wait in execution.waits.values()):
                     parking.notice(execution)
@@ -219,7 +227,7 @@ class Worker:
     # One run
 
     def _carry(self, run: RunRow) -> None:
-        self.loading[run.id] = False
+        self.loading[run.id] = run.id in self._meanwhile or "" in self._meanwhile
         carrier = self._loop.create_task(self._carry_on(run, self._claimed_until))
         self._carriers.add(carrier)
         carrier.add_done_callback(self._carriers.discard)
@@ -228,8 +236,8 @@ class Worker:
         execution: Execution | None = None
         try:
             try:
-                if run.crash_count >= CRASHES_PAUSED:
-                    await self._pause_crasher(run)
+                if run.crash_count >= suspects.CRASHES_PAUSED:
+                    await suspects.pause(self.store, run)
                     return
                 execution = await begin(self, run, self._agents[run.agent])
                 execution.lease_until = lease_until
@@ -247,7 +255,7 @@ class Worker:
         except StoreUnavailable as problem:
             self._astray.add((run.id, run.lease_epoch))
             _log.debug("run %r could not be carried on: %s", run.id, problem)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever one run's problem is, it must not end the worker
             self._astray.add((run.id, run.lease_epoch))
             _log.exception("run %r could not be carried on; it will be tried again", run.id)
         finally:
@@ -257,18 +265,6 @@ class Worker:
             if execution is not None:
                 execution.close("lost")
                 await execution.unwound()
-
-    async def _pause_crasher(self, run: RunRow) -> None:
-        reason = (
-            f"run {run.id!r} ended its process {run.crash_count} times without any progress in between, the last times "
-            "while it ran alone. Look at what its step does (memory, a native crash, os._exit), then resume the run"
-        )
-        _log.error("%s", reason)
-        transition = Transition("paused", reason=reason)
-        try:
-            await self.store.append(Append(run.id, run.lease_epoch, run.next_seq, transition=transition))
-        except LeaseLost:
-            _log.info("run %r was taken over", run.id)
 
     def _remember(self, execution: Execution, outcome: str) -> None:
         """A park that brought nothing new doubles the next one's grace, so that a run does not flap."""
@@ -313,7 +309,7 @@ class Worker:
             await self._give_back(run, epoch)
 
     async def _give_back(self, run: str, epoch: int) -> None:
-        """A run that could not be loaded or written, for whatever reason, is free again; else it would be ours for ever."""
+        """A run that could not be loaded or written, for whatever reason, is free again; it would be ours for ever."""
         try:
             row = await self.store.run(run)
             if row is not None and row.lease_epoch == epoch:
@@ -341,10 +337,21 @@ class Worker:
             try:
                 if await self.store.recover():
                     self._look.set()
+                await self._look_for_suspects()
             except StoreUnavailable as problem:
                 _log.debug("looking for dead workers failed; trying again: %s", problem)
             except HoldfastError:
                 _log.exception("looking for dead workers failed; trying again")
+
+    async def _look_for_suspects(self) -> None:
+        if not self._carried():
+            self._suspect = suspects.Wait()
+            return
+        names, root = list(self._agents), self.settings.root
+        first, other = [await self.store.next_due(names, root=root, alone=alone) for alone in (True, False)]
+        self._suspect.look(self._loop.time(), first, other, self.clock.now())
+        if self._suspect.over(self._loop.time()):
+            self._look.set()
 
     # What a run needs of its host
 

@@ -1,0 +1,114 @@
+"""A disk that is full or fails while runs work: nothing acknowledged is lost, and work goes on when it is well."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.processes.forks import ROOT
+from tests.processes.ledger import Place, check_tokens, until
+from tests.processes.starting import serve, start
+
+
+def unavailable(what):
+    """Skip with the reason; in CI, where it must work, fail instead."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what}; set up the CI so that this test can run")
+    pytest.skip(f"NOT TESTED: {what}")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 24 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
+        unavailable("a small file system cannot be mounted (are you root?)")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def full(folder):
+    """Take all the room there is, and give it back."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    yield
+    filler.unlink()
+
+
+@pytest.mark.parametrize("fate", ["lives", "is killed"])
+def test_a_full_disk_only_delays(forks, small_disk, folder, fate):
+    """On a full disk nothing is acknowledged and nothing begins; when there is room, the run goes on from there."""
+    place = Place(folder, small_disk)
+    settings = {"durability": "power", "lease_ttl_s": 1.0}
+    worker = serve(forks, place, "bulky", "quick", runs=[("bulky", [60], "run")], **settings)
+    until(lambda: len(place.lines()) > 5)
+    with full(small_disk):
+        until(lambda: "cannot be written" in worker.log.read_text())
+        until(lambda: place.run("run", "due_at") < time.time() * 1000)  # its lease is over, and cannot be renewed
+        recorded, happened = place.events(), place.lines()
+        assert 0 <= len(happened) - len(recorded) <= 1  # the next one begins when the one before is durable
+        assert place.run("run", "status") == "running"
+        if fate == "is killed":
+            worker.kill()
+    if fate == "is killed":
+        serve(forks, place, "bulky", "quick", **settings)
+    until(lambda: place.run("run", "status") == "completed")
+    assert place.run("run", "result", "steps") == ("1200000", 60)
+    lines = place.lines()
+    assert lines[: len(happened)] == happened
+    again = [line for line in lines if [other.key for other in lines].count(line.key) > 1]
+    assert not again if fate == "lives" else {line.key for line in again} <= {happened[-1].key}
+    check_tokens(lines)
+    start(place, ("quick", [3], "next"))  # and it takes new work
+    until(lambda: place.run("next", "status") == "completed")
+    assert place.query("PRAGMA integrity_check") == [("ok",)]
+
+
+SCRIPT = """
+import asyncio, sys
+import holdfast
+from tests.processes import scenes, workers
+from tests.processes.ledger import Place
+
+async def main():
+    scenes.place = Place(sys.argv[1])
+    async with scenes.Client([workers.quick], park_grace_s=0.0, lease_ttl_s=0.9) as hf:
+        for number in range(12):
+            while True:
+                try:
+                    run = await hf.start(workers.quick, 5, id=f"run-{number}")
+                    assert len(await run.result()) == 5
+                    break
+                except holdfast.StoreUnavailable:
+                    await asyncio.sleep(0.02)
+    print("done")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("when", ["30..60", "60..100"])
+def test_reads_that_fail_for_a_while(place, when):
+    """A process whose reads fail with EIO for a while goes on when they work again, and does each step once."""
+    probe = ["strace", "-f", "true"]
+    if not shutil.which("strace") or subprocess.run(probe, capture_output=True, check=False).returncode:
+        unavailable("strace is not installed, or may not trace here")
+    fault = ["-e", "trace=pread64", "-e", f"inject=pread64:error=EIO:when={when}"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    strace = ["strace", "-f", "-qqq", "-o", "/dev/null", *fault]
+    command = [*strace, sys.executable, "-c", SCRIPT, str(place.folder)]
+    ended = subprocess.run(command, env=environment, text=True, capture_output=True, check=False, timeout=50)
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+    assert "cannot be read" in ended.stderr  # the fault was there
+    lines = place.lines()
+    assert len(lines) == 60
+    check_tokens(lines)
+    assert place.query("PRAGMA integrity_check") == [("ok",)]

@@ -1,0 +1,51 @@
+"""What users write is checked by mypy and pyright: their types pass through ours, and their mistakes are found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+ROOT = Path(__file__).parents[2]
+PATHS = os.pathsep.join([str(Path(holdfast.__file__).parents[1]), str(ROOT)])
+FILES = sorted(
+    str(path.relative_to(ROOT)) for path in Path(__file__).parent.glob("*.py") if path.name != Path(__file__).name
+)
+
+
+def _checked(command: list[str], **variables: str) -> str:
+    """What a checker says; nothing when all is well."""
+    made = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+    return "" if made.returncode == 0 else made.stdout + made.stderr
+
+
+@pytest.mark.timeout(300)
+def test_mypy_sees_the_types(tmp_path: Path) -> None:
+    """Strict, with every expected error in its place and none besides; without our own settings, as users have it."""
+    pytest.importorskip("mypy")
+    options = [
+        "--config-file=",
+        "--strict",
+        "--explicit-package-bases",
+        "--python-version=3.11",
+        "--follow-imports=silent",
+    ]
+    assert not _checked([sys.executable, "-m", "mypy", *options, f"--cache-dir={tmp_path}", *FILES], MYPYPATH=PATHS)
+
+
+@pytest.mark.timeout(300)
+def test_pyright_sees_the_types() -> None:
+    """The same in pyright's strict mode; its settings are in pyproject.toml."""
+    beside = Path(sys.executable).with_name("pyright")
+    pyright = str(beside) if beside.exists() else shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed")
+    assert not _checked([pyright, "--pythonpath", sys.executable, *FILES], PYTHONPATH=PATHS)
