@@ -151,6 +151,9 @@ class Deadline(Protocol):
     """A durable timer that calls back instead of being awaited."""
 
     def cancel(self) -> None: ...
+    def blame(self, error: Exception) -> Exception:
+        """The exception itself, marked as caused by this deadline."""
+        ...
 
 
 class Runtime(Protocol):

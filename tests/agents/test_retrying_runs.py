@@ -6,40 +6,21 @@ import asyncio
 
 import pytest
 from tests.agents.acting import Gate, history, kinds, with_client
+from tests.agents.mending import ATTEMPTS, BROKEN, GATES, KEYS, act, acted, bodies, fails, forget, mended
 
 import holdfast
-from holdfast import InDoubt, Retry, RunActive, RunFailed, RunFinished
-
-BROKEN: set[str] = set()
-KEYS: list[tuple[str, str]] = []
-ATTEMPTS: list[int] = []
-GATES: dict[str, Gate] = {}
+from holdfast import InDoubt, Retry, RunActive, RunFinished
 
 
 @pytest.fixture(autouse=True)
 def fresh():
-    for kept in (BROKEN, KEYS, ATTEMPTS, GATES):
-        kept.clear()
-
-
-async def _act(what: str) -> str:
-    KEYS.append((what, holdfast.idempotency_key()))
-    if what in GATES:
-        await GATES[what]()
-    if what in BROKEN:
-        raise ValueError(f"{what} is broken")
-    return f"{what} done"
-
-
-@holdfast.step
-async def act(what: str) -> str:
-    return await _act(what)
+    forget()
 
 
 @holdfast.step(retry=Retry(2, first="1ms"))
 async def twice(what: str) -> str:
     ATTEMPTS.append(holdfast.this_step().attempt)
-    return await _act(what)
+    return await acted(what)
 
 
 @holdfast.step(in_doubt="ask")
@@ -47,27 +28,7 @@ async def doubtful(what: str) -> str:
     if f"{what} in doubt" in BROKEN:
         KEYS.append((what, holdfast.idempotency_key()))
         raise InDoubt(what)
-    return await _act(what)
-
-
-def bodies(what: str) -> int:
-    """How often the body ran; always with one key."""
-    keys = [key for name, key in KEYS if name == what]
-    assert len(set(keys)) <= 1
-    return len(keys)
-
-
-async def fails(run) -> RunFailed:
-    with pytest.raises(RunFailed) as caught:
-        await run.result()
-    return caught.value
-
-
-async def mended(run, *what: str):
-    """Mend what is broken and retry."""
-    BROKEN.difference_update(what)
-    await run.retry(by="ana")
-    return await run.result()
+    return await acted(what)
 
 
 @holdfast.agent
@@ -253,59 +214,6 @@ def test_a_failure_of_the_agent_itself_is_replayed_with_the_code_as_it_is_now():
 
 
 @holdfast.agent
-async def child(what: str) -> str:
-    before = await act(f"{what} before")
-    return f"{before}, {await act(what)}"
-
-
-@holdfast.agent
-async def middle(what: str) -> str:
-    return await child(what)
-
-
-@holdfast.agent
-async def parent(spawned: bool) -> str:
-    await act("parent")
-    if spawned:
-        handle = await holdfast.spawn(middle, "c")
-        return await handle
-    return await middle("c")
-
-
-@pytest.mark.parametrize("spawned", [False, True])
-def test_a_failed_child_is_retried_with_its_parent(spawned):
-    """Down to the step that failed, in the same children; a child that is quicker than its parent is not missed."""
-    BROKEN.add("c")
-
-    async def main(hf):
-        run = await hf.start(parent, spawned, id="r")
-        assert (await fails(run)).type == "RunFailed"
-        before = sorted(info.id for info in await hf.runs())
-        assert await mended(run, "c") == "c before done, c done"
-        assert sorted(info.id for info in await hf.runs()) == before
-        assert (bodies("parent"), bodies("c before"), bodies("c")) == (1, 1, 2)
-        assert {info.status for info in await hf.runs()} == {"completed"}
-
-    with_client(main, agents=[parent, middle, child])
-
-
-def test_a_child_that_was_mended_before_its_parent_is_found():
-    """The child was retried alone and is done; then the parent is retried and takes its result."""
-    BROKEN.add("c")
-
-    async def main(hf):
-        run = await hf.start(parent, False, id="r")
-        await fails(run)
-        (lowest,) = await hf.runs(agent=child)
-        assert await mended(hf.get(lowest.id), "c") == "c before done, c done"
-        await run.retry()
-        assert await run.result() == "c before done, c done"
-        assert bodies("c") == 2
-
-    with_client(main, agents=[parent, middle, child])
-
-
-@holdfast.agent
 async def asks() -> list[str]:
     return list(await asyncio.gather(doubtful("d"), act("x")))
 
@@ -357,6 +265,33 @@ def test_a_step_in_doubt_at_the_failure_stays_in_doubt():
     with_client(main, agents=[asks])
 
 
+@holdfast.agent
+async def hurries(how: str) -> object:
+    if how == "receive":
+        return await holdfast.receive("news", timeout="1h")
+    async with holdfast.timeout("1h"):
+        return await act("slow")
+
+
+@pytest.mark.parametrize("how", ["receive", "timeout"])
+def test_a_deadline_that_passed_is_set_anew(how):
+    """A run that failed because of a durable deadline gets the whole time again, not the same failure at once."""
+
+    async def main(hf):
+        GATES["slow"] = Gate()
+        run = await hf.start(hurries, how, id="r")
+        await (hf.advance("2h") if how == "receive" else GATES["slow"].reached.wait())
+        await hf.advance("2h")
+        assert (await fails(run)).type == "TimeoutError"
+        GATES.clear()
+        await run.retry()
+        await hf.advance("30m")
+        await run.send("news", "slow done") if how == "receive" else None
+        assert await run.result() == "slow done"
+
+    with_client(main, agents=[hurries])
+
+
 def test_what_cannot_be_retried_is_refused():
     """A run that has not ended, and one that ended well, with the state it is in."""
 
@@ -370,19 +305,3 @@ def test_what_cannot_be_retried_is_refused():
             await run.retry()
 
     with_client(main, agents=[in_order])
-
-
-def test_a_crash_anywhere_in_a_retry_is_harmless():
-    """Wherever it comes: the result is right, and no recorded step ran twice."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[parent, middle, child]):
-            KEYS.clear()
-            BROKEN.add("c")
-            run = await hf.start(parent, False, id="r")
-            await fails(run)
-            assert await mended(run, "c") == "c before done, c done"
-            recorded = [event.key for event in await history(hf, "r") if event.kind == "step.completed"]
-            assert recorded == ["act#0"]
-
-    asyncio.run(main())

@@ -84,12 +84,13 @@ class TimerCall(Call):
     """A durable wait: `timer.set` when it begins, `timer.fired` when it is over. Counted from the store's own time."""
 
     of = "timer"
-    __slots__ = ("_callback", "_delay_ms", "_timer", "_until_ms")
+    __slots__ = ("_callback", "_delay_ms", "_fired", "_timer", "_until_ms")
 
     def prepare(self, delay_ms: int | None, until_ms: int | None) -> None:
         self._delay_ms, self._until_ms = delay_ms, until_ms
         self._timer: Timer | None = None
         self._callback: Callable[[], None] | None = None
+        self._fired = 0
 
     def calls_back(self, callback: Callable[[], None]) -> None:
         """Call this instead of being awaited."""
@@ -121,6 +122,7 @@ class TimerCall(Call):
         if self._callback is None:
             super().settle(event)
         elif not self.withdrawn:
+            self._fired = event.seq
             self._callback()
 
     def abandon(self) -> None:
@@ -131,6 +133,10 @@ class TimerCall(Call):
     def cancel(self) -> None:
         """Take a deadline back."""
         self.execution.withdraw(self)
+
+    def blame(self, error: Exception) -> Exception:
+        """A retry of a run that failed with this exception sets the deadline anew."""
+        return tagged(error, self.key, self._fired)
 
 
 class Tick(Call):
@@ -214,7 +220,9 @@ class ReceiveCall(Call):
     def _timed_out(self) -> None:
         if not self.future.done():
             self.execution.mailbox.forget("message", self._topic, self.future)
-            self.future.set_exception(TimeoutError(f"no message came on the topic {self._topic!r} in time"))
+            assert self._timer is not None
+            late = TimeoutError(f"no message came on the topic {self._topic!r} in time")
+            self.future.set_exception(self._timer.blame(late))
 
 
 class NoteCall(Call):

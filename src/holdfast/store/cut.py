@@ -36,10 +36,12 @@ def dropped_by_cut(history: History, cut: int) -> list[int]:
 
     dropped = {seq for seq, kind, _, data in history if goes(seq, kind, data)}
     # A failure goes with its attempts: they count from the first again, and none of them is in doubt. A cancelled call
-    # keeps them, for what it did is not known. A question of either was withdrawn, or its answer is used up.
+    # keeps them, for what it did is not known. A question of either was withdrawn, or its answer is used up. A deadline
+    # that passed is set anew.
     lost = {key: kind for seq, kind, key, _ in history if seq in dropped and key is not None}
     for seq, kind, key, _ in history:
         ended = lost.get(key or "")
-        if (kind in _ATTEMPTS and ended == "step.failed") or (kind == "approval.asked" and ended is not None):
+        again = ended == "step.failed" if kind in _ATTEMPTS else kind == "timer.set" and ended == "timer.fired"
+        if again or (kind == "approval.asked" and ended is not None):
             dropped.add(seq)
     return sorted(dropped)

@@ -61,4 +61,4 @@ class timeout:  # noqa: N801 - a verb, used as `async with timeout("10m"):`
         self._deadline.cancel()
         # Only our own cancellation becomes a TimeoutError; one from outside must go on as what it is.
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError("the durable timeout has passed") from error
+            raise self._deadline.blame(TimeoutError("the durable timeout has passed")) from error

@@ -1,0 +1,85 @@
+"""`run.retry()` of a run that failed with its child: the whole branch goes on, down to the step that failed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.agents.acting import history, with_client
+from tests.agents.mending import BROKEN, KEYS, act, bodies, fails, forget, mended
+
+import holdfast
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    forget()
+
+
+@holdfast.agent
+async def child(what: str) -> str:
+    before = await act(f"{what} before")
+    return f"{before}, {await act(what)}"
+
+
+@holdfast.agent
+async def middle(what: str) -> str:
+    return await child(what)
+
+
+@holdfast.agent
+async def parent(spawned: bool) -> str:
+    await act("parent")
+    if spawned:
+        handle = await holdfast.spawn(middle, "c")
+        return await handle
+    return await middle("c")
+
+
+@pytest.mark.parametrize("spawned", [False, True])
+def test_a_failed_child_is_retried_with_its_parent(spawned):
+    """Down to the step that failed, in the same children; a child that is quicker than its parent is not missed."""
+    BROKEN.add("c")
+
+    async def main(hf):
+        run = await hf.start(parent, spawned, id="r")
+        assert (await fails(run)).type == "RunFailed"
+        before = sorted(info.id for info in await hf.runs())
+        assert await mended(run, "c") == "c before done, c done"
+        assert sorted(info.id for info in await hf.runs()) == before
+        assert (bodies("parent"), bodies("c before"), bodies("c")) == (1, 1, 2)
+        assert {info.status for info in await hf.runs()} == {"completed"}
+
+    with_client(main, agents=[parent, middle, child])
+
+
+def test_a_child_that_was_mended_before_its_parent_is_found():
+    """The child was retried alone and is done; then the parent is retried and takes its result."""
+    BROKEN.add("c")
+
+    async def main(hf):
+        run = await hf.start(parent, False, id="r")
+        await fails(run)
+        (lowest,) = await hf.runs(agent=child)
+        assert await mended(hf.get(lowest.id), "c") == "c before done, c done"
+        await run.retry()
+        assert await run.result() == "c before done, c done"
+        assert bodies("c") == 2
+
+    with_client(main, agents=[parent, middle, child])
+
+
+def test_a_crash_anywhere_in_a_retry_is_harmless():
+    """Wherever it comes: the result is right, and no recorded step ran twice."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[parent, middle, child]):
+            KEYS.clear()
+            BROKEN.add("c")
+            run = await hf.start(parent, False, id="r")
+            await fails(run)
+            assert await mended(run, "c") == "c before done, c done"
+            recorded = [event.key for event in await history(hf, "r") if event.kind == "step.completed"]
+            assert recorded == ["act#0"]
+
+    asyncio.run(main())
