@@ -23,6 +23,8 @@ from measuring import HERE, Bench, Row
 from rich.console import Console
 from rich.table import Table
 
+import holdfast
+
 MEASUREMENTS = {
     1: "sequential",
     2: "many_runs",
@@ -109,7 +111,7 @@ def markdown(rows: list[Row], bench: Bench, facts: list[str]) -> str:
 def about_this_machine() -> list[str]:
     kind = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors ({processor()})"
     versions = {"Python": platform.python_version(), "SQLite": apsw.sqlite_lib_version()}
-    versions |= {"Holdfast": version_of("holdfast"), "DBOS": version_of("dbos")}
+    versions |= {"Holdfast": holdfast.__version__, "DBOS": version_of("dbos")}
     return [
         f"{datetime.now(UTC):%Y-%m-%d}, {kind}",
         ", ".join(f"{name} {number}" for name, number in versions.items()),

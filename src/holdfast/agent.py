@@ -203,7 +203,8 @@ def _declare_step(
     if isinstance(fn, staticmethod | classmethod) or not inspect.isfunction(fn):
         raise BadArguments(f"@step belongs on a function or method written with def or async def, not on {fn!r}")
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
-        raise BadArguments(f"@step on the generator {fn.__qualname__!r} is refused: a step returns one value; return a list")
+        reason = "a step returns one value; return a list"
+        raise BadArguments(f"@step on the generator {fn.__qualname__!r} is refused: {reason}")
     policy, probe = in_doubt, None
     if callable(in_doubt):
         policy, probe = "probe", getattr(in_doubt, "fn", in_doubt)
@@ -258,7 +259,8 @@ def agent(fn: Any = None, /, *, name: str | None = None, version: str | None = N
 
 def _declare_agent(fn: Callable[..., Any], name: str | None, version: str | None) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
-        raise BadArguments(f"@agent on the generator {fn.__qualname__!r} is refused: an agent returns one value; return a list")
+        reason = "an agent returns one value; return a list"
+        raise BadArguments(f"@agent on the generator {fn.__qualname__!r} is refused: {reason}")
     if not inspect.iscoroutinefunction(fn) or not inspect.isfunction(fn):
         raise BadArguments(f"@agent belongs on an `async def` function, not on {fn!r}")
     if _is_method(fn):

@@ -341,8 +341,8 @@ def _checked_answer(row: ApprovalRow, value: Any) -> Any:
         return value
     if not isinstance(value, dict) or set(value) != {"result"}:
         raise BadArguments(
-            f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not and "
-            "should run, 'fail' to fail the step"
+            f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not "
+            "and should run, 'fail' to fail the step"
         )
     answer = {"result": stored_value(value["result"])}
     if row.schema:

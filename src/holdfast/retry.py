@@ -35,12 +35,13 @@ class Retry:
         if isinstance(on, type):
             on = (on,)  # a class is callable too: as a predicate it would hold for everything
         kinds = on if isinstance(on, tuple) else ()
-        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds) or not (kinds or callable(on)):
-            raise BadArguments(f"retry on={on!r}: give exception classes, or a function of the exception that says whether")
+        fits = all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds)
+        if not fits or not (kinds or callable(on)):
+            raise BadArguments(f"retry on={on!r}: give exception classes, or a function that says whether for one")
         self.attempts, self.factor, self.on = attempts, factor, on
         self.first_s, self.max_s = seconds(first), seconds(max)
         if self.first_s > self.max_s:
-            raise BadArguments(f"retry first={first!r} is longer than max={max!r}, the longest wait; give a longer max= too")
+            raise BadArguments(f"retry first={first!r} is longer than max={max!r}, the longest wait; give max= too")
 
     def wants(self, error: Exception) -> bool:
         """Is this kind of failure worth another attempt at all?"""

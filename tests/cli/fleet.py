@@ -102,3 +102,20 @@ async def listener() -> str:
 @holdfast.agent
 async def changing() -> int:
     return await fragile(await double(int((FOLDER / "number").read_text())))
+
+
+@holdfast.agent
+async def starter() -> str:
+    await holdfast.spawn(read, 1)
+    await holdfast.spawn(sleeper)
+    return "started"
+
+
+@holdfast.agent
+async def sleeper() -> None:
+    await holdfast.sleep("1h")
+
+
+@holdfast.agent
+async def caller() -> int:
+    return await changing()

@@ -28,6 +28,17 @@ def test_a_killed_run_goes_on_where_it_stopped(terminal):
     assert terminal.ledger == ["page 0", "page 1", "page 2", "page 2", "page 3", "page 3"]
 
 
+def test_children_that_outlive_the_run_are_carried_to_their_end(terminal):
+    """A spawned child that is at work is waited for; one that sleeps is named and left."""
+    first = terminal.start("run", f"{FLEET}:starter", "--id", "s")
+    first.until("s  completed")
+    terminal.touch("go-0")
+    first.until("page(n=0) done")
+    assert first.until("Not ended:").count("s.sleeper-") == 1
+    assert first.wait() == 0
+    assert terminal.run("run", f"{FLEET}:starter", "--id", "s") == (0, "started\n")
+
+
 def test_the_first_ctrl_c_stops_at_a_safe_point(terminal):
     """The running body ends and is recorded, the exact command to go on is printed, and nothing runs twice."""
     first = terminal.start("run", READ, 1, "--id", "r")

@@ -82,6 +82,20 @@ def test_a_paused_run_exits_with_3_and_goes_on_with_the_same_command(cli):
     assert cli.run("changing", "--id", "c").stdout == "2\n"
 
 
+def test_a_paused_child_stops_the_wait_for_it(cli):
+    """When all that is left waits for a paused child, the command says so instead of waiting for ever."""
+    (cli.folder / "number").write_text("1")
+    assert cli.run("caller", "--id", "c").exit_code == 1
+    (cli.folder / "number").write_text("2")
+    cli("retry", "c")
+    paused = cli.run("caller", "--id", "c")
+    assert paused.exit_code == 3
+    assert "Paused: run c.changing-" in paused.stderr
+    (cli.folder / "number").write_text("1")
+    (cli.folder / "mended").touch()
+    assert cli.run("caller", "--id", "c").stdout == "2\n"
+
+
 def test_options_may_be_given_by_name_and_labels_found(cli):
     """`--arg` passes by name, with dashes or underscores; `--label` is what `runs --label` finds."""
     cli.run("twice", 3, "--arg", "note=hello", "--id", "a", "--label", "team=docs")

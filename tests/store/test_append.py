@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned, park, scenario, step, write
@@ -286,3 +287,34 @@ async def test_closed_store_says_so(place: Place) -> None:
             await store.run("a")
     async with place.open() as store:
         assert len(await store.journal("a")) == 50
+
+
+@scenario
+async def test_appends_of_a_run_are_acknowledged_in_their_order(place: Place) -> None:
+    """An append that finds the writer idle again does not overtake one whose acknowledgement is on its way."""
+    gate = Gate()
+    async with place.open(faults=gate) as store:
+        row = await owned(store, "a")
+        for _ in range(3):
+            await store.append(write(row, step()))
+        order: list[int] = []
+        futures = [store.append(write(row, step())) for _ in range(2)]  # together: not a lone one
+        gate.shut()
+        await asyncio.sleep(0)
+        await asyncio.to_thread(gate.reached.wait, 20)
+        futures.append(store.append(write(row, step())))  # its turn comes ...
+        gate.opened.set()
+        await asyncio.to_thread(_at_rest, store)  # ... after the first two are committed, perhaps before they are told
+        futures.append(store.append(write(row, step())))
+        for number, future in enumerate(futures):
+            future.add_done_callback(lambda _, number=number: order.append(number))  # type: ignore[misc]
+        await asyncio.gather(*futures)
+        assert order == [0, 1, 2, 3]
+
+
+def _at_rest(store: Any) -> None:
+    """Until nobody uses the writing connection, where there is one."""
+    lock = getattr(getattr(store, "_writer", None), "_connection", None)
+    if lock is not None:
+        with lock:
+            pass

@@ -275,7 +275,7 @@ def test_failing_system_calls(place: Place, inject: str) -> None:
 
 
 # (system call, first, every, on a new file): a new file is killed during its migration too.
-KILLS = [("fdatasync", 1, 1, False), ("fdatasync", 2, 3, True), ("pwrite64", 4, 9, False)]
+KILLS = [("fdatasync", 1, 1, False), ("fdatasync", 2, 2, True), ("pwrite64", 4, 9, False)]
 
 
 @pytest.mark.parametrize(("call", "first", "every", "fresh"), KILLS)

@@ -188,7 +188,7 @@ def runs(
 @db_option
 @json_option
 def show(run: str, events: bool, svg: str | None, db: str | None, as_json: bool) -> None:
-    """Show a run: every step, its children, its waits and interruptions."""
+    """Show a run as a tree: steps, children, waits, interruptions."""
     from holdfast.cli.showing import show as show_it
 
     wait_for(show_it(db, run, as_json=as_json, events=events, svg=svg))
@@ -245,7 +245,10 @@ def answer(question: str, value: str, by: str | None, note: str, db: str | None,
 @db_option
 @json_option
 def retry(run: str, by: str | None, db: str | None, as_json: bool) -> None:
-    """Let a failed run go on from its failure; what was recorded before stays."""
+    """Let a failed run go on from its failure.
+
+    What was recorded before stays; the failed step runs again. A paused run is resumed.
+    """
     from holdfast.cli.acting import retry as again
 
     wait_for(again(db, run, by, as_json=as_json))
@@ -305,7 +308,11 @@ def delete(run: str, db: str | None, as_json: bool) -> None:
 @db_option
 @json_option
 def doctor(db: str | None, as_json: bool) -> None:
-    """Check the store and say what is wrong; the exit code is 1 if anything is."""
+    """Check the store and say what is wrong.
+
+    The exit code is 1 if anything is: a damaged file, a paused run, one that is due and nobody serves, or one that
+    ends its process again and again.
+    """
     from holdfast.cli.health import doctor as examine
 
     click.get_current_context().exit(wait_for(examine(db, as_json=as_json)))

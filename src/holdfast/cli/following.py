@@ -66,8 +66,17 @@ class Watch:
         return root.status == "running" and root.lease_owner != ours and (root.due_at or 0) > self.hf.store.clock.now()
 
     @property
+    def is_over(self) -> bool:
+        """Is there nothing to wait for? A run that ended may have started others that are still at work."""
+        if self.root.status in FINISHED:
+            return not any(is_active(row, self.hf.store.clock.now()) for row in self.rows.values())
+        return self.root.status == "paused" or self.stuck_on is not None
+
+    @property
     def stuck_on(self) -> RunRow | None:
         """A paused run that everything else waits for, if nothing can go on by itself."""
+        if self.root.status in FINISHED:
+            return None
         others = [row for row in self.rows.values() if row.status not in FINISHED and row.status != "paused"]
         if any(row.status != "waiting" or row.waits_for != "child" for row in others):
             return None
@@ -92,6 +101,13 @@ class Watch:
         return word.get(root.waits_for or "", f"waits for a {root.waits_for}") + until
 
 
+def is_active(row: RunRow, now: int) -> bool:
+    """Is a worker on it, or should one be?"""
+    return row.status in ("ready", "running") or (
+        row.status == "waiting" and row.due_at is not None and row.due_at <= now
+    )
+
+
 class Display(Protocol):
     """How progress is shown."""
 
@@ -103,8 +119,8 @@ class Display(Protocol):
 class Lines:
     """One line per event, at once."""
 
-    def __init__(self, on: Console, shown_from: int, url: str | None) -> None:
-        self._on, self._from, self._url = on, shown_from, url
+    def __init__(self, on: Console, seen: dict[str, int], url: str | None) -> None:
+        self._on, self._seen, self._url = on, seen, url
         self._asked: set[str] = set()
         self._waits: tuple[str | None, int | None] | None = None
 
@@ -113,7 +129,7 @@ class Lines:
 
     def update(self, watch: Watch, new: Iterable[Event]) -> None:
         for event in new:
-            if not is_quiet(event) and (event.run != watch.run or event.seq >= self._from):
+            if not is_quiet(event) and event.seq >= self._seen.get(event.run, 0):
                 self._print(line(event))
         told, why = watch.waits(), (watch.root.waits_for, watch.root.due_at)
         if told is not None and why != self._waits and not watch.is_due:

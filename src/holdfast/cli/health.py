@@ -62,8 +62,10 @@ def _print(
     counts = ", ".join(f"{count} {status}" for status, count in facts["runs"].items())
     fact("Runs", counts or "none")
     fact("Events", f"{facts['events']}, {facts['blobs']} large values, {facts['open_approvals']} open questions")
-    served = [f"{name}{'' if live else ' (no live worker)'}" for name, (_, _, live) in agents.items()]
-    fact("Agents", ", ".join(served) or "none was ever served")
+    fact("Workers", f"{facts['workers']} registered")
+    live = ", ".join(name for name, (_, _, served) in agents.items() if served)
+    idle = ", ".join(name for name, (_, _, served) in agents.items() if not served)
+    fact("Agents", " ".join([f"served now: {live or 'none'}", *([f"(not now: {idle})"] if idle else [])]))
     fact("Integrity", f"{facts['integrity']} (all of the file was read in {spoken(took_s)})")
     on.print()
     if not problems:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from holdfast.agent import Agent
-from holdfast.cli.following import Display, Lines, Moving, Watch
+from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
 from holdfast.cli.loading import load_agent
 from holdfast.cli.output import (
     FAILED,
@@ -27,7 +27,7 @@ from holdfast.cli.output import (
     shown_value,
 )
 from holdfast.cli.picture import clean
-from holdfast.cli.reading import family, input_preview, open_calls
+from holdfast.cli.reading import family, input_preview, open_calls, row_of
 from holdfast.cli.showing import clean_line, info_document
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
@@ -84,10 +84,10 @@ async def _run_until(
 ) -> int:
     # Without agents first: nothing may begin before the arguments are known to fit.
     async with open_store(request.url) as hf:
-        before = await _prepare(hf, request, agent, run_id)
-        if before.status in FINISHED:
+        members = await _prepare(hf, request, agent, run_id)
+        before = members[0]
+        if before.status in FINISHED and not any(is_active(member, hf.store.clock.now()) for member in members):
             return await _outcome(hf, request, before, agent, logged)
-        shown = input_preview(before)
     if request.id is None:
         say(f"Run {run_id}. To go on with it if it is interrupted:\n  {request.again(run_id)}")
     elif before.next_seq:
@@ -96,11 +96,12 @@ async def _run_until(
     async with open_store(request.url, agents=[module], settings=settings) as hf:
         watch = Watch(hf, run_id)
         on = console(stderr=True)
-        display: Display = Lines(on, before.next_seq, request.url)
+        display: Display = Lines(on, {member.id: member.next_seq for member in members}, request.url)
         if on.is_terminal:
-            display = Moving(on, shown, request.url, take_stdout=sys.stdout.isatty())
+            display = Moving(on, input_preview(before), request.url, take_stdout=sys.stdout.isatty())
         stopped = await _follow(watch, display, stop, frame_s=_FRAME_S if on.is_terminal else 1.0)
         if not stopped:
+            _say_left(watch)
             return await _outcome(hf, request, watch.stuck_on or watch.root, agent, logged)
         elsewhere = watch.elsewhere
         if elsewhere:
@@ -112,29 +113,26 @@ async def _run_until(
     return INTERRUPTED
 
 
-async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id: str) -> RunRow:
-    """Start the run or find it; let it go on if it is paused."""
+async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id: str) -> list[RunRow]:
+    """Start the run or find it, and let it go on if it is paused; returns it and those it started."""
     row = await hf.store.run(run_id)
     if row is None or request.strings or request.named:
         args, kwargs = agent.spec.signature.parse(request.strings, request.named)
         _ = await hf.start(agent, *args, id=run_id, labels=request.labels, kwargs=kwargs)
     elif row.agent != agent.name:
         raise RunExists(f"run {run_id!r} is a run of {row.agent!r}, not of {agent.name!r}; use another id")
-    row = await hf.store.run(run_id)
-    assert row is not None
+    row = await row_of(hf, run_id)
     if row.parent_id is not None:
         raise BadArguments(f"run {run_id!r} is a child of run {row.parent_id!r}; go on with {row.root_id!r} instead")
     for member in await family(hf, row):
         if member.status == "paused":
             say(f"Resuming {member.id}, which was paused.", "yellow")
             await hf.get(member.id).resume(by="holdfast run")
-    found = await hf.store.run(run_id)
-    assert found is not None
-    return found
+    return await family(hf, await row_of(hf, run_id))
 
 
 async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) -> bool:
-    """Until the run ends, pauses, or everything it needs is paused; True when asked to stop before."""
+    """Until the run is over for now; True when asked to stop before."""
     heard = asyncio.Event()
     watch.hf.store.on_change(lambda _: heard.set())
     told_elsewhere = False
@@ -144,7 +142,7 @@ async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) ->
             heard.clear()
             new = await watch.look()
             display.update(watch, new)
-            if watch.root.status in FINISHED or watch.root.status == "paused" or watch.stuck_on is not None:
+            if watch.is_over:
                 return False
             if watch.elsewhere and not told_elsewhere:
                 told_elsewhere = True
@@ -154,6 +152,14 @@ async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) ->
             await asyncio.sleep(_LOOK_S)
     finally:
         display.end(watch)
+
+
+def _say_left(watch: Watch) -> None:
+    """Children outlive the run that started them."""
+    left = [row for row in watch.rows.values() if row.id != watch.run and row.status not in FINISHED]
+    if watch.root.status in FINISHED and left:
+        told = ", ".join(f"{row.id} ({row.waits_for or row.status})" for row in left[:5])
+        say(f"Not ended: {told}. A worker, or the same command later, goes on with them.", "yellow")
 
 
 def _say_stopping(hf: Client, settings: Settings) -> None:

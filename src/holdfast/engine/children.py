@@ -115,7 +115,7 @@ def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text:
 async def look_for_end(execution: Execution, child: str) -> None:
     """A child that was started before is awaited: ask its row, for nobody may tell of its end any more.
 
-    A spawned one may have ended before the last checkpoint; one that was retried with this run, before this run was ready.
+    A spawned one may have ended before the last checkpoint, and one that was retried with this run before this was ready.
     """
     row = await execution.store.run(child)
     coming = [event.data.get("child") for event in execution.undelivered.values() if event.kind == "child.ended"]

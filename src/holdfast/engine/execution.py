@@ -17,7 +17,7 @@ import contextvars
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from holdfast.clock import Timer
@@ -25,23 +25,22 @@ from holdfast.codec import Shape
 from holdfast.engine import foreign, parking
 from holdfast.engine.calls import Call, Wait, outside
 from holdfast.engine.divergence import diverge, restless, stalled
-from holdfast.engine.drivers import Drivers
 from holdfast.engine.ending import conclude
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Divergence, Journal
+from holdfast.engine.leaving import Leaving
 from holdfast.engine.mailbox import Mailbox
 from holdfast.engine.patches import Patches
 from holdfast.engine.scope import Scope
-from holdfast.engine.tasks import REFUSALS, RunTask, Stirring, never
-from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
+from holdfast.engine.tasks import RunTask, Stirring
 from holdfast.model import KINDS, OUTCOMES, Event, RunRow, Signal
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here
 
 _log = logging.getLogger("holdfast")
 
 
-class Execution(Drivers):
+class Execution(Leaving):
     """The state of one attempt. Verbs come in through `Scope`; outcomes go out through the gate."""
 
     def __init__(self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal]) -> None:
@@ -59,16 +58,12 @@ class Execution(Drivers):
         self.task_count = self.call_count = 0
         # what is open
         self.root: RunTask | None = None
-        self.tasks: dict[RunTask, None] = {}
-        self.calls: dict[str, Call] = {}
         self.unawaited: dict[int, Durable[Any]] = {}
         self.waits: dict[str, Wait] = {}
         self.ticks = 0
         # where the run is
         self.live = self.dusty = self.asked_any = False
         self.resting = self.settled = False  # its only task waits at the gate; all of it has been seen to wait
-        self.closing: str | None = None
-        self.refusals = 0
         self.delivered = 0
         self.time, self.ticked_s = run.created_at, 0.0
         self.ready: deque[Event] = deque()
@@ -82,8 +77,6 @@ class Execution(Drivers):
         self.state_shape: Shape | None = None
         self.awaits_restore = journal.checkpoint is not None
         self.numbered = len(journal.outcomes) + (journal.checkpoint.data["delivered"] if journal.checkpoint else 0)
-        self.ended: asyncio.Future[str] = self.loop.create_future()
-        self.park_timer: Timer | None = None
         self.fetching = self.noticed = False  # reading the inbox; told that there is something in it
 
     # Tasks
@@ -98,12 +91,9 @@ class Execution(Drivers):
 
     def adopt(self, parent: Scope, coro: Any, given: contextvars.Context | None, **kw: Any) -> RunTask:
         """A task created inside the run: numbered now, in its parent's program order."""
-        if self.closing:
-            coro.close()
-            raise Suspended
         name = getattr(coro, "__name__", "task").replace("/", ".").replace("#", ".")
         place = f"{parent.path}/{name}" if parent.path else name
-        if isinstance(coro, Durable):  # it has its key already and makes no calls of its own
+        if isinstance(coro, Durable) or self.closing:  # it has its key already, or may not call: `finally` needs tasks too
             path = f"{place}~"
         else:
             nth = self.counters.get(place, 0)
@@ -136,7 +126,8 @@ class Execution(Drivers):
                 conclude(self)
                 return
             for other in list(self.tasks):  # as asyncio.run does
-                other.cancel()
+                if not other.tidies:
+                    other.cancel()
         self.dusty = True
         self.gate.kick()
 
@@ -383,47 +374,7 @@ class Execution(Drivers):
         self.inbox_seen = max(self.inbox_seen, signal.position)
         self.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
 
-    # Leaving
-
-    def close(self, outcome: str) -> None:
-        """Leave memory, for good: 'ended', 'parked', 'released', 'paused' or 'lost'."""
-        if self.closing:
-            return
-        self.closing = outcome
-        if self.park_timer is not None:
-            self.park_timer.cancel()
-        for call in self.calls.values():
-            timer = getattr(call, "_timer", None)
-            if timer is not None:
-                timer.cancel()
-        for driver in list(self.drivers):
-            driver.cancel()
-        for task in list(self.tasks):
-            task.cancel()
-        if not self.ended.done():
-            self.ended.set_result(outcome)
-
-    async def unwound(self) -> None:
-        """Wait a little for the tasks to unwind; what does not end is kept, never left to the garbage collector."""
-        left: set[asyncio.Task[Any]] = {*self.tasks, *self.drivers}
-        if left:
-            _, left = await asyncio.wait(left, timeout=1.0)
-        for stray in left:
-            self.host.keep(stray)
-
-    def refused(self, verb: str) -> Durable[Any]:
-        """What a verb gives while the run leaves memory."""
-        self.refusals += 1
-        if self.refusals <= REFUSALS:
-            raise Suspended
-        return Durable(verb, self._refusal)
-
-    def _refusal(self) -> Generator[Any, Any, Any]:
-        self.refusals += 1
-        if self.refusals <= REFUSALS:
-            raise Suspended
-        while True:
-            yield never(self.loop)
+    # What others report
 
     def ended_early(self, left_over: Divergence) -> None:
         diverge(self, left_over, "the agent ended without asking for it")
@@ -446,7 +397,7 @@ class Execution(Drivers):
         return self._facts
 
     def _replaying(self) -> bool:
-        """Has the code that runs now run before? Past all that is recorded it has only if the run waited for an arrival."""
+        """Has the code that runs now run before? Past all that is recorded only if the run waited for an arrival."""
         if self.live:
             return False
         return self._waited or self.awaits_restore or not self.journal.exhausted or bool(self.journal.unclaimed)

@@ -149,5 +149,5 @@ class Recorder:
         return hashlib.sha256(f"{self.run.uid}\0{label}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def idempotency_key(self, key: str, digest: str) -> str:
-        """Of a call: its place and its input. After a retry of the run another call may come to stand in the same place."""
+        """Of a call: its place and its input. After a retry of the run another call may come to stand in that place."""
         return f"hf_{self.derived(f'{key}:{digest}')}"

@@ -101,7 +101,7 @@ class Scope:
             return refused
         if target is None and spec.signature.skip_self:
             if not args:
-                raise BadArguments(f"step {spec.name!r} is a method; call it on an object, or pass one as the first argument")
+                raise BadArguments(f"step {spec.name!r} is a method; call it on an object, or pass one first")
             target, args = args[0], args[1:]
         bound = spec.signature.bind(args, kwargs)
         call = StepCall(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engine.generators import install_generators
 from holdfast.errors import Suspended
 from holdfast.runtime import _here
 
@@ -33,9 +35,13 @@ _ASYNCIO = os.path.dirname(os.path.abspath(asyncio.__file__)) + os.sep
 REFUSALS = 100
 
 
-def never(loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
+class Never(asyncio.Future[Any]):
+    """A future that nobody resolves: what code waits for that would not end by itself."""
+
+
+def never(loop: asyncio.AbstractEventLoop) -> Never:
     """What a coroutine yields to sleep for ever."""
-    future: asyncio.Future[Any] = loop.create_future()
+    future = Never(loop=loop)
     future._asyncio_future_blocking = True
     return future
 
@@ -47,9 +53,10 @@ class GateFuture(asyncio.Future[Any]):
 class RunTask(asyncio.Task[Any]):
     """A task of a run. It hashes by order of creation, so that sets of tasks iterate the same way on every replay."""
 
-    def __init__(self, coro: Any, *, number: int, scope: Scope, **kw: Any) -> None:
+    def __init__(self, coro: Stirring, *, number: int, scope: Scope, **kw: Any) -> None:
         self._number = number  # before Task.__init__, which puts the task into a set
-        self.scope = scope
+        self.scope, self.stirring = scope, coro
+        self.tidies = False  # it closes a generator, and is let finish when the agent has returned
         super().__init__(coro, **kw)
 
     def __hash__(self) -> int:
@@ -62,12 +69,13 @@ class RunTask(asyncio.Task[Any]):
 class Stirring(Coroutine[Any, Any, Any]):
     """A task's coroutine whose every step counts as activity of its run; unwinds when the run leaves memory."""
 
-    __slots__ = ("__name__", "__qualname__", "_coro", "_execution", "_place", "_resumed", "scope")
+    __slots__ = ("__name__", "__qualname__", "_coro", "_execution", "_place", "_resumed", "asleep", "scope")
 
     def __init__(self, coro: Any, execution: Execution, scope: Scope, *, shared: bool = False) -> None:
         self._coro, self._execution, self.scope = coro, execution, scope
         self._place: Any = scope if shared else None  # a context that others use too has it only while this task runs
-        self._resumed = 0  # how often since the run began to leave memory
+        self._resumed = 1 if execution.closing else 0  # how often since the run began to leave memory
+        self.asleep = False  # for ever
         self.__name__ = getattr(coro, "__name__", type(coro).__name__)
         self.__qualname__ = getattr(coro, "__qualname__", self.__name__)
 
@@ -95,13 +103,17 @@ class Stirring(Coroutine[Any, Any, Any]):
             if execution.settled:
                 execution.stirred_by_foreign(self.scope, self._coro)
             execution.resting = False
+        waits_for = left = None
         try:
             waits_for = resume(*what)
         except Suspended:  # the run began to leave while this very step of it ran
-            raise asyncio.CancelledError from None
+            left = asyncio.CancelledError()
         except SystemExit as error:  # ends the run, not the worker with all its runs
             raise RuntimeError(f"the agent raised SystemExit: {error}") from error
+        if left is not None:
+            raise left
         if waits_for is not None and not isinstance(waits_for, GateFuture):
+            self.asleep = isinstance(waits_for, Never)
             execution.gate.kick()  # what it waits for comes from the run itself, or from nowhere: find out
         return waits_for
 
@@ -109,20 +121,25 @@ class Stirring(Coroutine[Any, Any, Any]):
         """Throw `Suspended` in once; `finally` blocks may then await local things, and how it ends matters to nobody.
 
         Code that swallows everything and goes on is put to sleep for ever after REFUSALS turns: it must not spin the
-        loop. A second cancellation (the loop is closing) ends even that.
+        loop. A cancellation (the worker stops) ends the task even then.
         """
+        if (self.asleep or self._execution.given_up) and resume != self._coro.send:
+            _leak(self._coro)
+            raise asyncio.CancelledError
         self._resumed += 1
         if self._resumed > REFUSALS:
-            if resume == self._coro.throw and self._resumed > REFUSALS + 1:
-                raise asyncio.CancelledError
-            self._resumed = REFUSALS + 1
+            self.asleep = True
             return never(self._execution.loop)
         try:
-            return self._coro.throw(Suspended()) if self._resumed == 1 else resume(*what)
-        except (StopIteration, KeyboardInterrupt, SystemExit):
+            waits_for = self._coro.throw(Suspended()) if self._resumed == 1 else resume(*what)
+        except (StopIteration, KeyboardInterrupt):
             raise
-        except BaseException:
-            raise asyncio.CancelledError from None  # a cancelled task is not reported as lost
+        except BaseException:  # noqa: BLE001 - nobody is left to hear of it
+            pass  # and a context of what is raised below would keep all frames of the agent
+        else:
+            self.asleep = isinstance(waits_for, Never)
+            return waits_for
+        raise asyncio.CancelledError  # a cancelled task is not reported as lost
 
     def close(self) -> None:
         self._coro.close()
@@ -132,6 +149,14 @@ class Stirring(Coroutine[Any, Any, Any]):
 
     def __getattr__(self, name: str) -> Any:  # cr_frame, cr_await: for tracebacks and debuggers
         return getattr(self._coro, name)
+
+
+def _leak(coro: Any) -> None:
+    """Keep a coroutine that will not end for as long as the process lives.
+
+    To collect it would be to resume it, outside its run, where its loop around everything would never end.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coro))
 
 
 def install(loop: asyncio.AbstractEventLoop) -> None:
@@ -154,6 +179,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
     factory.knows_runs = True  # type: ignore[attr-defined]
     loop.set_task_factory(factory)
     _install_time(loop)
+    install_generators(loop)
     for name in _FOREIGN:
         if hasattr(loop, name):
             setattr(loop, name, _watched(name, getattr(loop, name)))

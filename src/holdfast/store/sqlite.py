@@ -67,6 +67,7 @@ class SQLiteStore:
         self._listeners: list[Callable[[Change], None]] = []
         self._served: set[str] = set()
         self._waiting: list[Operation] = []
+        self._on_its_way = 0  # operations given to the writer's thread whose results have not come back to the loop
         self._open = self._registered = False
 
     @classmethod
@@ -151,7 +152,11 @@ class SQLiteStore:
         self._on_loop(self._tell, [Change("", News.DUE)])
 
     def _from_writer(self, results: Sequence[Result], changes: dict[str, News]) -> None:
-        self._on_loop(self._deliver, results, changes)
+        self._on_loop(self._came_back, results, changes)
+
+    def _came_back(self, results: Sequence[Result], changes: dict[str, News]) -> None:
+        self._on_its_way -= len(results)
+        self._deliver(results, changes)
 
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -206,7 +211,7 @@ class SQLiteStore:
 
     def _flush(self) -> None:
         batch = self._waiting
-        written = self._writer.write_here(batch) if batch else None
+        written = self._writer.write_here(batch) if batch and not self._on_its_way else None
         if written is None:
             self._hand_over()
         else:
@@ -216,6 +221,7 @@ class SQLiteStore:
     def _hand_over(self) -> None:
         batch, self._waiting = self._waiting, []
         if batch:
+            self._on_its_way += len(batch)
             self._writer.submit(batch)
 
     async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,

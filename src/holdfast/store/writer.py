@@ -87,7 +87,6 @@ class Writer:
         self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
         self._connection = threading.Lock()  # held by whoever uses the connection
-        self._submitted = self._finished = 0  # batches; equal when the thread has nothing to do
         self._lone_run, self._held_off, self._nudged = "", 0, False
         self.checkpoint_pages = CHECKPOINT_PAGES
         self._stopping, self._killed, self._troubled = threading.Event(), False, False
@@ -102,21 +101,20 @@ class Writer:
 
     def submit(self, batch: list[Operation]) -> None:
         """Have this written, after all that was submitted before."""
-        self._submitted += 1
         self._queue.put(batch)
 
     def write_here(self, batch: list[Operation]) -> tuple[list[Result], dict[str, News]] | None:
         """Commit a lone append now, in the calling thread; None if the writer's thread must do it.
 
-        Lone: it comes from the run that wrote last, and nothing else is on its way. Several runs that write in turn are
-        better off together in the thread.
+        Lone: it comes from the run that wrote last. Several runs that write in turn are better off together in the
+        thread. The caller sees to it that nothing is on its way through the thread: this would overtake it.
         """
         run = batch[0].append.run if len(batch) == 1 and type(batch[0]) is QueuedAppend else ""
         lone, self._lone_run = run != "" and run == self._lone_run, run
         if self._held_off:
             self._held_off -= 1
             return None
-        if not lone or self._submitted != self._finished or self._stopping.is_set():
+        if not lone or self._stopping.is_set():
             return None
         if not self._connection.acquire(blocking=False):
             return None
@@ -173,13 +171,12 @@ class Writer:
         try:
             while not self._killed:
                 pending = []
-                taken, ended = self._take(pending)
+                ended = self._take(pending)
                 with self._connection:
                     self._nudged = False
                     if pending:
                         self._write(pending)
                         pending = []
-                    self._finished += taken
                     self._poll()
                     self._checkpoint()
                 if ended:
@@ -211,9 +208,8 @@ class Writer:
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self._wal_pages = 0
 
-    def _take(self, batch: list[Operation]) -> tuple[int, bool]:
-        """Wait for work, then take all there is, up to a bound: how many batches, and whether the end was asked for."""
-        taken = 0
+    def _take(self, batch: list[Operation]) -> bool:
+        """Wait for work, then take all there is, up to a bound; True when the end was asked for."""
         timeout = max(0.0, self._next_poll - time.monotonic())
         if self._poke_in is not None:
             timeout = min(timeout, self._poke_in)
@@ -221,15 +217,14 @@ class Writer:
             first = self._queue.get(timeout=timeout)
             while first is not None:
                 batch += first
-                taken += bool(first)
                 if len(batch) >= _LARGEST_BATCH:
-                    return taken, False
+                    return False
                 first = self._queue.get_nowait()
         except queue.Empty:
             if not batch and self._poke_in is not None:
                 self._poke_in = self._committed({})
-            return taken, False
-        return taken, True
+            return False
+        return True
 
     def _poll(self) -> None:
         """Look now and then whether other connections (so other processes) committed: the truth behind wake-ups."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import inspect
 import math
 import tempfile
 from collections import Counter
@@ -46,7 +47,7 @@ class _Steadfast:
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        if not asyncio.iscoroutinefunction(getattr(SQLiteStore, name, None)):
+        if not inspect.iscoroutinefunction(getattr(SQLiteStore, name, None)):
             return getattr(self._client._store, name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:

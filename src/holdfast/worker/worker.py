@@ -19,7 +19,7 @@ from holdfast.codec import DEFAULT_LIMIT_BYTES
 from holdfast.engine import parking
 from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
-from holdfast.engine.tasks import install
+from holdfast.engine.tasks import RunTask, install
 from holdfast.errors import BadArguments, HoldfastError, LeaseLost, StoreUnavailable
 from holdfast.model import RunRow
 from holdfast.resources import OpenResources
@@ -124,12 +124,13 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._carriers, return_exceptions=True)
-        for _ in range(2):  # the second cancellation ends what swallows the first
+        for last in (False, True):
             for stray in list(self._strays):
+                if last and isinstance(stray, RunTask):
+                    stray.scope.execution.given_up = True
                 stray.cancel()
-            await asyncio.sleep(0)
-        if self._strays:
-            await asyncio.wait(self._strays, timeout=0.5)
+            if self._strays:
+                await asyncio.wait(self._strays, timeout=0.5)
         self.threads.shutdown(wait=False, cancel_futures=True)
         try:
             await self.resources.close()

@@ -1,0 +1,80 @@
+"""Leaving memory: one sticky state, whatever the reason.
+
+From `close` on nothing is recorded, results and exceptions are ignored, every task is unwound and every verb refuses. Code
+that swallows the refusals and goes on is put to sleep for ever: it must not spin the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+from holdfast.clock import Timer
+from holdfast.engine.calls import Call
+from holdfast.engine.drivers import Drivers
+from holdfast.engine.host import Host
+from holdfast.engine.tasks import REFUSALS, RunTask, never
+from holdfast.errors import Suspended
+from holdfast.model import RunRow
+from holdfast.runtime import Durable
+
+
+_UNWIND_S = 1.0
+
+
+class Leaving(Drivers):
+    """What is open in one attempt, and how all of it is let go."""
+
+    def __init__(self, host: Host, run: RunRow) -> None:
+        super().__init__(host, run)
+        self.tasks: dict[RunTask, None] = {}
+        self.calls: dict[str, Call] = {}
+        self.park_timer: Timer | None = None
+        self.closing: str | None = None
+        self.refusals = 0
+        self.given_up = False  # what has not ended by now never will
+        self.ended: asyncio.Future[str] = self.loop.create_future()
+
+    def close(self, outcome: str) -> None:
+        """Leave memory, for good: 'ended', 'parked', 'released', 'paused' or 'lost'."""
+        if self.closing:
+            return
+        self.closing = outcome
+        if self.park_timer is not None:
+            self.park_timer.cancel()
+        for call in self.calls.values():
+            timer = getattr(call, "_timer", None)
+            if timer is not None:
+                timer.cancel()
+        for driver in list(self.drivers):
+            driver.cancel()
+        for task in list(self.tasks):
+            task.cancel()
+        if not self.ended.done():
+            self.ended.set_result(outcome)
+
+    async def unwound(self) -> None:
+        """Wait a little for the tasks to unwind; what does not end is kept, never left to the garbage collector."""
+        until = self.loop.time() + _UNWIND_S
+        while self.loop.time() < until:
+            awake = {*(task for task in self.tasks if not task.stirring.asleep), *self.drivers}
+            if not awake:
+                break
+            await asyncio.wait(awake, timeout=_UNWIND_S / 20)
+        for stray in (*self.tasks, *self.drivers):
+            self.host.keep(stray)
+
+    def refused(self, verb: str) -> Durable[Any]:
+        """What a verb gives while the run leaves memory."""
+        self.refusals += 1
+        if self.refusals <= REFUSALS:
+            raise Suspended
+        return Durable(verb, self._refusal)
+
+    def _refusal(self) -> Generator[Any, Any, Any]:
+        self.refusals += 1
+        if self.refusals <= REFUSALS:
+            raise Suspended
+        while True:
+            yield never(self.loop)
