@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 import holdfast.testing
-from holdfast.engine import divergence
+from holdfast.engine import ending
 from tests.engine.lives import history, lives
 
 
@@ -260,7 +260,7 @@ def test_the_same_code_goes_on_in_other_order_of_definition(tmp_path):
 
 def test_code_that_waits_for_nothing_is_told_with_its_line(tmp_path, monkeypatch):
     """A replay that waits at another place than the journal says is paused, with the line where it waits."""
-    monkeypatch.setattr(divergence, "STALL_GRACE_S", 0.05)
+    monkeypatch.setattr(ending, "STALL_GRACE_S", 0.05)
 
     async def old_body() -> None:
         await work("a")

@@ -8,19 +8,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.engine import foreign
-from holdfast.engine.ending import conclude
 from holdfast.engine.journal import Divergence
 from holdfast.engine.tasks import waiting_location
-from holdfast.model import Event
-from holdfast.runtime import Placed
 from holdfast.store.base import Append, Transition
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
 
 _log = logging.getLogger("holdfast")
-STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may take before it counts as diverged
 
 
 def diverge(execution: Execution, divergence: Divergence, found: str) -> None:
@@ -37,24 +32,6 @@ def pause(execution: Execution, reason: str) -> None:
     append.transition = Transition("paused", reason=reason)
     execution.write(append, lambda _: None)
     execution.close("paused")
-
-
-def stalled(execution: Execution, event: Event) -> None:
-    """Replay waits for a call that the code does not make: a divergence, or raw I/O that is still on its way."""
-    execution.resting = execution.settled = True
-    if execution.root is not None and execution.root.done() and not execution.tasks:
-        conclude(execution)
-    elif not foreign.unaccounted(execution):
-        _stalled_for_good(execution, event, execution.gate.activity)
-    else:
-        with Placed(None):
-            seen = execution.gate.activity
-            execution.loop.call_later(STALL_GRACE_S, _stalled_for_good, execution, event, seen)
-
-
-def _stalled_for_good(execution: Execution, event: Event, seen: int) -> None:
-    if execution.gate.activity == seen and not execution.closing:
-        diverge(execution, Divergence.of(event), "the code did not ask for it" + foreign.where(execution))
 
 
 def restless(execution: Execution) -> None:

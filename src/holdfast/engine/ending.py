@@ -7,11 +7,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast import failures
+from holdfast.engine import foreign
+from holdfast.engine.divergence import diverge
+from holdfast.engine.journal import Divergence
 from holdfast.errors import HoldfastError, NotStorable
+from holdfast.model import Event
+from holdfast.runtime import Placed
 from holdfast.store.base import Transition
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
+
+STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may take before it counts as diverged
 
 
 def conclude(execution: Execution) -> None:
@@ -22,7 +29,7 @@ def conclude(execution: Execution) -> None:
         execution.pass_over()
         left_over = execution.journal.left_over()
         if left_over is not None:
-            execution.ended_early(left_over)
+            diverge(execution, left_over, "the agent ended without asking for it")
             return
         execution.live = True
         execution.patches.write()
@@ -78,3 +85,21 @@ def _sources(error: BaseException | None, found: list[dict[str, Any]], seen: set
         _sources(inner, found, seen)
     _sources(error.__cause__, found, seen)
     _sources(error.__context__, found, seen)  # also behind `from None`, which hides it from people only
+
+
+def stalled(execution: Execution, event: Event) -> None:
+    """Replay waits for a call that the code does not make: a divergence, or raw I/O that is still on its way."""
+    execution.resting = execution.settled = True
+    if execution.root is not None and execution.root.done() and not execution.tasks:
+        conclude(execution)
+    elif not foreign.unaccounted(execution):
+        _stalled_for_good(execution, event, execution.gate.activity)
+    else:
+        with Placed(None):
+            seen = execution.gate.activity
+            execution.loop.call_later(STALL_GRACE_S, _stalled_for_good, execution, event, seen)
+
+
+def _stalled_for_good(execution: Execution, event: Event, seen: int) -> None:
+    if execution.gate.activity == seen and not execution.closing:
+        diverge(execution, Divergence.of(event), "the code did not ask for it" + foreign.where(execution))

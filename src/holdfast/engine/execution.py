@@ -24,8 +24,8 @@ from holdfast.clock import Timer
 from holdfast.codec import Shape
 from holdfast.engine import foreign, parking
 from holdfast.engine.calls import Call, Wait, outside
-from holdfast.engine.divergence import diverge, restless, stalled
-from holdfast.engine.ending import conclude
+from holdfast.engine.divergence import diverge, restless
+from holdfast.engine.ending import conclude, stalled
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Divergence, Journal
@@ -375,9 +375,6 @@ class Execution(Leaving):
         self.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
 
     # What others report
-
-    def ended_early(self, left_over: Divergence) -> None:
-        diverge(self, left_over, "the agent ended without asking for it")
 
     def stirred_by_foreign(self, scope: Scope, coro: Any) -> None:
         foreign.stirred(self, scope.path, coro)

@@ -19,7 +19,6 @@ from holdfast.errors import Suspended
 from holdfast.model import RunRow
 from holdfast.runtime import Durable
 
-
 _UNWIND_S = 1.0
 
 
