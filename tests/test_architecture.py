@@ -8,7 +8,7 @@ from pathlib import Path
 LAYERS = {
     "words": "errors durations model clock retry naming tagged exact sameness codec hints signature schema failures",
     "contracts": "runtime store.base",
-    "verbs": "agent resources logs verbs",
+    "verbs": "declaring resources logs verbs",
     "doing": "engine store",
     "services": "worker run client",
     "edges": "cli http dashboard integrations backends testing demo",
@@ -16,10 +16,10 @@ LAYERS = {
 }
 APART = {  # what a part may not import although its layer is high enough
     "engine": "store",
-    "store": "engine agent resources verbs",
+    "store": "engine declaring resources verbs",
     "cli": "engine store store.base runtime verbs resources",
-    "http": "engine store store.base runtime verbs resources agent",
-    "dashboard": "engine store store.base runtime verbs resources agent worker",
+    "http": "engine store store.base runtime verbs resources declaring",
+    "dashboard": "engine store store.base runtime verbs resources declaring worker",
     "integrations": "engine store store.base worker client",
 }
 LIKE_USERS = "demo integrations"  # may `import holdfast`, which is above them: they are written as users write

@@ -43,3 +43,13 @@ def test_every_locked_file_has_hashes_and_names_no_host(path):
     entries = re.findall(r"^[\w-]+==(?:.*\\\n)*.*", path.read_text("utf-8"), re.MULTILINE)
     assert entries
     assert [entry for entry in entries if "--hash=sha256:" not in entry or "://" in entry] == []
+
+
+def test_every_public_name_has_a_home():
+    """Names that are imported when first used are those of `__all__`, and each is found where the table says."""
+    import holdfast
+
+    assert sorted(holdfast._HOME) == sorted(holdfast.__all__)  # noqa: SLF001 - the table is what is tested
+    for name in holdfast.__all__:
+        assert getattr(holdfast, name) is not None
+    assert holdfast.testing.open is not None

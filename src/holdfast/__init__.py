@@ -1,51 +1,60 @@
-"""Holdfast makes long-running agents resumable: killed anywhere, they go on from the exact step."""
+"""Holdfast makes long-running agents resumable: killed anywhere, they go on from the exact step.
 
-from holdfast.agent import NOT_DONE, Agent, NotDone, Step, agent, step
-from holdfast.client import Client, open  # noqa: A004 - `holdfast.open` is what users write
-from holdfast.durations import Duration
-from holdfast.errors import (
-    AlreadyDecided,
-    BadArguments,
-    BadBundle,
-    Expired,
-    HoldfastError,
-    InDoubt,
-    LeafError,
-    NewerJournal,
-    NondeterminismError,
-    NotAllowed,
-    NotInRun,
-    NotStorable,
-    Permanent,
-    RetryAfter,
-    RunActive,
-    RunCancelled,
-    RunExists,
-    RunFailed,
-    RunFinished,
-    RunPaused,
-    StepFailed,
-    StepTimeout,
-    StoreUnavailable,
-    UnknownAgent,
-    UnknownApproval,
-    UnknownRun,
-)
-from holdfast.logs import LogFilter
-from holdfast.resources import Resource, resource
-from holdfast.retry import Retry
-from holdfast.run import Run, RunEvent, RunInfo
-from holdfast.signature import Local
-from holdfast.verbs.children import Child, spawn
-from holdfast.verbs.facts import idempotency_key, note, now, patched, rng, scope, this_run, this_step, uuid4
-from holdfast.verbs.messages import receive, receive_nowait
-from holdfast.verbs.state import checkpoint, restore
-from holdfast.verbs.waiting import sleep, timeout
-from holdfast.worker.worker import Settings
+Names are imported from their modules when they are first used, so that `import holdfast` and the command line start at
+once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.client import Client, open
+    from holdfast.declaring import NOT_DONE, Agent, NotDone, Step, agent, step
+    from holdfast.durations import Duration
+    from holdfast.errors import (
+        AlreadyDecided,
+        BadArguments,
+        BadBundle,
+        Expired,
+        HoldfastError,
+        InDoubt,
+        LeafError,
+        NewerJournal,
+        NondeterminismError,
+        NotAllowed,
+        NotInRun,
+        NotStorable,
+        Permanent,
+        RetryAfter,
+        RunActive,
+        RunCancelled,
+        RunExists,
+        RunFailed,
+        RunFinished,
+        RunPaused,
+        StepFailed,
+        StepTimeout,
+        StoreUnavailable,
+        UnknownAgent,
+        UnknownApproval,
+        UnknownRun,
+    )
+    from holdfast.logs import LogFilter
+    from holdfast.resources import Resource, resource
+    from holdfast.retry import Retry
+    from holdfast.run import Run, RunEvent, RunInfo
+    from holdfast.signature import Local
+    from holdfast.verbs.children import Child, spawn
+    from holdfast.verbs.facts import idempotency_key, note, now, patched, rng, scope, this_run, this_step, uuid4
+    from holdfast.verbs.messages import receive, receive_nowait
+    from holdfast.verbs.state import checkpoint, restore
+    from holdfast.verbs.waiting import sleep, timeout
+    from holdfast.worker.worker import Settings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "NOT_DONE",
     "Agent",
     "AlreadyDecided",
     "BadArguments",
@@ -59,7 +68,6 @@ __all__ = [
     "LeafError",
     "Local",
     "LogFilter",
-    "NOT_DONE",
     "NewerJournal",
     "NondeterminismError",
     "NotAllowed",
@@ -108,3 +116,41 @@ __all__ = [
     "timeout",
     "uuid4",
 ]
+
+_HOMES = {
+    "holdfast.client": "Client open",
+    "holdfast.declaring": "Agent NOT_DONE NotDone Step agent step",
+    "holdfast.durations": "Duration",
+    "holdfast.errors": (
+        "AlreadyDecided BadArguments BadBundle Expired HoldfastError InDoubt LeafError NewerJournal "
+        "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
+        "RunExists RunFailed RunFinished RunPaused StepFailed StepTimeout StoreUnavailable UnknownAgent "
+        "UnknownApproval UnknownRun "
+    ),
+    "holdfast.logs": "LogFilter",
+    "holdfast.resources": "Resource resource",
+    "holdfast.retry": "Retry",
+    "holdfast.run": "Run RunEvent RunInfo",
+    "holdfast.signature": "Local",
+    "holdfast.verbs.children": "Child spawn",
+    "holdfast.verbs.facts": "idempotency_key note now patched rng scope this_run this_step uuid4",
+    "holdfast.verbs.messages": "receive receive_nowait",
+    "holdfast.verbs.state": "checkpoint restore",
+    "holdfast.verbs.waiting": "sleep timeout",
+    "holdfast.worker.worker": "Settings",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "testing":
+        return import_module("holdfast.testing")
+    if name not in _HOME:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from types import ModuleType
 from typing import Any, Self, TypeVar, TypeVarTuple, overload
 
-from holdfast.agent import Agent
+from holdfast.declaring import Agent
 from holdfast.codec import UNTYPED, checked_size, digest, preview
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, RunExists, UnknownAgent, UnknownApproval

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from holdfast.agent import Agent
+from holdfast.declaring import Agent
 from holdfast.codec import UNTYPED, Shape, checked_size, shape_of
 from holdfast.durations import Duration, moment, seconds
 from holdfast.errors import (

@@ -61,33 +61,19 @@ async def probe(what: str) -> object:
     return await world.look(what)
 
 
-@holdfast.step(timeout="30ms", retry=2)
-async def pay_retry(what: str) -> str:
+async def pay(what: str) -> str:
     return await world.act(what)
 
 
-@holdfast.step(timeout="30ms", retry=2, in_doubt=probe)
-async def pay_probe(what: str) -> str:
-    return await world.act(what)
-
-
-@holdfast.step(timeout="30ms", retry=2, in_doubt="ask")
-async def pay_ask(what: str) -> str:
-    return await world.act(what)
-
-
-@holdfast.step(timeout="30ms", retry=2, in_doubt="fail")
-async def pay_fail(what: str) -> str:
-    return await world.act(what)
-
-
-PAY = {"retry": pay_retry, "probe": pay_probe, "ask": pay_ask, "fail": pay_fail}
+POLICIES = {"retry": "retry", "probe": probe, "ask": "ask", "fail": "fail"}
+PAY = {name: holdfast.step(retry=2, in_doubt=policy)(pay) for name, policy in POLICIES.items()}
+PAY_IN_TIME = {name: holdfast.step(retry=2, in_doubt=policy, timeout=0.2)(pay) for name, policy in POLICIES.items()}
 
 
 @holdfast.agent
-async def buy(policy: str, what: str = "tea") -> str:
+async def buy(policy: str, in_time: bool = False) -> str:
     try:
-        paid = await PAY[policy](what)
+        paid = await (PAY_IN_TIME if in_time else PAY)[policy]("tea")
     except StepFailed as failure:
         paid = f"{type(failure).__name__} {failure.type}: {failure.message}"
     await holdfast.sleep("1h")
@@ -96,8 +82,9 @@ async def buy(policy: str, what: str = "tea") -> str:
 
 async def into_trouble(hf, policy, trouble):
     """Start a run and bring its first body into trouble; returns when the policy has its say."""
-    world.hf, world.troubles = hf, [trouble]
-    run = await hf.start(buy, policy, id="r")
+    in_time = "timeout" in trouble
+    world.hf, world.troubles = None if in_time else hf, [trouble]
+    run = await hf.start(buy, policy, in_time, id="r")
     if "crash" in trouble:
         await asyncio.wait_for(world.gate.reached.wait(), 10)
         await hf.crash()
@@ -166,8 +153,8 @@ def test_ask_asks_a_person(trouble):
         assert info.waits_for == "person"
         assert not hf._worker.executions
         (question,) = await run.approvals()
-        assert (question.run_id, question.key, question.kind, question.status) == ("r", "pay_ask#0", "in_doubt", "open")
-        assert "Did pay_ask(what='tea') happen?" in question.question
+        assert (question.run_id, question.key, question.kind, question.status) == ("r", "pay#0", "in_doubt", "open")
+        assert "Did pay(what='tea') happen?" in question.question
         happened = bool(world.ledger)
         decided = await hf.answer("r", {"result": "by ana"} if happened else "run", by="ana", note="looked")
         assert (decided.decided_by, decided.note, decided.status) == ("ana", "looked", "decided")
@@ -230,7 +217,7 @@ def test_after_the_last_attempt_not_done_is_a_failure():
 
     async def main(hf):
         world.troubles = ["timeout nothing", "timeout nothing"]
-        assert (await hf.run(buy, "probe")).startswith("StepTimeout StepTimeout: no end within 0.03 s")
+        assert (await hf.run(buy, "probe", True)).startswith("StepTimeout StepTimeout: no end within 0.2 s")
         assert (len(world.bodies), len(world.probes), world.ledger) == (2, 2, [])
         assert_one_key()
 
@@ -333,13 +320,12 @@ def test_the_policy_waits_until_the_thread_has_returned(what, bodies, probes):
 @pytest.mark.parametrize("policy", ["retry", "ask"])
 def test_a_cancelled_step_is_recorded_as_in_doubt(policy):
     """The agent stopped waiting in mid-body: the record says that the effect is unknown; no replay runs it again."""
-    slow = holdfast.step(name="slow", in_doubt=policy)(PAY[policy].fn)  # without a timeout of its own
 
     @holdfast.agent
     async def stops() -> str:
         try:
             async with holdfast.timeout("1h"):
-                await slow("tea")
+                await PAY[policy]("tea")
         except TimeoutError:
             await holdfast.sleep("1h")
             return "gave up"

@@ -280,7 +280,7 @@ def test_a_result_that_cannot_be_stored_is_not_tried_again():
 RELEASE = threading.Event()
 
 
-@holdfast.step(retry=Retry(3, first="1ms"), timeout="20ms")
+@holdfast.step(retry=Retry(3, first="1ms"), timeout="0.15s")
 async def slow() -> str:
     TRIES.append(holdfast.this_step().attempt)
     if len(TRIES) < 3:
@@ -288,7 +288,7 @@ async def slow() -> str:
     return "quick at last"
 
 
-@holdfast.step(retry=Retry(3, first="1ms"), timeout="20ms")
+@holdfast.step(retry=Retry(3, first="1ms"), timeout="0.15s")
 def slow_thread() -> str:
     TRIES.append(holdfast.this_step().attempt)
     if len(TRIES) < 3:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from holdfast.agent import Agent, Step
+from holdfast.declaring import Agent, Step
 from holdfast.cli.output import BAD_USAGE, console
 from holdfast.errors import BadArguments, UnknownAgent
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.agent import Agent
+from holdfast.declaring import Agent
 from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
 from holdfast.cli.loading import load_agent
 from holdfast.cli.output import (

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.agent import Agent
+from holdfast.declaring import Agent
 from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.loading import load_apps
 from holdfast.cli.output import console, say

@@ -126,8 +126,9 @@ async def release(execution: Execution, grace_s: float) -> None:
             break
     if execution.closing:
         return
-    waiting = execution.live and execution.waits and not execution.ready and not execution.ticks
-    busy = execution.bodies or execution.unacked
+    # Only a run that has come to rest waits: one whose agent has an outcome and has not gone on yet would sleep for long.
+    waiting = execution.live and execution.waits and execution.resting and not execution.gate.pumping
+    busy = execution.driving or execution.unacked or execution.ready or execution.ticks
     append = Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=Transition("ready"))
     if waiting and not busy and all(call.begun for call in execution.calls.values()):
         append = _giving_back(execution)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import failures
-from holdfast.agent import NotDone
+from holdfast.declaring import NotDone
 from holdfast.codec import UNTYPED
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended

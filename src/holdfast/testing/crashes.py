@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from holdfast.agent import Agent
+from holdfast.declaring import Agent
 from holdfast.store.writer import Crash
 from holdfast.testing.kit import TestClient
 from holdfast.testing.kit import open as open_test

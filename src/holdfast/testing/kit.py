@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.agent import Agent, Step
+from holdfast.declaring import Agent, Step
 from holdfast.client import Client
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, StoreUnavailable
@@ -86,6 +86,7 @@ class TestClient(Client):
         self._waiting: set[asyncio.Event] = set()  # what the test waits to hear
         self._up = asyncio.Event()
         self._crashing = asyncio.Lock()
+        self._over = False
         self._jumper: asyncio.Task[None] | None = None
         settings = dataclasses.replace(settings, replace=replace, observe=self._observe)
         super().__init__(f"sqlite:{path}", agents=agents, settings=settings)
@@ -111,19 +112,23 @@ class TestClient(Client):
         if self._jumper is not None:
             self._jumper.cancel()
             await asyncio.gather(self._jumper, return_exceptions=True)
-        await super()._close(grace_s)
+        async with self._crashing:
+            self._over = True
+            await super()._close(grace_s)
 
     async def crash(self) -> None:
         """As kill -9 and a new start: what is committed stays, everything else is gone."""
         self._up.clear()
         self.crashes += 1
         async with self._crashing:
-            await self._drop()
-            try:
-                await self._open()
-            except StoreUnavailable:  # a crash came while it was starting
+            while not self._over:
+                self._up.clear()
                 await self._drop()
-                await self._open()
+                try:
+                    await self._open()
+                    break
+                except StoreUnavailable:  # a crash came while it was starting
+                    continue
         for ears in self._ears.values():
             for ear in ears:
                 ear.set()

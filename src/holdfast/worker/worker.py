@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.agent import Step
+from holdfast.declaring import Step
 from holdfast.codec import DEFAULT_LIMIT_BYTES
 from holdfast.engine import parking
 from holdfast.engine.execute import begin
