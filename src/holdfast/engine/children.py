@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.codec import UNTYPED
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.journal import first_of
+from holdfast.engine.parking import notice
 from holdfast.errors import RunCancelled, RunFailed
 from holdfast.model import FINISHED, Event, plain_id
 from holdfast.runtime import AgentSpec
@@ -118,6 +119,9 @@ async def look_for_end(execution: Execution, child: str) -> None:
     A spawned one may have ended before the last checkpoint, and one that was retried with this run before this was ready.
     """
     row = await execution.store.run(child)
+    if any(signal.topic == child for signal in await execution.store.inbox(execution.run.id, execution.inbox_seen)):
+        notice(execution)  # somebody has told, and it need not be told twice
+        return
     coming = [event.data.get("child") for event in execution.undelivered.values() if event.kind == "child.ended"]
     if row is not None and row.status in FINISHED and child not in (*execution.mailbox.ended, *coming):
         error = None if row.error is None else json.loads(row.error)

@@ -89,7 +89,7 @@ class StepCall(Call):
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
-        execution, spec, past = self.execution, self._spec, self._past
+        spec, past = self._spec, self._past
         ended = _RUN_IT
         if past.in_doubt:
             ended = await self._resolve(InDoubt("a crash came while the body ran"), crashed=True)
@@ -138,22 +138,25 @@ class StepCall(Call):
         fn = self.execution.host.replacement(spec) or spec.fn
         args = self._bound.args if self._target is None else (self._target, *self._bound.args)
         body = functools.partial(fn, *args, **self._bound.kwargs)
-        limit = asyncio.timeout(spec.timeout_s)
+        limit = None if spec.timeout_s is None else asyncio.timeout(spec.timeout_s)
+        threaded = spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
         try:
             with Placed(context):
-                if inspect.iscoroutinefunction(fn):
+                if not threaded:
                     coroutine = body()
                 else:
                     ended = await self._in_thread(body)
                     if not inspect.iscoroutine(ended.value):
                         return ended
                     coroutine = ended.value  # a decorator hid that the function is async
+                if limit is None:
+                    return _Ended(await coroutine)
                 async with limit:
                     return _Ended(await coroutine)
         except InDoubt as error:
             return _Ended(error=error, doubt=True)
         except Exception as error:
-            if limit.expired():  # whatever the body made of being stopped
+            if limit is not None and limit.expired():  # whatever the body made of being stopped
                 return _Ended(error=self._timed_out(error), doubt=True)
             return _Ended(error=error)
         except asyncio.CancelledError:

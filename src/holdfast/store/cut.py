@@ -24,13 +24,14 @@ History = Sequence[tuple[int, str, str | None, dict[str, Any]]]  # seq, kind, ke
 def dropped_by_cut(history: History, cut: int) -> list[int]:
     """The seqs that a cut takes out of this history."""
     delivered_before = sum(1 for seq, kind, _, _ in history if seq < cut and kind in OUTCOMES)
+    ended_child = next((data["child"] for seq, _, _, data in history if seq == cut and "child" in data), None)
 
     def goes(seq: int, kind: str, data: dict[str, Any]) -> bool:
         if seq <= cut:
             return seq == cut
         known = KINDS.get(kind)
         if known is not None and known.arrives:
-            return False
+            return kind == "child.ended" and data.get("child") == ended_child  # told twice
         asked = data.get("asked")
         return not (kind in _KEPT_IF_ASKED_BEFORE and asked is not None and asked <= delivered_before)
 
