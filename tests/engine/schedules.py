@@ -247,7 +247,8 @@ async def waiting() -> list[str]:
 
 
 def _same(wanted):
-    return lambda result: sorted(result) == sorted(wanted)
+    wanted = sorted(wanted)
+    return lambda result: sorted(result) == wanted
 
 
 CHECKS = {

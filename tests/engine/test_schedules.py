@@ -69,9 +69,9 @@ def check(run, events):
     closed = [event.key for event in events if event.kind.startswith("step.")]
     assert len(closed) == len(set(closed))
     assert not [event for event in events if event.kind == "foreign"]
-    seen = schedules.lives[run]
-    for earlier, later in zip(seen, seen[1:], strict=False):
-        assert later[: len(earlier)] == earlier
+    *lives, last = schedules.lives[run]
+    for life in lives:  # one that was dropped while it replayed has seen less than the one before it
+        assert life == last[: len(life)]
 
 
 @pytest.mark.timeout(400)

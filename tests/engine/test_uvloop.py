@@ -24,6 +24,8 @@ def test_schedules_on_uvloop(name):
         async with holdfast.testing.open(agents=[schedules.ALL[name]], faults=faults, park=rng.random() < 0.5) as hf:
             faults.crashed = _restart(hf)
             run = await hf.start(schedules.ALL[name], id="r")
+            for n in range(6 if name == "mailing" else 0):
+                await run.send("mail", f"m{n}", key=str(n))
             await run.result(timeout=30)
             assert not await history(run, "foreign")
 

@@ -285,17 +285,54 @@ def play(parent, folder, agent, commit=None, effect=None, when="", grace_s=0.0, 
     asyncio.run(main())
 
 
+class Lives:
+    """Writes down what each life of a schedule's agent sees, the moment it sees it."""
+
+    def __init__(self):
+        self._numbers = {}
+        self._begin, self._see = schedules.begin_life, schedules.see
+        schedules.begin_life, schedules.see = self.begin_life, self.see
+
+    def begin_life(self):
+        self._begin()
+        self._numbers[id(schedules._life.get())] = len(self._numbers)
+        self._write("begins")
+
+    def see(self, value):
+        self._write(f"sees {value}")
+        return self._see(value)
+
+    def _write(self, text):
+        with (place.folder / "lives").open("a") as file:
+            file.write(f"{os.getpid()}.{self._numbers[id(schedules._life.get())]} {text}\n")
+
+
+async def send_mail(run):
+    with contextlib.suppress(holdfast.RunFinished):
+        for number in range(6):
+            await run.send("mail", f"m{number}", key=str(number))
+            await asyncio.sleep(schedules.noise.random() * 0.01)
+
+
 def carry_schedule(parent, folder, name, seed):
     """Start or go on with one of the random schedules; every body that begins leaves a line in the ledger."""
     global place  # noqa: PLW0603 - one per process, and this is its beginning
     place = Place(folder)
     schedules.noise.seed(seed)
+    Lives()
+
+    def observe(spec, key):
+        place.write(f"run\t{key}\t{key}\t1\t{os.getpid()}\t{spec.name}")
 
     async def main():
-        observe = lambda spec, key: place.write(f"run\t{key}\t{key}\t1\t{os.getpid()}\t{spec.name}")  # noqa: E731
         grace_s = 0.0 if seed < 0.5 else 60.0
         async with Client([schedules.ALL[name]], park_grace_s=grace_s, observe=observe) as hf:
+            parent.say(begun=True)
             run = await hf.start(schedules.ALL[name], id="run")
-            parent.say(result=await run.result(timeout=20))
+            sender = asyncio.create_task(send_mail(run)) if name == "mailing" else None
+            result = await run.result(timeout=20)
+            if sender is not None:
+                await sender
+            parent.say(result=result)
 
     asyncio.run(main())

@@ -27,6 +27,16 @@ def start(place, *runs):
     asyncio.run(main())
 
 
+def send(place, run, text):
+    """Send a message from here."""
+
+    async def main():
+        async with holdfast.open(f"sqlite:{place.store}?durability=process") as hf:
+            await hf.get(run).send("topic", text)
+
+    asyncio.run(main())
+
+
 def executions(process):
     """The runs that a worker has in memory."""
     process.tell("executions")

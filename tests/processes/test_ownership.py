@@ -76,8 +76,8 @@ def test_a_running_worker_takes_over_at_once(forks, place):
     first = serve(forks, place, "worked", runs=[("worked", ["held"], "run")])
     assert first.read()["body"] == "held"
     other = serve(forks, place, "worked")
+    first.stop()  # so that it does not end the body before it is dead
     (place.folder / "go-held").touch()
-    first.signal(signal.SIGSTOP)  # so that it does not end the body before it is dead
     began = time.monotonic()
     first.kill()
     completed(place, "run")

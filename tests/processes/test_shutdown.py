@@ -148,7 +148,7 @@ except asyncio.CancelledError:
 
 def test_a_real_interpreter_ends_clean(place):
     """A new interpreter with every warning an error ends by itself after SIGTERM, without a word of complaint."""
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, f"sqlite:{place.store}"]
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, f"sqlite:{place.store}"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, text=True, **pipes) as first:

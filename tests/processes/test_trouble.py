@@ -10,7 +10,7 @@ import time
 import pytest
 from tests.processes.forks import ROOT
 from tests.processes.ledger import Place, check_tokens, until
-from tests.processes.starting import serve, start
+from tests.processes.starting import send, serve, start
 
 
 def unavailable(what):
@@ -70,6 +70,22 @@ def test_a_full_disk_only_delays(forks, small_disk, folder, fate):
     start(place, ("quick", [3], "next"))  # and it takes new work
     until(lambda: place.run("next", "status") == "completed")
     assert place.query("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_run_that_cannot_be_loaded_is_tried_again(forks, place):
+    """A run of which a part cannot be read stays nobody's: when that is there again it goes on, in the same process."""
+    worker = serve(forks, place, "large", "quick", runs=[("large", [], "run")], lease_ttl_s=0.9)
+    until(lambda: place.run("run", "status") == "waiting")
+    ((digest, content),) = place.query("SELECT digest, content FROM blobs")
+    place.query("DELETE FROM blobs")
+    send(place, "run", "hello")
+    until(lambda: "could not be carried on" in worker.log.read_text())
+    start(place, ("quick", [2], "other"))
+    until(lambda: place.run("other", "status") == "completed")
+    place.query("INSERT INTO blobs (digest, content) VALUES (?, ?)", digest, content)
+    until(lambda: place.run("run", "status") == "completed")
+    assert place.run("run", "result", "crash_count") == ('["100000","did hello"]', 0)
+    assert [line.what for line in place.lines() if line.run == "run"] == ["read", "hello"]
 
 
 SCRIPT = """

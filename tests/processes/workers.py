@@ -178,6 +178,18 @@ async def bulky(steps: int) -> int:
 
 
 @holdfast.step
+async def read_all() -> str:
+    here().effect("read")
+    return "x" * 100_000  # too large for a row
+
+
+@holdfast.agent
+async def large() -> list[str]:
+    text = await read_all()
+    return [str(len(text)), await scenes.act(await holdfast.receive("topic", str))]
+
+
+@holdfast.step
 async def deadly(deaths: int) -> str:
     """Kills its process until it did so this often."""
     with (here().folder / "deaths").open("a") as file:

@@ -31,7 +31,7 @@ def dropped_by_cut(history: History, cut: int) -> list[int]:
             return seq == cut
         known = KINDS.get(kind)
         if known is not None and known.arrives:
-            return kind == "child.ended" and data.get("child") == ended_child  # told twice
+            return ended_child is not None and data.get("child") == ended_child  # told twice
         asked = data.get("asked")
         return not (kind in _KEPT_IF_ASKED_BEFORE and asked is not None and asked <= delivered_before)
 

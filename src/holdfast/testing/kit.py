@@ -108,13 +108,13 @@ class TestClient(Client):
         if self._jumper is None:
             self._jumper = asyncio.get_running_loop().create_task(self._jump())
 
-    async def _close(self, grace_s: float | None = 5.0) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         if self._jumper is not None:
             self._jumper.cancel()
             await asyncio.gather(self._jumper, return_exceptions=True)
         async with self._crashing:
             self._over = True
-            await super()._close(grace_s)
+            await self._close(grace_s=5.0)
 
     async def crash(self) -> None:
         """As kill -9 and a new start: what is committed stays, everything else is gone."""
@@ -203,10 +203,12 @@ class TestClient(Client):
         )  # fmt: skip
 
     async def _next_due(self) -> int | None:
-        assert self._worker is not None
-        parked: int | None = await self.store.next_due(list(self._worker._agents))
+        worker = self._worker
+        if worker is None:  # it is crashing right now
+            return None
+        parked: int | None = await self.store.next_due(list(worker._agents))
         inside = self.clock.next_timer()
-        running = {name for name, execution in self._worker.executions.items() if execution.live}
+        running = {name for name, execution in worker.executions.items() if execution.live}
         if parked is not None and running and inside is not None:
             return min(parked, inside)
         return inside if parked is None else parked if inside is None else min(parked, inside)
