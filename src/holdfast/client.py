@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from types import ModuleType
 from typing import Any, Self, TypeVar, TypeVarTuple, overload
 
-from holdfast.declaring import Agent
 from holdfast.codec import UNTYPED, checked_size, digest, preview
+from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, RunExists, UnknownAgent, UnknownApproval
 from holdfast.model import FINISHED, KINDS, ApprovalRow, RunRow, checked_run_id, checked_statuses, plain_id
@@ -29,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 DEFAULT_URL = "sqlite:holdfast.db"
 
 
-def open(  # noqa: A001 - `holdfast.open` is what users write
+def open(
     url: str | None = None, *, agents: Iterable[Agent[..., Any] | ModuleType] = (), settings: Settings | None = None
 ) -> Client:
     """Open a store. With agents there is a worker inside, and interrupted runs go on at once."""
@@ -41,7 +41,9 @@ def store_for(url: str | None) -> Store:
     url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
     if isinstance(url, str) and url.startswith("sqlite:"):
         return SQLiteStore.from_url(url)
-    raise BadArguments(f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r}")
+    raise BadArguments(
+        f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r}"
+    )
 
 
 def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
@@ -50,7 +52,11 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
         raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
     specs: dict[str, AgentSpec] = {}
     for entry in agents:
-        found = [value for value in vars(entry).values() if isinstance(value, Agent)] if isinstance(entry, ModuleType) else [entry]
+        found = (
+            [value for value in vars(entry).values() if isinstance(value, Agent)]
+            if isinstance(entry, ModuleType)
+            else [entry]
+        )
         for agent in found:
             if not isinstance(agent, Agent):
                 raise BadArguments(f"agents= takes agents (functions with @holdfast.agent) and modules, not {agent!r}")
@@ -226,7 +232,12 @@ class Client:
         statuses = None if status is None else checked_statuses(status)
         name = agent.name if isinstance(agent, Agent) else agent
         rows = await self.store.runs(
-            statuses=statuses, agent=name, labels=dict(labels) if labels else None, parent=parent, limit=limit, after=after
+            statuses=statuses,
+            agent=name,
+            labels=dict(labels) if labels else None,
+            parent=parent,
+            limit=limit,
+            after=after,
         )
         served = await self.store.agents() if any(row.status == "ready" for row in rows) else {}
         return [RunInfo.of(row, served) for row in rows]
@@ -277,9 +288,7 @@ class Client:
             )
         return found[0]
 
-    async def prune(
-        self, older_than: Duration, *, status: str | Iterable[str] = ("completed", "cancelled")
-    ) -> int:
+    async def prune(self, older_than: Duration, *, status: str | Iterable[str] = ("completed", "cancelled")) -> int:
         """Delete runs that finished longer ago than this, with their children; returns how many root runs."""
         statuses = checked_statuses(status)
         unfinished = [each for each in statuses if each not in FINISHED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from holdfast.declaring import Agent
 from holdfast.codec import UNTYPED, Shape, checked_size, shape_of
-from holdfast.durations import Duration, moment, seconds
+from holdfast.declaring import Agent
+from holdfast.durations import Duration, moment, seconds, spoken
 from holdfast.errors import (
     BadArguments,
     NondeterminismError,
@@ -108,6 +109,18 @@ class Run(Generic[R_co]):
             raise UnknownRun(f"there is no run {self.id!r} in {self._client.store.url}")
         return row
 
+    @contextlib.asynccontextmanager
+    async def _within(self, timeout: Duration | None) -> AsyncIterator[None]:
+        limit = asyncio.timeout(None if timeout is None else seconds(timeout))
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if timeout is None or not limit.expired():
+                raise
+            told = f"run {self.id!r} did not come so far within {spoken(seconds(timeout))}"
+            raise TimeoutError(f"{told}; it goes on all the same, and can be asked again") from None
+
     async def info(self) -> RunInfo:
         """Its state now."""
         row = await self._row()
@@ -116,7 +129,7 @@ class Run(Generic[R_co]):
     async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
         """Until it is in one of these states (any finished one by default)."""
         wanted = set(checked_statuses(states)) or FINISHED
-        async with asyncio.timeout(None if timeout is None else seconds(timeout)):
+        async with self._within(timeout):
             with self._client._listening(self.id) as heard:
                 while True:
                     heard.clear()
@@ -124,12 +137,14 @@ class Run(Generic[R_co]):
                     if info.status in wanted:
                         return info
                     if info.status in FINISHED:
-                        raise RunFinished(f"run {self.id!r} is {info.status} and will never be {' or '.join(sorted(wanted))}")
+                        raise RunFinished(
+                            f"run {self.id!r} is {info.status} and will never be {' or '.join(sorted(wanted))}"
+                        )
                     await self._client._pause_for(heard)
 
     async def result(self, *, timeout: Duration | None = None) -> R_co:
         """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
-        async with asyncio.timeout(None if timeout is None else seconds(timeout)):
+        async with self._within(timeout):
             with self._client._listening(self.id) as heard:
                 while True:
                     heard.clear()

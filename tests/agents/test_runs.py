@@ -320,7 +320,7 @@ def test_waiting_for_what_cannot_come():
             await run.wait("done")
         listener = await hf.start(listens)
         for waiting in (listener.result(timeout=0.01), listener.wait(timeout="10ms")):
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError, match=r"did not come so far within 10 ms; it goes on all the same"):
                 await waiting
 
     serving(main)

@@ -7,7 +7,7 @@ import types
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```python\n# (?P<name>[\w:. ]+)\n(?P<code>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```python\n# (?P<name>[\w:. ]+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _count = itertools.count()
 
 
@@ -23,5 +23,5 @@ def module(page: str, name: str) -> types.ModuleType:
     made = types.ModuleType(f"docs_{next(_count)}")
     sys.modules[made.__name__] = made  # annotations are resolved by module name
     code = compile(block(page, name), f"{page}:{name}", "exec", dont_inherit=True)
-    exec(code, made.__dict__)  # noqa: S102 - our own documentation
+    exec(code, made.__dict__)
     return made

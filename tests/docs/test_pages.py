@@ -4,11 +4,11 @@ import asyncio
 import re
 
 import pytest
+from tests.docs.pages import ROOT, block, module
 
 import holdfast
 import holdfast.testing
 from holdfast.model import KINDS, TRANSITIONS
-from tests.docs.pages import ROOT, block, module
 
 
 def page(name):
@@ -44,14 +44,14 @@ def test_the_readme_example_runs_and_is_short():
 
 def test_the_readme_names_exactly_two_commands_to_set_up():
     """`make demo` and `make test` are the commands of the README's set-up block."""
-    blocks = re.findall(r"```console\n(.*?)```", page("README.md"), re.S)
+    blocks = re.findall(r"```console\n(.*?)```", page("README.md"), re.DOTALL)
     commands = [line.split("#")[0].strip() for text in blocks for line in text.splitlines() if line.startswith("make")]
     assert commands == ["make demo", "make test"]
 
 
 def test_the_picture_of_states_is_drawn_from_the_table():
     """The diagram in the design page shows the transitions of the table in model.py, and no others."""
-    drawn = re.findall(r"^    (\w+) --> (\w+)$", between(page("docs/design.md"), "states"), re.M)
+    drawn = re.findall(r"^    (\w+) --> (\w+)$", between(page("docs/design.md"), "states"), re.MULTILINE)
     assert drawn == [(a, b) for a, following in TRANSITIONS.items() for b in following]
 
 

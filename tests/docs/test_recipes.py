@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from tests.docs.pages import module
 
 import holdfast
 import holdfast.testing
-from tests.docs.pages import module
 
 PAGE = "docs/recipes.md"
 

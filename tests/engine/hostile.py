@@ -29,7 +29,7 @@ async def swallows_everything() -> str:
         try:
             text = await holdfast.receive("go", str)
             break
-        except BaseException:  # noqa: BLE001, S112 - that is what it is about
+        except BaseException:
             continue
     return await effect(text)
 
@@ -49,7 +49,7 @@ async def swallows_around_every_verb() -> str:
             try:
                 text = await verb() or text
                 break
-            except BaseException:  # noqa: BLE001, S112
+            except BaseException:
                 continue
     return await effect(text)
 
@@ -59,7 +59,7 @@ async def returns_when_interrupted() -> str:
     await prepare()
     try:
         text = await holdfast.receive("go", str)
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         return "interrupted"
     return await effect(text)
 
@@ -69,7 +69,7 @@ async def fails_when_interrupted() -> str:
     await prepare()
     try:
         text = await holdfast.receive("go", str)
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         raise ValueError("interrupted") from None
     return await effect(text)
 
@@ -121,7 +121,7 @@ async def spins_when_interrupted() -> str:
     await prepare()
     try:
         text = await holdfast.receive("go", str)
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         while True:
             with contextlib.suppress(BaseException):
                 await asyncio.sleep(0)
@@ -137,7 +137,7 @@ async def spins_on_tasks_when_interrupted() -> str:
 
     try:
         text = await holdfast.receive("go", str)
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         while True:
             with contextlib.suppress(BaseException):
                 await asyncio.create_task(nothing())
@@ -153,7 +153,7 @@ async def has_tasks_that_ignore_cancellation() -> str:
         while not over.is_set():
             try:
                 await over.wait()
-            except BaseException:  # noqa: BLE001, S112
+            except BaseException:
                 continue
 
     tasks = [asyncio.create_task(stubborn()) for _ in range(3)]

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from tests.engine.lives import history
 
 import holdfast
 import holdfast.testing
-from tests.engine.lives import history
 
 anyio = pytest.importorskip("anyio")
 

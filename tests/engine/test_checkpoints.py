@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 from pydantic import BaseModel
+from tests.engine.lives import counted, history, lives
 
 import holdfast
 import holdfast.testing
-from tests.engine.lives import counted, history, lives
 
 
 @holdfast.step
@@ -159,7 +159,7 @@ def test_build_runs_once():
 
 
 def test_restore_must_be_first_and_once():
-    """restore after any other durable call, or a second time, is an error that says so, live and resumed alike."""
+    """Restore after any other durable call, or a second time, is an error that says so, live and resumed alike."""
 
     @holdfast.agent
     async def late() -> str:

@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from tests.engine.lives import counted, history, lives
 
 import holdfast
 import holdfast.testing
-from tests.engine.lives import counted, history, lives
 
 
 @holdfast.step

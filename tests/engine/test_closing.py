@@ -5,13 +5,13 @@ import gc
 import time
 
 import pytest
+from tests.engine import hostile, schedules
+from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.clock import JumpClock
-from tests.engine import hostile, schedules
-from tests.engine.lives import counted, history
 
 OURS = ("run.interrupted", "message.received")  # written by the store, or by the sender's doing
 

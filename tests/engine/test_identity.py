@@ -4,10 +4,10 @@ import asyncio
 import contextvars
 
 import pytest
+from tests.engine.lives import history
 
 import holdfast
 import holdfast.testing
-from tests.engine.lives import history
 
 
 @holdfast.step

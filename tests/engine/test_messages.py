@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 from pydantic import BaseModel
+from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
 from holdfast.engine.mailbox import Mailbox
 from holdfast.model import Event
-from tests.engine.lives import counted, history
 
 
 @dataclass

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from tests.engine.lives import history, lives
 
 import holdfast
 import holdfast.testing
 from holdfast.engine import ending
-from tests.engine.lives import history, lives
 
 
 @holdfast.step
@@ -98,7 +98,7 @@ async def swallows(names):
     for name in names:
         try:
             await work(name)
-        except BaseException:  # noqa: BLE001 - that is what it is about
+        except BaseException:
             await other("acted upon it")
     await wait()
 
@@ -294,7 +294,7 @@ def test_a_recorded_result_that_no_longer_fits_pauses_the_run(tmp_path):
         async def body() -> None:
             try:
                 await typed()
-            except Exception:  # noqa: BLE001 - it must not see it
+            except Exception:
                 await work("acted upon it")
             await wait()
 

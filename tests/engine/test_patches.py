@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from tests.engine.lives import counted, lives
 
 import holdfast
 import holdfast.testing
-from tests.engine.lives import counted, lives
 
 
 @holdfast.step
@@ -75,7 +75,11 @@ def test_an_old_run_that_passed_the_line_keeps_the_old_side(tmp_path):
 
     async def more(start) -> list[str]:
         out = await start()
-        return [*out, await holdfast.receive("more", str | None) or "", await holdfast.receive("more", str | None) or ""]
+        return [
+            *out,
+            await holdfast.receive("more", str | None) or "",
+            await holdfast.receive("more", str | None) or "",
+        ]
 
     old, new = agent_of(lambda: more(old_code)), agent_of(lambda: more(new_code))
     assert lives(tmp_path / "a.db", old, new, new, act=act)[-1] == ["first", "last", "", ""]
@@ -218,6 +222,6 @@ def test_a_patch_reached_just_before_the_end_is_written():
 
 @pytest.mark.parametrize("name", ["", None, 3])
 def test_a_patch_needs_a_name(name):
-    """patched without a name is an error that shows how to write it."""
+    """Patched without a name is an error that shows how to write it."""
     with pytest.raises(holdfast.BadArguments, match="patched"):
         holdfast.patched(name)

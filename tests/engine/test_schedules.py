@@ -4,11 +4,11 @@ import asyncio
 import random
 
 import pytest
+from tests.engine import schedules
 
 import holdfast.testing
 from holdfast.store.writer import Crash
 from holdfast.testing.crashes import _restart
-from tests.engine import schedules
 
 ROUNDS = 500
 TOGETHER = 10  # runs in one file, which are dropped together

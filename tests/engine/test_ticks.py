@@ -4,10 +4,10 @@ import asyncio
 import time
 
 import pytest
+from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
-from tests.engine.lives import counted, history
 
 
 @holdfast.step

@@ -4,12 +4,12 @@ import asyncio
 import random
 
 import pytest
+from tests.engine import schedules
+from tests.engine.lives import history
 
 import holdfast
 import holdfast.testing
 from holdfast.testing.crashes import CrashAt, _restart
-from tests.engine import schedules
-from tests.engine.lives import history
 
 uvloop = pytest.importorskip("uvloop")
 
@@ -18,6 +18,7 @@ uvloop = pytest.importorskip("uvloop")
 @pytest.mark.parametrize("name", schedules.ALL)
 def test_schedules_on_uvloop(name):
     """On uvloop random schedules that are dropped at a random commit end right too."""
+
     async def once(seed):
         rng = random.Random(seed)
         faults = CrashAt(rng.randrange(2, 20), after=rng.random() < 0.7)

@@ -4,10 +4,10 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
-from tests.engine.lives import counted, history
 
 
 @holdfast.step
@@ -57,6 +57,7 @@ def test_sleep_never_ends_early(park):
 
 def test_sleep_until_a_moment_ends_at_it():
     """A sleep until a moment is over at that moment or later, and one in the past is over at once."""
+
     async def main():
         async with holdfast.testing.open(agents=[sleeps_until]) as hf:
             for name, offset in (("future", timedelta(days=2)), ("past", -timedelta(days=2))):
@@ -72,6 +73,7 @@ def test_sleep_until_a_moment_ends_at_it():
 
 def test_sleep_keeps_its_due_time_across_a_crash():
     """After a crash a sleep ends when it would have ended without one."""
+
     async def main():
         async with holdfast.testing.open(agents=[sleeps]) as hf:
             run = await hf.start(sleeps, "10h", id="r")
@@ -90,6 +92,7 @@ def test_sleep_keeps_its_due_time_across_a_crash():
 
 def test_sleep_that_fell_due_while_nobody_ran_ends_at_once():
     """A sleep whose time passed while no process was there is over when one comes."""
+
     async def main():
         async with holdfast.testing.open(agents=[sleeps], park=False) as hf:
             run = await hf.start(sleeps, "1h", id="r")
@@ -390,10 +393,24 @@ def test_this_run_and_this_step_tell_where_code_is():
 
 @pytest.mark.parametrize(
     "verb",
-    ["now", "uuid4", "rng", "this_run", "this_step", "idempotency_key", "sleep", "receive", "patched", "restore", "scope"],
+    [
+        "now",
+        "uuid4",
+        "rng",
+        "this_run",
+        "this_step",
+        "idempotency_key",
+        "sleep",
+        "receive",
+        "patched",
+        "restore",
+        "scope",
+    ],
 )
 def test_verbs_outside_a_run_say_so(verb):
     """Outside a run every verb but note raises NotInRun, with what to do."""
-    arguments = {"sleep": ["1s"], "receive": ["topic"], "patched": ["id"], "restore": [{}], "scope": ["x"]}.get(verb, [])
+    arguments = {"sleep": ["1s"], "receive": ["topic"], "patched": ["id"], "restore": [{}], "scope": ["x"]}.get(
+        verb, []
+    )
     with pytest.raises(holdfast.NotInRun):
         getattr(holdfast, verb)(*arguments)

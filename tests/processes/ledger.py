@@ -69,7 +69,7 @@ class Place:
 
     async def effect_of(self, what):
         """Wait until the ledger has this effect."""
-        while what not in [line.what for line in self.lines()]:  # noqa: ASYNC110 - another process may write it
+        while what not in [line.what for line in self.lines()]:
             await asyncio.sleep(0.002)
 
     def _die_at(self, when):

@@ -30,7 +30,7 @@ def here():
 
 async def wait_for_file(name):
     """A body waits for the test: it makes this file in the place's folder."""
-    while not (here().folder / name).exists():  # noqa: ASYNC110 - another process makes it
+    while not (here().folder / name).exists():
         await asyncio.sleep(0.003)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from holdfast.declaring import Agent, Step
 from holdfast.cli.output import BAD_USAGE, console
+from holdfast.declaring import Agent, Step
 from holdfast.errors import BadArguments, UnknownAgent
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])

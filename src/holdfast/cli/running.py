@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.declaring import Agent
 from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
 from holdfast.cli.loading import load_agent
 from holdfast.cli.output import (
@@ -32,6 +31,7 @@ from holdfast.cli.showing import clean_line, info_document
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
 from holdfast.client import open as open_store
+from holdfast.declaring import Agent
 from holdfast.errors import BadArguments, RunExists
 from holdfast.logs import LogFilter
 from holdfast.model import FINISHED, RunRow, checked_run_id, plain_id

@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.declaring import Agent
 from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.loading import load_apps
 from holdfast.cli.output import console, say
@@ -19,6 +18,7 @@ from holdfast.cli.running import listen_to_logs
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client, specs_of
 from holdfast.client import open as open_store
+from holdfast.declaring import Agent
 from holdfast.worker.worker import Settings
 
 

@@ -70,7 +70,7 @@ class CheckpointCall(Call):
         if self._scope.path:
             return f"it can be taken only in the root of the agent, not in the task or scope {self._scope.path!r}"
         if execution.open_scopes:
-            return f"the scope {sorted(execution.open_scopes)[0]!r} is open; leave it first"
+            return f"the scope {min(execution.open_scopes)!r} is open; leave it first"
         others = [task.scope.path for task in execution.tasks if task.scope.path]
         if others:
             return f"other tasks are alive ({', '.join(sorted(others)[:3])}); wait for them first"

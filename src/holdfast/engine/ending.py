@@ -36,10 +36,7 @@ def conclude(execution: Execution) -> None:
     if execution.holding:
         return  # it is being released; the next worker will end it
     error: BaseException | None
-    if root.cancelled():
-        error = asyncio.CancelledError("the agent was cancelled from inside")
-    else:
-        error = root.exception()
+    error = asyncio.CancelledError("the agent was cancelled from inside") if root.cancelled() else root.exception()
     if error is None and execution.unawaited:
         names = sorted({call.__name__ for call in execution.unawaited.values()})
         error = HoldfastError(

@@ -93,7 +93,9 @@ class Execution(Leaving):
         """A task created inside the run: numbered now, in its parent's program order."""
         name = getattr(coro, "__name__", "task").replace("/", ".").replace("#", ".")
         place = f"{parent.path}/{name}" if parent.path else name
-        if isinstance(coro, Durable) or self.closing:  # it has its key already, or may not call: `finally` needs tasks too
+        if (
+            isinstance(coro, Durable) or self.closing
+        ):  # it has its key already, or may not call: `finally` needs tasks too
             path = f"{place}~"
         else:
             nth = self.counters.get(place, 0)
@@ -356,7 +358,13 @@ class Execution(Leaving):
         self.new_outcomes += 1
         self.ready.append(event)
         asker = self.calls.get(event.key or "")
-        if asker is not None and self.resting and self.alone and not self.gate.pumping and asker.future is self._awaited_alone():
+        if (
+            asker is not None
+            and self.resting
+            and self.alone
+            and not self.gate.pumping
+            and asker.future is self._awaited_alone()
+        ):
             self._deliver(self.ready.popleft())
         else:
             self.gate.kick()

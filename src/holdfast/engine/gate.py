@@ -28,7 +28,11 @@ class Gate:
     __slots__ = ("_advance", "_last", "_loop", "_outside", "_quiet", "_restless", "_since", "activity", "pumping")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, outside: Context, advance: Callable[[], bool], restless: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        outside: Context,
+        advance: Callable[[], bool],
+        restless: Callable[[], None],
     ) -> None:
         self._loop, self._outside, self._advance, self._restless = loop, outside, advance, restless
         self.activity = 0  # every step of any task of the run adds one

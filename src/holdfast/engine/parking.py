@@ -60,9 +60,7 @@ def _giving_back(execution: Execution) -> Append:
     dues = [wait.due for wait in waits if wait.due is not None]
     named = min((wait.waits_for for wait in waits), key=_ORDER.index)
     tokens = sorted({wait.token for wait in waits if wait.token is not None})
-    transition = Transition(
-        "waiting", min(dues, default=None), named, tokens, execution.inbox_seen
-    )
+    transition = Transition("waiting", min(dues, default=None), named, tokens, execution.inbox_seen)
     return Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=transition)
 
 

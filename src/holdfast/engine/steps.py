@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import failures
-from holdfast.declaring import NotDone
 from holdfast.codec import UNTYPED
+from holdfast.declaring import NotDone
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.model import Event
@@ -81,7 +81,9 @@ class StepCall(Call):
         self._copy: Any = None
         self._has_copy = False
         self._began_at = 0
-        self._context = contextvars.copy_context()  # the body sees the caller's context variables, live and resumed alike
+        self._context = (
+            contextvars.copy_context()
+        )  # the body sees the caller's context variables, live and resumed alike
 
     def begin(self) -> None:
         self._past = _Past.of(self.past())

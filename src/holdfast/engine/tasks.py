@@ -134,7 +134,7 @@ class Stirring(Coroutine[Any, Any, Any]):
             waits_for = self._coro.throw(Suspended()) if self._resumed == 1 else resume(*what)
         except (StopIteration, KeyboardInterrupt):
             raise
-        except BaseException:  # noqa: BLE001 - nobody is left to hear of it
+        except BaseException:
             pass  # and a context of what is raised below would keep all frames of the agent
         else:
             self.asleep = isinstance(waits_for, Never)
@@ -229,7 +229,7 @@ def _is_scope(place: object) -> bool:
 
 def is_ours(filename: str) -> bool:
     """Is this file part of Holdfast or of asyncio, and so of no interest to the person who reads a report?"""
-    return filename.startswith((_PACKAGE, _ASYNCIO)) or filename.startswith("<")
+    return filename.startswith((_PACKAGE, _ASYNCIO, "<"))
 
 
 def frame_location(frame: FrameType | None) -> str:

@@ -13,6 +13,6 @@ anew, as a killed process and its successor would.
 
 from holdfast.testing.clock import JumpClock
 from holdfast.testing.crashes import crash_everywhere
-from holdfast.testing.kit import TestClient, open  # noqa: A004 - `holdfast.testing.open` is what users write
+from holdfast.testing.kit import TestClient, open
 
 __all__ = ["JumpClock", "TestClient", "crash_everywhere", "open"]

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.declaring import Agent, Step
 from holdfast.client import Client
+from holdfast.declaring import Agent, Step
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.resources import Resource
@@ -186,7 +186,13 @@ class TestClient(Client):
         """What is different once any run has moved."""
         executions = self._worker.executions.values() if self._worker is not None else ()
         return [
-            (execution.run.id, execution.run.lease_epoch, execution.gate.activity, execution.next_seq, execution.unacked)
+            (
+                execution.run.id,
+                execution.run.lease_epoch,
+                execution.gate.activity,
+                execution.next_seq,
+                execution.unacked,
+            )
             for execution in executions
         ]
 
@@ -237,7 +243,7 @@ class TestClient(Client):
 
 
 @contextlib.asynccontextmanager
-async def open(  # noqa: A001 - `holdfast.testing.open` is what users write
+async def open(
     *,
     agents: Iterable[Agent[..., Any] | ModuleType] = (),
     replace: Mapping[Step[..., Any] | Any, Callable[..., Any]] | None = None,
@@ -255,7 +261,9 @@ async def open(  # noqa: A001 - `holdfast.testing.open` is what users write
             raise BadArguments(f"replace= takes steps and resources as keys, not {key!r}")
     settings = settings or Settings(park_grace_s=0.0 if park else 3600.0, lease_ttl_s=30.0)
     with contextlib.ExitStack() as stack:
-        folder = Path(path).parent if path else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
+        folder = (
+            Path(path).parent if path else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
+        )
         client = TestClient(Path(path) if path else folder / "test.db", agents, settings, dict(replace or {}), faults)
         async with client:
             yield client

@@ -26,9 +26,7 @@ class Child(Generic[R_co]):
         return current("awaiting a child").child_result(self.id, self.agent).__await__()
 
 
-def spawn(
-    agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
-) -> Called[Child[R]]:
+def spawn(agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Called[Child[R]]:
     """Start a child run and go on at once; it outlives the return of its parent."""
     if not isinstance(agent, Agent):
         raise BadArguments(f"spawn takes an agent (a function with @holdfast.agent), not {agent!r}")

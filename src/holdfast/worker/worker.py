@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.declaring import Step
 from holdfast.codec import DEFAULT_LIMIT_BYTES
+from holdfast.declaring import Step
 from holdfast.engine import parking
 from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
@@ -255,8 +255,9 @@ class Worker:
                 self._astray.add((run.id, run.lease_epoch))
         except StoreUnavailable as problem:
             self._astray.add((run.id, run.lease_epoch))
-            _log.debug("run %r could not be carried on: %s", run.id, problem)
-        except Exception:  # noqa: BLE001 - whatever one run's problem is, it must not end the worker
+            if not self._stopping:
+                _log.warning("run %r could not be carried on; it will be tried again: %s", run.id, problem)
+        except Exception:
             self._astray.add((run.id, run.lease_epoch))
             _log.exception("run %r could not be carried on; it will be tried again", run.id)
         finally:
