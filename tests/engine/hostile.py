@@ -81,10 +81,10 @@ async def gathers_exceptions() -> str:
     async def listens() -> str:
         return await holdfast.receive("go", str)
 
-    ends = await asyncio.gather(listens(), holdfast.receive("never"), return_exceptions=True) if False else None
-    while ends is None or not isinstance(ends[0], str):
-        ends = await asyncio.gather(listens(), return_exceptions=True)
-    return await effect(ends[0])
+    while True:
+        first, _ = await asyncio.gather(listens(), prepare(), return_exceptions=True)
+        if isinstance(first, str):
+            return await effect(first)
 
 
 @holdfast.agent

@@ -51,6 +51,8 @@ class Story:
         result = second.read()["result"]
         second.ends()
         self.check(place, left, result, {second.pid})
+        assert sorted(path.name for path in place.folder.iterdir()) == ["ledger", "runs.db"]  # the dead left no files
+        assert place.query("SELECT count(*) FROM workers") == [(0,)]
         return True
 
     def check(self, place, left, result, later):
