@@ -3,11 +3,13 @@
 import itertools
 import random
 import time
+from collections import Counter
 
 import pytest
 from tests.engine import schedules
-from tests.processes import scenes
-from tests.processes.ledger import Place, check_once, check_tokens
+from tests.processes import scenes, workers
+from tests.processes.ledger import Place, check_once, check_tokens, until
+from tests.processes.starting import start
 
 ROUNDS = 40
 MOST_KILLS = 4  # a run that makes no progress between five deaths is paused, which is another test's fact
@@ -60,7 +62,7 @@ def check(place, kills):
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", schedules.ALL)
-def test_killed_at_random(forks, folder, name, record_property):
+def test_killed_at_random(forks, folder, name, request):
     """Forty runs, each killed up to four times at random moments: all end right, and no recorded body runs again."""
 
     def new_place(number):
@@ -73,5 +75,69 @@ def test_killed_at_random(forks, folder, name, record_property):
     assert schedules.CHECKS[name](undisturbed.read()["result"])
     span_s = time.monotonic() - began
     kills = [once(forks, new_place(seed), name, random.Random(f"{name} {seed}"), span_s) for seed in range(ROUNDS)]
-    record_property("kills", sum(kills))
+    request.node.user_properties.append(("kills", sum(kills)))
     assert sum(kills) > ROUNDS / 2
+
+
+CROWD = ("sequential", "parallel", "retry", "sleep", "child", "checkpoints", "doubt_probe", "notes")
+
+
+class Crowd:
+    """Four workers on one store, to whom things happen."""
+
+    def __init__(self, forks, place, rng):
+        self._forks, self._place, self._rng = forks, place, rng
+        self.deaths = self.stops = 0
+        self._workers = [self._start() for _ in range(4)]
+        self._stopped = []
+
+    def _start(self):
+        agents = [*CROWD, "middle", "grandchild"]
+        arguments = {"folder": str(self._place.folder), "agents": agents, "lease_ttl_s": 1.0, "park_grace_s": 0.0}
+        return self._forks.start(workers.serve, **arguments)
+
+    def disturb(self):
+        """Kill one and start another, or stop one, or let one go on."""
+        worker = self._rng.choice(self._workers)
+        if worker in self._stopped:
+            self._stopped.remove(worker)
+            worker.go_on()
+        elif self._rng.random() < 0.5:
+            self.stops += 1
+            self._stopped.append(worker)
+            worker.stop()
+        else:
+            self.deaths += 1
+            worker.kill()
+            self._workers[self._workers.index(worker)] = self._start()
+
+    def calm(self):
+        for worker in self._stopped:
+            worker.go_on()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(2))
+def test_four_workers_are_killed_and_stopped(forks, place, seed, request):
+    """Workers that are killed, stopped beyond their lease and woken complete every run; a call has one outcome."""
+    rng = random.Random(seed)
+    crowd = Crowd(forks, place, rng)
+    for number in range(20):
+        start(place, *[(agent, [], f"{agent}-{number}") for agent in CROWD])
+        time.sleep(rng.uniform(0.0, 0.2))  # the moment of the next misfortune: nothing waits for it
+        crowd.disturb()
+    crowd.calm()
+    until(lambda: not place.query("SELECT 1 FROM runs WHERE status <> 'completed'"), timeout=60)
+    results = place.query(
+        "SELECT agent, count(*), count(DISTINCT result) FROM runs WHERE parent_id IS NULL GROUP BY agent"
+    )
+    assert sorted(results) == [(agent, 20, 1) for agent in sorted(CROWD)]
+    keys = [(event.run, event.key) for event in place.events() if event.kind == "step.completed"]
+    assert len(keys) == len(set(keys))
+    assert {(line.run, line.key) for line in place.lines()} == set(keys)
+    check_tokens(place.lines())
+    again = Counter((line.run, line.key, line.attempt) for line in place.lines())
+    assert max(again.values()) <= 1 + crowd.deaths + crowd.stops
+    request.node.user_properties.append(
+        ("misfortunes", [crowd.deaths, crowd.stops, sum(count > 1 for count in again.values())])
+    )

@@ -81,7 +81,7 @@ CASES += [(name, 60.0) for name in ("sleep", "child", "messages", "timeout")]
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
-def test_closed_at_every_commit(forks, folder, agent, grace_s, record_property):
+def test_closed_at_every_commit(forks, folder, agent, grace_s, request):
     """Closed at any commit, a process leaves nothing in doubt and no crash on record; the run ends undisturbed."""
 
     def carry(place, **arguments):
@@ -115,7 +115,7 @@ def test_closed_at_every_commit(forks, folder, agent, grace_s, record_property):
             attempts = [(line.run, line.key, line.attempt) for line in place.lines()]
             assert len(attempts) == len(set(attempts))
             assert "run.interrupted" not in {event.kind for event in place.events()}
-    record_property("crash_points", closes)
+    request.node.user_properties.append(("crash_points", closes))
     assert closes > expected["commits"]  # parallel work does not always come to the same number of commits
 
 

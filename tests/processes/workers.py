@@ -220,7 +220,12 @@ async def suspect(what: str) -> str:
     return await crash_here(what)
 
 
-AGENTS = {agent.name: agent for agent in vars(sys.modules[__name__]).values() if isinstance(agent, holdfast.Agent)}
+AGENTS = {
+    agent.name: agent
+    for module in (scenes, sys.modules[__name__])
+    for agent in vars(module).values()
+    if isinstance(agent, holdfast.Agent)
+}
 
 
 def warm_up():

@@ -218,7 +218,7 @@ async def test_an_idle_claim_writes_nothing(place: Place) -> None:
 
 @scenario
 async def test_the_file_is_little_larger_than_what_it_holds(place: Place) -> None:
-    """400 events of 2 KB make the file grow by at most 1.35 times their payload."""
+    """400 events of 2 KB make the file grow by at most 1.5 times their payload."""
 
     def size() -> int:
         return Path(place.path).stat().st_size  # the last close moved the log into the file
@@ -236,7 +236,7 @@ async def test_the_file_is_little_larger_than_what_it_holds(place: Place) -> Non
             payload += len(event.value or "")
             await store.append(write(row, event))
     grown = size() - before
-    assert grown <= 1.35 * payload, f"{grown / payload:.2f}"
+    assert grown <= 1.5 * payload, f"{grown / payload:.2f}"
 
 
 def test_errors_are_ours() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.engine import foreign
 from holdfast.engine.journal import Divergence
-from holdfast.engine.tasks import waiting_location
 from holdfast.store.base import Append, Transition
 
 if TYPE_CHECKING:
@@ -36,11 +36,12 @@ def pause(execution: Execution, reason: str) -> None:
 
 def restless(execution: Execution) -> None:
     """The run has not settled for a long time."""
-    if execution.live and not execution.ready:
+    recorded = not execution.live and not execution.journal.exhausted
+    begins = any(not call.begun and not call.withdrawn for call in execution.calls.values())
+    if not (execution.ready or recorded or begins):
         execution.gate.kick()  # busy with things of its own, and nobody waits for it
         return
-    tasks = list(execution.tasks)[:3]
-    lines = [f"{task.scope.path or 'root'} at {waiting_location(task.get_coro())}" for task in tasks]
+    lines = [foreign.place(task) for task in list(execution.tasks)[:3]]
     pause(
         execution,
         f"run {execution.run.id!r} never settles: its tasks go on without waiting for anything, so no outcome can be "

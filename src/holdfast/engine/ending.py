@@ -11,14 +11,15 @@ from holdfast.engine import foreign
 from holdfast.engine.divergence import diverge
 from holdfast.engine.journal import Divergence
 from holdfast.errors import HoldfastError, NotStorable
-from holdfast.model import Event
+from holdfast.model import KINDS
 from holdfast.runtime import Placed
 from holdfast.store.base import Transition
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
 
-STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may take before it counts as diverged
+STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may take before it counts as diverged,
+FOREIGN_GRACE_S = 300.0  # and how long when it is known to wait for such things: raw I/O takes its time again
 
 
 def conclude(execution: Execution) -> None:
@@ -26,13 +27,14 @@ def conclude(execution: Execution) -> None:
     root = execution.root
     assert root is not None
     if not execution.live:
-        execution.pass_over()
+        _pass_over(execution)
         left_over = execution.journal.left_over()
         if left_over is not None:
             diverge(execution, left_over, "the agent ended without asking for it")
             return
         execution.live = True
         execution.patches.write()
+        foreign.write(execution)
     if execution.holding:
         return  # it is being released; the next worker will end it
     error: BaseException | None
@@ -52,6 +54,16 @@ def conclude(execution: Execution) -> None:
             _end(execution, "completed", text, None)
             return
     _end(execution, "failed", None, error_record(error))
+
+
+def _pass_over(execution: Execution) -> None:
+    """The agent has ended: recorded outcomes that nobody waited for any more the first time are through as well."""
+    while (event := execution.journal.next()) is not None:
+        call = execution.calls.get(event.key or "")
+        if not KINDS[event.kind].arrives and (call is None or not call.withdrawn):
+            return
+        execution._deliver(event)
+        execution.journal.turn += 1
 
 
 def _end(execution: Execution, status: str, text: str | None, error: dict[str, Any] | None) -> None:
@@ -84,19 +96,20 @@ def _sources(error: BaseException | None, found: list[dict[str, Any]], seen: set
     _sources(error.__context__, found, seen)  # also behind `from None`, which hides it from people only
 
 
-def stalled(execution: Execution, event: Event) -> None:
+def stalled(execution: Execution, missing: Divergence) -> None:
     """Replay waits for a call that the code does not make: a divergence, or raw I/O that is still on its way."""
     execution.resting = execution.settled = True
     if execution.root is not None and execution.root.done() and not execution.tasks:
         conclude(execution)
     elif not foreign.unaccounted(execution):
-        _stalled_for_good(execution, event, execution.gate.activity)
+        _stalled_for_good(execution, missing, execution.gate.activity)
     else:
+        grace_s = FOREIGN_GRACE_S if execution.foreign or execution.journal.foreign else STALL_GRACE_S
         with Placed(None):
             seen = execution.gate.activity
-            execution.loop.call_later(STALL_GRACE_S, _stalled_for_good, execution, event, seen)
+            execution.loop.call_later(grace_s, _stalled_for_good, execution, missing, seen)
 
 
-def _stalled_for_good(execution: Execution, event: Event, seen: int) -> None:
+def _stalled_for_good(execution: Execution, missing: Divergence, seen: int) -> None:
     if execution.gate.activity == seen and not execution.closing:
-        diverge(execution, Divergence.of(event), "the code did not ask for it" + foreign.where(execution))
+        diverge(execution, missing, "the code did not ask for it" + foreign.where(execution))

@@ -33,7 +33,7 @@ from holdfast.engine.leaving import Leaving
 from holdfast.engine.mailbox import Mailbox
 from holdfast.engine.patches import Patches
 from holdfast.engine.scope import Scope
-from holdfast.engine.tasks import RunTask, Stirring
+from holdfast.engine.tasks import RunTask, Stirring, made_at
 from holdfast.model import KINDS, OUTCOMES, Event, RunRow, Signal
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here
 
@@ -70,7 +70,7 @@ class Execution(Leaving):
         self.inbox_seen = run.inbox_seen
         self.edge_due: list[tuple[int, int, Callable[[], None]]] | None = None
         self.patches = Patches(self)
-        self.foreign: set[str] = set()
+        self.foreign: dict[str, dict[str, str]] = {}  # waits for what is not recorded: told, by task and line
         self.new_outcomes = 0
         self._facts: RunFacts | None = None
         # checkpoints
@@ -102,6 +102,7 @@ class Execution(Leaving):
             self.counters[place] = nth + 1
             path = f"{place}#{nth}"
         scope = Scope(self, path, parent.named)
+        scope.made_at = made_at(coro)
         context = contextvars.copy_context() if given is None else given
         if given is None:
             context.run(_here.set, scope)
@@ -264,15 +265,14 @@ class Execution(Leaving):
             return False
         if not self.live:
             event = self.journal.next()
-            if event is not None:
-                if self._deliver(event):
-                    self.journal.turn += 1
-                    return True
-                stalled(self, event)
+            if event is not None and self._deliver(event):
+                self.journal.turn += 1
+                return True
+            missing = self.journal.left_over() if event is None else Divergence.of(event)
+            if missing is not None:
+                stalled(self, missing)
                 return False
             self._reach_edge()
-            if self.closing:
-                return False
         if self.ready:
             self._deliver(self.ready.popleft())
             return True
@@ -308,15 +308,6 @@ class Execution(Leaving):
         self.resting = self.settled = False
         self.gate.activity += 1
 
-    def pass_over(self) -> None:
-        """The agent has ended: recorded outcomes that nobody waited for any more the first time are through as well."""
-        while (event := self.journal.next()) is not None:
-            call = self.calls.get(event.key or "")
-            if not KINDS[event.kind].arrives and (call is None or not call.withdrawn):
-                return
-            self._deliver(event)
-            self.journal.turn += 1
-
     def _reach_edge(self) -> None:
         """Every recorded outcome is through and the run has settled: from here on the run acts."""
         left_over = self.journal.left_over()
@@ -325,6 +316,7 @@ class Execution(Leaving):
             return
         self.live = True
         self.patches.write()
+        foreign.write(self)
         self.edge_due = []
         for call in list(self.calls.values()):
             if not call.begun and not call.withdrawn:
@@ -356,15 +348,12 @@ class Execution(Leaving):
                 self.gate.kick()  # what was begun is begun: perhaps the run only waits now
             return
         self.new_outcomes += 1
+        if not self.ready:
+            self.gate.awaited()
         self.ready.append(event)
         asker = self.calls.get(event.key or "")
-        if (
-            asker is not None
-            and self.resting
-            and self.alone
-            and not self.gate.pumping
-            and asker.future is self._awaited_alone()
-        ):
+        at_rest = self.resting and self.alone and not self.gate.pumping
+        if at_rest and asker is not None and asker.future is self._awaited_alone():
             self._deliver(self.ready.popleft())
         else:
             self.gate.kick()
@@ -385,11 +374,11 @@ class Execution(Leaving):
     # What others report
 
     def stirred_by_foreign(self, scope: Scope, coro: Any) -> None:
-        foreign.stirred(self, scope.path, coro)
+        foreign.stirred(self, scope, coro)
 
-    def report_foreign(self, path: str, what: str, line: str) -> None:
+    def report_foreign(self, scope: Scope, what: str, line: str) -> None:
         with Placed(None):
-            foreign.report(self, path, what, line)
+            foreign.report(self, scope, what, line)
 
     # Facts
 

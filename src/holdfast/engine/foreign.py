@@ -9,29 +9,47 @@ from holdfast.engine.tasks import GateFuture, RunTask, waiting_location
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
+    from holdfast.engine.scope import Scope
 
 _log = logging.getLogger("holdfast")
 
 
-def report(execution: Execution, path: str, what: str, line: str) -> None:
-    """Tell once per place: in the log, and in the run's history when it is live."""
-    mark = f"{path} {line}"
-    if mark in execution.foreign or execution.closing:
+def report(execution: Execution, scope: Scope, what: str, line: str) -> None:
+    """Tell once per place: in the log of each life, and in the run's history once it is live."""
+    path, line = scope.path or "root", line or scope.made_at
+    if execution.closing or (not line and execution.foreign):  # asyncio's own doing, for something that was told
         return
-    execution.foreign.add(mark)
+    line = line or "unknown line"
+    mark = f"{path} {line}"
+    if mark in execution.foreign:
+        return
+    execution.foreign[mark] = {"task": path, "what": what, "line": line}
     _log.warning(
         "run %r: task %r waits for something that is not recorded (%s) at %s; it will be done again on every resume. "
-        "Put it into a step", execution.run.id, path or "root", what, line,
+        "Put it into a step", execution.run.id, path, what, line,
     )  # fmt: skip
-    if execution.live and not execution.holding:
-        execution.record("foreign", None, {"task": path or "root", "what": what, "line": line})
+    if execution.live:
+        write(execution)
 
 
-def stirred(execution: Execution, path: str, coro: Any) -> None:
+def write(execution: Execution) -> None:
+    """Have what was told in the run's history, each place once."""
+    for mark, told in execution.foreign.items():
+        if mark not in execution.journal.foreign and not execution.holding:
+            execution.journal.foreign.add(mark)
+            execution.record("foreign", None, told)
+
+
+def outstanding(execution: Execution) -> bool:
+    """Does the run perhaps wait for something that would be lost if it left memory?"""
+    return bool(execution.foreign) and bool(unaccounted(execution))
+
+
+def stirred(execution: Execution, scope: Scope, coro: Any) -> None:
     """A task of a settled run moved and the gate did not cause it."""
     execution.resting = execution.settled = False
     execution.ticked_s = max(execution.ticked_s, execution.clock.now() / 1000)  # or a loop that polls would never end
-    report(execution, path, "raw I/O, a thread or a timer of another loop", waiting_location(coro))
+    report(execution, scope, "raw I/O, a thread or a timer of another loop", waiting_location(coro))
     execution.gate.kick()
 
 
@@ -41,7 +59,7 @@ def report_stall(execution: Execution, seen: int) -> None:
     if execution.closing or execution.gate.activity != seen or execution.bodies or execution.unacked:
         return
     for task in unaccounted(execution):
-        report(execution, task.scope.path, "nothing durable is pending", waiting_location(task.get_coro()))
+        report(execution, task.scope, "nothing durable is pending", waiting_location(task.get_coro()))
 
 
 def unaccounted(execution: Execution) -> list[RunTask]:
@@ -60,5 +78,10 @@ def _accounted(execution: Execution, waiter: Any) -> bool:
 
 def where(execution: Execution) -> str:
     """The lines at which the run's tasks wait, for a message."""
-    places = [f"{task.scope.path or 'root'} at {waiting_location(task.get_coro())}" for task in execution.tasks]
+    places = [place(task) for task in execution.tasks]
     return f"; the run waits in {', '.join(places[:3])}" if places else ""
+
+
+def place(task: RunTask) -> str:
+    """A task and the line at which it waits, for a message."""
+    return f"{task.scope.path or 'root'} at {waiting_location(task.get_coro()) or task.scope.made_at or 'unknown line'}"

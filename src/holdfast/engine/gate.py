@@ -47,6 +47,10 @@ class Gate:
             self._since = time.monotonic()
             self._loop.call_soon(self._turn, context=self._outside)
 
+    def awaited(self) -> None:
+        """An outcome waits to be delivered: from now on it matters that the run settles."""
+        self._since = time.monotonic()
+
     def _turn(self) -> None:
         if self.activity != self._last:
             self._quiet, self._last = 0, self.activity

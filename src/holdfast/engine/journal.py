@@ -24,6 +24,7 @@ class Journal:
     begun: dict[str, list[Event]] = field(default_factory=dict)
     patched: set[str] = field(default_factory=set)
     unclaimed: set[str] = field(default_factory=set)  # keys and patches in the journal that the code has not asked for
+    foreign: set[str] = field(default_factory=set)  # where the code was seen to wait for what is not recorded
     turn: int = 0
 
     @classmethod
@@ -40,6 +41,8 @@ class Journal:
             elif event.kind == "patched":
                 journal.patched.add(event.data["patch"])
                 journal.unclaimed.add(_marker(event.data["patch"]))
+            elif event.kind == "foreign":
+                journal.foreign.add(f"{event.data['task']} {event.data['line']}")
             elif event.key is not None:
                 journal.begun.setdefault(event.key, []).append(event)
                 journal.unclaimed.add(event.key)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.engine.foreign import report_stall
+from holdfast.engine import foreign
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.runtime import Placed
 from holdfast.store.base import Append, InboxMoved, Transition, unspilled
@@ -32,8 +32,8 @@ def idle(execution: Execution) -> None:
         if execution.park_timer is not None:
             execution.park_timer.cancel()
         seen = execution.gate.activity
-        if not execution.waits:
-            execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, report_stall, execution, seen)
+        if not execution.waits or foreign.outstanding(execution):
+            execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, foreign.report_stall, execution, seen)
             return
         grace_s = execution.host.park_grace_s(execution.run.id)
         execution.park_timer = execution.loop.call_later(grace_s, park, execution, seen)
@@ -42,6 +42,8 @@ def idle(execution: Execution) -> None:
 def _can_park(execution: Execution, seen: int) -> bool:
     busy = execution.driving or execution.unacked or execution.ticks or execution.ready or execution.fetching
     quiet = execution.gate.activity == seen and not execution.gate.pumping
+    if foreign.outstanding(execution):
+        return False
     return bool(execution.live and quiet and execution.waits and not busy and not execution.holding)
 
 

@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 class Scope:
     """One task of a run, or one named block of it; hands out keys in program order."""
 
-    __slots__ = ("execution", "named", "path", "task")
+    __slots__ = ("execution", "made_at", "named", "path", "task")
     is_scope: Final = True
 
     def __init__(self, execution: Execution, path: str, named: str, task: asyncio.Task[Any] | None = None) -> None:
         self.execution, self.path, self.named, self.task = execution, path, named, task
+        self.made_at = ""  # the line that made the task, if its own code has none to show
 
     # Identity
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 # What an agent may call on the loop to wait for something that no journal records.
 _FOREIGN = (
     "run_in_executor", "create_connection", "create_unix_connection", "create_datagram_endpoint", "create_server",
-    "subprocess_exec", "subprocess_shell", "connect_read_pipe", "sock_connect", "sock_accept", "sock_recv",
+    "create_unix_server", "subprocess_exec", "subprocess_shell", "connect_read_pipe", "connect_write_pipe", "start_tls",
+    "sock_connect", "sock_accept", "sock_recv", "sock_recv_into", "sock_recvfrom", "sock_sendall", "sock_sendto",
+    "sock_sendfile", "sendfile", "getaddrinfo", "getnameinfo", "add_reader", "add_writer",
 )  # fmt: skip
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ASYNCIO = os.path.dirname(os.path.abspath(asyncio.__file__)) + os.sep
@@ -217,7 +219,7 @@ def _watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def watched(*args: Any, **kw: Any) -> Any:
         place: Any = _here.get()
         if _is_scope(place) and not place.execution.closing:
-            place.execution.report_foreign(place.path, f"loop.{name}", frame_location(sys._getframe(1)))
+            place.execution.report_foreign(place, f"loop.{name}", frame_location(sys._getframe(1)))
         return method(*args, **kw)
 
     return watched
@@ -233,17 +235,25 @@ def is_ours(filename: str) -> bool:
 
 
 def frame_location(frame: FrameType | None) -> str:
-    """The nearest caller outside asyncio and Holdfast, as file:line."""
-    while frame is not None:
+    """The nearest caller outside asyncio and Holdfast, as file:line; empty if it is asyncio's own doing."""
+    while frame is not None and frame.f_code is not Stirring._step.__code__:
         if not is_ours(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        if frame.f_code.co_name in ("_run", "_run_once", "run"):  # of a handle, the loop or the runner
+            break
         frame = frame.f_back
-    return "unknown line"
+    return ""
+
+
+def made_at(coro: Any) -> str:
+    """The line that makes a task of asyncio's own code, such as `to_thread`, which has no line of the agent to show."""
+    code = getattr(coro, "cr_code", None)
+    return frame_location(sys._getframe(2)) if code is not None and is_ours(code.co_filename) else ""
 
 
 def waiting_location(coro: Any) -> str:
     """Where a suspended coroutine waits: its innermost frame outside asyncio and Holdfast, as file:line."""
-    found = "unknown line"
+    found = ""
     for _ in range(1000):
         frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
         if frame is not None and not is_ours(frame.f_code.co_filename):

@@ -25,9 +25,9 @@ _SYNCHRONOUS: Final = {"power": "FULL", "process": "NORMAL", "none": "OFF"}
 # Up to 3.51.2 two connections that write and checkpoint at once can corrupt a file (sqlite.org/wal.html#walresetbug).
 _OLDEST_SQLITE: Final = (3, 51, 3)
 
-# A page holds several events of typical size. With 4 KiB pages an event of 2 KiB has a page to itself, and the file is
-# twice the size of what it holds; with 16 KiB it is 1.2 times that.
-_PAGE_BYTES: Final = 16_384
+# A commit writes whole pages, so small ones are quicker; an event needs one page, so with 4 KiB one of 2 KiB has a page to
+# itself and the file is twice what it holds. With 8 KiB it is 1.4 times that, with 16 KiB 1.2 times and slower to commit.
+_PAGE_BYTES: Final = 8_192
 CHECKPOINT_PAGES: Final = 1_000  # of the log, until it is moved into the file
 _BUSY_S: Final = 30.0
 

@@ -67,6 +67,7 @@ class SQLiteStore:
         self._listeners: list[Callable[[Change], None]] = []
         self._served: set[str] = set()
         self._waiting: list[Operation] = []
+        self._said_due = False  # a commit of ours made a run due, and no claim has looked since
         self._on_its_way = 0  # operations given to the writer's thread whose results have not come back to the loop
         self._open = self._registered = False
 
@@ -174,6 +175,7 @@ class SQLiteStore:
                 future.set_result(value)
             else:
                 future.set_exception(error)
+        self._said_due = self._said_due or News.DUE in changes.values()
         if self._listeners:
             self._tell([Change(run, news) for run, news in changes.items()])
 
@@ -227,10 +229,15 @@ class SQLiteStore:
     async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
                     alone: bool = False) -> list[RunRow]:  # fmt: skip
         claim = leases.Claim(list(agents), limit, ttl_ms, root, alone)
-        due = await self._read(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
-                               alone=int(alone), limit=1, now=self.clock.now())  # fmt: skip
-        if not due or limit < 1:
+        if limit < 1:
             return []
+        # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
+        said_so, self._said_due = self._said_due, False
+        if not said_so:
+            due = await self._read(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
+                                   alone=int(alone), limit=1, now=self.clock.now())  # fmt: skip
+            if not due:
+                return []
         if not self._registered:
             await self.publish([])
         work = self._submit(claim)

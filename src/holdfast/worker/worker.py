@@ -212,9 +212,10 @@ class Worker:
         if change.news < News.DUE:
             return
         execution = self.executions.get(change.run)
-        if execution is not None:
+        if execution is not None and not execution.closing:
             parking.notice(execution)
-        elif change.run in self.loading:
+            return
+        if change.run in self.loading:
             self.loading[change.run] = True
         else:
             self._meanwhile.add(change.run)
