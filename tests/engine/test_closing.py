@@ -10,6 +10,7 @@ from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
+from holdfast.engine import leaving
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.clock import JumpClock
 
@@ -64,8 +65,9 @@ def noisy(noise):
 
 @pytest.mark.parametrize("name", hostile.ALL)
 @pytest.mark.parametrize("way", ["park", "crash", "lost", "shutdown"])
-def test_a_hostile_agent_leaves(tmp_path, name, way):
+def test_a_hostile_agent_leaves(tmp_path, monkeypatch, name, way):
     """Parked, crashed, taken over or shut down, a hostile agent has no effect and ends right in its next life."""
+    monkeypatch.setattr(leaving, "_UNWIND_S", 0.2)  # nothing here needs longer, and some never end
     agent, noise = hostile.ALL[name], []
     path = tmp_path / "a.db"
     hostile.cleaned.clear()

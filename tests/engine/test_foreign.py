@@ -271,7 +271,7 @@ def test_a_call_that_is_never_awaited_fails_the_run():
 
     async def main():
         async with holdfast.testing.open(agents=[agent]) as hf:
-            with pytest.raises(holdfast.RunFailed, match="work.*await"):
+            with pytest.raises(holdfast.RunFailed, match=r"work.*await"):
                 await (await hf.start(agent, id="r")).result(timeout=10)
             assert not hf.bodies
 

@@ -161,7 +161,7 @@ CHANGES = {
     "removed child": (lambda: race(child("x"), wait()), wait, ("child#0", "child.started", "what='x'")),
     "removed spawn": (lambda: in_order(lambda: holdfast.spawn(child, "x"), wait), wait, (":spawn.child#0",)),
     "removed note": (lambda: in_order(lambda: holdfast.note("x"), wait), wait, (":note#0",)),
-    "removed plain timer": (lambda: in_order(lambda: asyncio.sleep(5), wait), wait, (":tick#0",)),
+    "removed plain timer": (lambda: in_order(lambda: asyncio.sleep(0.01), wait), wait, (":tick#0",)),
     "removed intent": (lambda: intent(True), lambda: intent(False), ("risky#0", "step.started", "what='x'")),
     "returns early": (
         lambda: in_order(lambda: work("a"), lambda: work("b"), wait),

@@ -225,3 +225,33 @@ def test_a_patch_needs_a_name(name):
     """Patched without a name is an error that shows how to write it."""
     with pytest.raises(holdfast.BadArguments, match="patched"):
         holdfast.patched(name)
+
+
+def test_what_comes_from_outside_does_not_pass_a_line(tmp_path):
+    """A message that lies behind the last step in the journal is no sign that the run had passed the line in between."""
+
+    async def act(hf, life):
+        run = await hf.start("agent", id="r") if life == 0 else hf.get("r")
+        if life == 0:
+            await run.wait("waiting")
+            await run.send("other")
+            while not await counted(run, "message.received"):
+                await asyncio.sleep(0.001)
+            await run.wait("waiting")
+            return None
+        await run.send("go")
+        return await run.result(timeout=20)
+
+    async def waits(answer: str) -> list[str]:
+        await asyncio.gather(holdfast.receive("other"), holdfast.receive("go"))
+        return [answer]
+
+    async def old() -> list[str]:
+        await work("first")
+        return await waits("")
+
+    async def new() -> list[str]:
+        await work("first")
+        return await waits(str(holdfast.patched("between")))
+
+    assert lives(tmp_path / "a.db", agent_of(old), agent_of(new), act=act)[-1] == ["True"]

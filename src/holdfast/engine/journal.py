@@ -23,7 +23,8 @@ class Journal:
     closed: dict[str, Event] = field(default_factory=dict)
     begun: dict[str, list[Event]] = field(default_factory=dict)
     patched: set[str] = field(default_factory=set)
-    unclaimed: set[str] = field(default_factory=set)  # keys and patches in the journal that the code has not asked for
+    unclaimed: set[str] = field(default_factory=set)  # what was begun, and patches, that the code has not asked for
+    unasked: set[str] = field(default_factory=set)  # what has an outcome and the code has not asked for
     foreign: set[str] = field(default_factory=set)  # where the code was seen to wait for what is not recorded
     turn: int = 0
 
@@ -38,6 +39,7 @@ class Journal:
                 journal.outcomes.append(event)
                 if KINDS[event.kind].closes and event.key is not None:
                     journal.closed[event.key] = event
+                    journal.unasked.add(event.key)
             elif event.kind == "patched":
                 journal.patched.add(event.data["patch"])
                 journal.unclaimed.add(_marker(event.data["patch"]))
@@ -60,6 +62,7 @@ class Journal:
     def claim(self, key: str, name: str, digest: str, of: str) -> Divergence | None:
         """The code asks for this call; a record of it of another kind, or with another name or input, is a divergence."""
         self.unclaimed.discard(key)
+        self.unasked.discard(key)
         begun = self.begun.get(key)
         event = self.closed.get(key) or (begun[0] if begun else None)
         if event is None:

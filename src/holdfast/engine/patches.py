@@ -18,7 +18,7 @@ class Patches:
         self._unwritten: list[str] = []
 
     def answer(self, patch: str) -> bool:
-        """True when first reached at the edge of the journal, False when passed on replay."""
+        """True when the run has not been past the line that asks, False when it has."""
         known = self.answers.get(patch)
         if known is None:
             known = self._first(patch)
@@ -32,10 +32,12 @@ class Patches:
         if execution.live:
             execution.record("patched", None, {"patch": patch})
             return True
-        at_edge = journal.exhausted and not journal.unclaimed and not execution.awaits_restore
-        if at_edge:  # others may still stir before the run is live: it is written ahead of anything else then
+        # Only a call from behind this line shows that the run had passed it. What is still to be delivered may have come
+        # while the agent was before it: a message, or the outcome of a call that was made earlier.
+        first = not journal.unasked and not journal.unclaimed and not execution.awaits_restore
+        if first:  # others may still stir before the run is live: it is written ahead of anything else then
             self._unwritten.append(patch)
-        return at_edge
+        return first
 
     def write(self) -> None:
         """The run is live now."""
