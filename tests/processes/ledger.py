@@ -94,14 +94,22 @@ class Place:
         """How often each call of this run had its effect."""
         return Counter(line.key for line in self.lines() if line.run == run)
 
-    def query(self, text, *bindings):
+    def query(self, text, *bindings, busy_ms=10_000):
         """Ask the store's file, while others use it."""
         db = apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            db.set_busy_timeout(10_000)
+            db.set_busy_timeout(busy_ms)
             return db.execute(text, bindings).fetchall()
         finally:
             db.close()
+
+    def locked(self):
+        """Is a commit under way that does not end? A process that is stopped in the middle of one keeps all others out."""
+        try:
+            self.query("BEGIN IMMEDIATE", busy_ms=300)
+        except apsw.BusyError:
+            return True
+        return False
 
     def run(self, run, *columns):
         """Columns of one run's row; one value when one is named."""

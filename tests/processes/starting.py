@@ -37,6 +37,14 @@ def send(place, run, text):
     asyncio.run(main())
 
 
+def stop(place, process):
+    """SIGSTOP between two commits: SQLite's lock has no lease, a process stopped inside one would keep it."""
+    process.stop()
+    while place.locked():
+        process.go_on()
+        process.stop()
+
+
 def executions(process):
     """The runs that a worker has in memory."""
     process.tell("executions")

@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.processes import workers
 from tests.processes.ledger import check_tokens, closed, until
-from tests.processes.starting import executions, serve, start
+from tests.processes.starting import executions, serve, start, stop
 
 import holdfast
 
@@ -76,7 +76,7 @@ def test_a_running_worker_takes_over_at_once(forks, place):
     first = serve(forks, place, "worked", runs=[("worked", ["held"], "run")])
     assert first.read()["body"] == "held"
     other = serve(forks, place, "worked")
-    first.stop()  # so that it does not end the body before it is dead
+    stop(place, first)  # so that it does not end the body before it is dead
     (place.folder / "go-held").touch()
     began = time.monotonic()
     first.kill()
@@ -94,7 +94,7 @@ def test_a_stopped_process_that_wakes_up_does_nothing(forks, place, agent):
         until(lambda: len(place.query("SELECT 1 FROM events WHERE kind = 'step.retrying'")) == 2)
     else:
         assert stale.read()["body"] == "it"
-    stale.stop()
+    stop(place, stale)
     lease_end, epoch = place.run("run", "due_at", "lease_epoch")
     other = serve(forks, place, agent, **SHORT)
     (place.folder / "go-it").touch()

@@ -9,7 +9,7 @@ import pytest
 from tests.engine import schedules
 from tests.processes import scenes, workers
 from tests.processes.ledger import Place, check_once, check_tokens, until
-from tests.processes.starting import start
+from tests.processes.starting import start, stop
 
 ROUNDS = 40
 MOST_KILLS = 4  # a run that makes no progress between five deaths is paused, which is another test's fact
@@ -105,7 +105,7 @@ class Crowd:
         elif self._rng.random() < 0.5:
             self.stops += 1
             self._stopped.append(worker)
-            worker.stop()
+            stop(self._place, worker)
         else:
             self.deaths += 1
             worker.kill()
@@ -138,6 +138,5 @@ def test_four_workers_are_killed_and_stopped(forks, place, seed, request):
     check_tokens(place.lines())
     again = Counter((line.run, line.key, line.attempt) for line in place.lines())
     assert max(again.values()) <= 1 + crowd.deaths + crowd.stops
-    request.node.user_properties.append(
-        ("misfortunes", [crowd.deaths, crowd.stops, sum(count > 1 for count in again.values())])
-    )
+    misfortunes = [crowd.deaths, crowd.stops, sum(count > 1 for count in again.values())]
+    request.node.user_properties.append(("misfortunes", misfortunes))

@@ -6,7 +6,7 @@ import time
 import pytest
 from tests.processes import workers
 from tests.processes.ledger import until
-from tests.processes.starting import executions, serve
+from tests.processes.starting import executions, serve, stop
 
 import holdfast
 
@@ -45,7 +45,7 @@ def test_a_timer_wakes_the_run_in_another_process(forks, place, fate):
     first = serve(forks, place, "napping", runs=[("napping", [0.5], "run")])
     until(lambda: place.run("run", "status") == "waiting")
     due = place.run("run", "due_at")
-    getattr(first, {"closed": "tell", "killed": "kill", "stopped": "stop"}[fate])(*["close"] * (fate == "closed"))
+    {"closed": lambda: first.tell("close"), "killed": first.kill, "stopped": lambda: stop(place, first)}[fate]()
     second = serve(forks, place, "napping")
     until(lambda: place.run("run", "status") == "completed")
     assert [(line.what, line.pid) for line in place.lines()] == [("before", first.pid), ("after", second.pid)]
@@ -58,7 +58,7 @@ def test_a_message_wakes_the_run_in_another_process(forks, place, fate):
     """A message wakes a run that another process parked, at once: no lease has to end."""
     first = serve(forks, place, "listening", runs=[("listening", [], "run")])
     until(lambda: place.run("run", "status") == "waiting")
-    first.kill() if fate == "killed" else first.stop()
+    first.kill() if fate == "killed" else stop(place, first)
     second = serve(forks, place, "listening")
 
     async def send():
