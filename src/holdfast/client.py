@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, Self, TypeVar, TypeVarTuple, overload
+from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
 from holdfast.codec import UNTYPED, checked_size, digest, preview
 from holdfast.declaring import Agent
@@ -25,6 +25,8 @@ from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker.worker import Settings, Worker
 
 R = TypeVar("R")
+
+_LOOK_AGAIN_S: Final = 5.0  # news may be lost on the way, for example with the process that had it
 Ts = TypeVarTuple("Ts")
 DEFAULT_URL = "sqlite:holdfast.db"
 
@@ -320,7 +322,7 @@ class Client:
     async def _pause_for(self, ear: asyncio.Event) -> None:
         """Wait to be told, or look again after a while: being told is only a hint."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(_LOOK_AGAIN_S):
                 await ear.wait()
 
     def _spec(self, agent: str) -> AgentSpec | None:

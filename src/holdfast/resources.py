@@ -47,6 +47,11 @@ def resource(fn: Callable[[], AsyncIterator[T]], /) -> Resource[T]:
     return Resource(fn)
 
 
+def _random_key() -> Callable[[], str]:
+    key = f"hf_{uuid.uuid4().hex}"
+    return lambda: key
+
+
 class OpenResources:
     """The resources one worker has opened; `replace` puts other generators in their place, for tests.
 
@@ -72,7 +77,7 @@ class OpenResources:
         """Open, hold until told, close. A resource that could not be opened is opened anew at its next use."""
         me: Any = asyncio.current_task()
         replaced: Any = self._replace.get(resource, resource)
-        place = StepContext(f"resource {resource.name}", f"hf_{uuid.uuid4().hex}", 1, None, self)  # of no step, no run
+        place = StepContext(f"resource {resource.name}", _random_key(), 1, None, self)  # of no step, no run
         with Placed(place):
             try:
                 generator: AsyncGenerator[Any, None] = (replaced.fn if isinstance(replaced, Resource) else replaced)()
@@ -131,6 +136,6 @@ async def step_outside_run(name: str) -> AsyncIterator[StepContext]:
     """The context of a step that is called outside any run: a random key, resources of its own."""
     resources = OpenResources()
     try:
-        yield StepContext(name, f"hf_{uuid.uuid4().hex}", 1, None, resources)
+        yield StepContext(name, _random_key(), 1, None, resources)
     finally:
         await resources.close()

@@ -68,10 +68,15 @@ class StepContext:
     """What `this_step()` tells, and what a body may use."""
 
     key: str
-    idempotency_key: str
+    derive: Callable[[], str]  # the idempotency key, made when it is asked for: most steps have no use for one
     attempt: int
     run: RunFacts | None = None
     resources: Resources | None = None
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this call, different for every other call."""
+        return self.derive()
 
 
 class Resources(Protocol):

@@ -108,6 +108,10 @@ def exclusive() -> Iterator[None]:
         apsw.connection_hooks.remove(hook)
 
 
+def _nobody(_value: object, _error: BaseException | None) -> None:
+    """Nobody waits for it."""
+
+
 def recorded(path: Path, durability: Any) -> list[Deed]:
     """What the store's own writer does to the disk while it commits appends one by one and in groups."""
     recorder = Recorder()
@@ -125,7 +129,6 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
         done.release()
 
     done = threading.Semaphore(0)
-    never: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
     writer = Writer(open_file, SystemClock(), "me", deliver=deliver, committed=lambda _: None, moved=lambda: None,
                     died=lambda: None, faults=None)  # fmt: skip
 
@@ -137,20 +140,19 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
     with exclusive():
         writer.start(lambda _: done.release())
         assert done.acquire(timeout=20)
-        submit(Work(outside.create(NewRun("a", "uid", "agent", "{}"), {}), never, True))
+        submit(Work(outside.create(NewRun("a", "uid", "agent", "{}"), {}), _nobody, True))
         assert done.acquire(timeout=20)
-        submit(Work(leases.Claim(["agent"], 1, 60_000), never, True))
+        submit(Work(leases.Claim(["agent"], 1, 60_000), _nobody, True))
         assert done.acquire(timeout=20)
         for seq in range(APPENDS):
             event = Event(
                 seq, "step.completed", f"work#{seq}", {"asked": seq}, f"{seq}:" + "x" * random.randrange(3_000)
             )
-            submit(QueuedAppend(Append("a", 1, seq, [event]), never))
+            submit(QueuedAppend(Append("a", 1, seq, [event]), _nobody))
             if seq % 5:
                 assert done.acquire(timeout=20)
         writer.stop()
         writer.join()
-    never.get_loop().close()
     recorder.unregister()
     return recorder.deeds
 

@@ -25,6 +25,7 @@ class Drivers(Recorder):
     """The work in progress of one attempt, and whether more may begin."""
 
     gate: Gate
+    resting: bool
 
     def __init__(self, host: Host, run: RunRow) -> None:
         super().__init__(host, run)
@@ -76,7 +77,7 @@ class Drivers(Recorder):
 
     def _driver_done(self, task: asyncio.Task[None]) -> None:
         self.drivers.discard(task)
-        if not self.closing and not self.unacked:
+        if self.resting and not self.closing and not self.unacked:
             self.gate.kick()  # it has left nothing that would: perhaps the run only waits now
 
     def body_ended(self) -> None:

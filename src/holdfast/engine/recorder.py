@@ -17,7 +17,7 @@ from holdfast.codec import BLOB_BYTES, Shape, checked_size
 from holdfast.engine.host import Host
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import OUTCOMES, Event, RunRow
-from holdfast.store.base import Append, NewApproval, NewRun, Transition, spilled
+from holdfast.store.base import Append, NewApproval, NewRun, Transition, settle, spilled
 
 _log = logging.getLogger("holdfast")
 
@@ -26,6 +26,7 @@ class Recorder:
     """The owner's pen: one per attempt at a run."""
 
     closing: str | None
+    loop: asyncio.AbstractEventLoop
     outside: contextvars.Context
 
     def __init__(self, host: Host, run: RunRow) -> None:
@@ -57,10 +58,10 @@ class Recorder:
         inbox_seen: int | None = None,
         transition: Transition | None = None,
         then: Callable[[Event], None] | None = None,
-    ) -> asyncio.Future[int] | None:
+    ) -> None:
         """Give an event its place in the journal and have it written; `then` is called once it is durable."""
         if self.closing:
-            return None
+            return
         event = Event(self.next_seq, kind, key, data, text, None, 0, self.run.lease_epoch, self.run.id)
         self.next_seq += 1
         if kind in OUTCOMES:
@@ -80,7 +81,7 @@ class Recorder:
         append = Append(self.run.id, self.run.lease_epoch, event.seq, [event], blobs, children or [], approvals or [])
         append.inbox_seen, append.transition = inbox_seen, transition
         append.checkpoint_seq = event.seq if checkpoint else None
-        return self.write(append, lambda at: self._written(event, at, then))
+        self.write(append, lambda at: self._written(event, at, then))
 
     def _written(self, event: Event, at: int, then: Callable[[Event], None] | None) -> None:
         event.at = at
@@ -89,46 +90,37 @@ class Recorder:
                 then(event)
             self.became_durable(event)
 
-    def write(self, append: Append, acknowledged: Callable[[int], None]) -> asyncio.Future[int] | None:
+    def write(self, append: Append, acknowledged: Callable[[int], None]) -> None:
         """Queue an append; what is refused ends this attempt."""
         try:
-            written = self.store.append(append)
+            self.store.post(append, lambda at, error: self.outside.run(self._told, at, error, acknowledged))
         except StoreUnavailable:
             self.close("lost")
-            return None
+            return
         self.unacked += 1
 
-        def done(future: asyncio.Future[int]) -> None:
-            self.unacked -= 1
-            self.progress.set()
-            if future.cancelled():
-                return
-            error = future.exception()
-            if error is None:
-                acknowledged(future.result())
-            else:
-                if not isinstance(error, LeaseLost | StoreUnavailable):
-                    _log.error("run %r: its journal could not be written: %r", self.run.id, error)
-                self.close("lost")
-
-        written.add_done_callback(done, context=self.outside)
-        return written
+    def _told(self, at: int, error: BaseException | None, acknowledged: Callable[[int], None]) -> None:
+        self.unacked -= 1
+        self.progress.set()
+        if error is None:
+            acknowledged(at)
+            return
+        if not isinstance(error, LeaseLost | StoreUnavailable):
+            _log.error("run %r: its journal could not be written: %r", self.run.id, error)
+        self.close("lost")
 
     async def durably(self, kind: str, key: str, data: dict[str, Any], **more: Any) -> Event:
-        """Record, and go on once it is durable."""
-        kept: list[Event] = []
-        written = self.record(kind, key, data, then=kept.append, **more)
-        if written is None:
+        """Record, and go on once it is durable. One that leaves memory meanwhile is cancelled."""
+        written: asyncio.Future[Event] = self.loop.create_future()
+        self.record(kind, key, data, then=lambda event: settle(written, event, None), **more)
+        if self.closing:
             raise Suspended
         self.unacked += 1  # until the one who waits here goes on: in between nobody may think that nothing moves
         try:
-            await asyncio.shield(written)
+            return await written
         finally:
             self.unacked -= 1
             self.progress.set()
-        if not kept:
-            raise Suspended
-        return kept[0]
 
     def stored(self, shape: Shape, value: object, where: str) -> tuple[str, Any]:
         """A value as text, and the copy that live code gets."""

@@ -128,8 +128,7 @@ class StepCall(Call):
                 await execution.assurance()
             self._began_at = execution.clock.now()
             self._past.in_doubt = True  # until it is known how the body ended
-            key = execution.idempotency_key(self.key, self.digest)
-            context = StepContext(self.key, key, self._past.attempt, execution.facts(), execution.host.resources)
+            context = StepContext(self.key, self._idempotency_key, self._past.attempt, execution.facts(), execution.host.resources)
             execution.host.body_runs(spec, self.key)
             return await self._body(context)
         finally:
@@ -238,8 +237,8 @@ class StepCall(Call):
         while True:
             await self._until_due()
             await execution.permission()
-            key, attempt = execution.idempotency_key(self.key, self.digest), past.attempt
-            context = StepContext(self.key, key, attempt, execution.facts(), execution.host.resources)
+            attempt = past.attempt
+            context = StepContext(self.key, self._idempotency_key, attempt, execution.facts(), execution.host.resources)
             execution.bodies += 1
             try:
                 with Placed(context):
@@ -264,7 +263,7 @@ class StepCall(Call):
         if past.question is None:
             text = (
                 f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
-                f"Its idempotency key is {execution.idempotency_key(self.key, self.digest)}. "
+                f"Its idempotency key is {self._idempotency_key()}. "
                 'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
             )
             await self._put_question(question, text)
@@ -294,6 +293,9 @@ class StepCall(Call):
         schema = json.dumps(self._spec.signature.returns.schema())
         approval = NewApproval(question, self.key, "in_doubt", text, self.preview, schema)
         await self.execution.durably("approval.asked", self.key, self.facts(approval=question), approvals=[approval])
+
+    def _idempotency_key(self) -> str:
+        return self.execution.idempotency_key(self.key, self.digest)
 
     # Outcomes
 

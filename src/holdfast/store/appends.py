@@ -8,7 +8,6 @@ itself (`apply_one`), which finds out what is wrong with it.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,7 +16,7 @@ import apsw
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
-from holdfast.store.base import Append, InboxMoved, NewRun, News, Transition
+from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
 from holdfast.store.queries import QUERIES
 from holdfast.store.transaction import Transaction, to_json
 
@@ -34,11 +33,11 @@ class Refused(Exception):
 class QueuedAppend:
     """An append, prepared on the loop as far as possible: the writer thread should do little under the GIL."""
 
-    __slots__ = ("again", "append", "future", "next_seq", "progress", "rows", "steps", "stored_with")
+    __slots__ = ("again", "append", "next_seq", "progress", "rows", "steps", "stored_with", "told")
     journal = True
 
-    def __init__(self, append: Append, future: asyncio.Future[int]) -> None:
-        self.append, self.future, self.again = append, future, False
+    def __init__(self, append: Append, told: Told) -> None:
+        self.append, self.told, self.again = append, told, False
         run, epoch, seq = append.run, append.epoch, append.expected_seq
         self.steps = self.progress = 0
         self.rows: list[tuple[Any, ...]] = []

@@ -126,6 +126,20 @@ class Faults(Protocol):
     def after_commit(self, appends: int) -> None: ...
 
 
+# Called on the loop, once: with the time of the commit, or with why there is none.
+Told = Callable[[int, BaseException | None], None]
+
+
+def settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    """Tell a future how a write ended, unless the one who waited is gone: the write stands all the same."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
 class Store(Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
@@ -148,11 +162,15 @@ class Store(Protocol):
         ...
 
     # The owner's writes
-    def append(self, append: Append) -> asyncio.Future[int]:
-        """Queue a write; done with the time of its commit. Writes of one run are committed in the order given.
+    def post(self, append: Append, told: Told) -> None:
+        """Queue a write; `told` gets the time of its commit. Writes of one run are committed in the order given.
 
-        Fails with `LeaseLost` or `InboxMoved`. On a full or failing disk it waits and tries again: nothing is lost.
+        Or it gets `LeaseLost` or `InboxMoved`. On a full or failing disk it waits and tries again: nothing is lost.
         """
+        ...
+
+    def append(self, append: Append) -> asyncio.Future[int]:
+        """The same, to be awaited."""
         ...
 
     async def claim(

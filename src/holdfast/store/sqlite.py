@@ -1,7 +1,8 @@
 """The SQLite store: one file, any number of processes on one computer.
 
-A writer thread commits (writer.py), two reader threads read, and the loop only queues and is told. What the statements
-mean, the order of locks and the crash points are at the head of queries.sql.
+A writer thread commits (writer.py) and two reader threads read; the loop queues and is told. It looks up a few rows by
+itself (`_glance`), for to ask a thread takes longer than that. What the statements mean, the order of locks and the
+crash points are at the head of queries.sql.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, RunRow, Signal
 from holdfast.store import leases, outside, reads
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.base import Append, Change, Faults, Lease, NewRun, News
+from holdfast.store.base import Append, Change, Faults, Lease, NewRun, News, Told, settle
 from holdfast.store.connection import Durability, check_library, connect, parse_url
 from holdfast.store.migrate import migrate
 from holdfast.store.peers import Peers
@@ -37,6 +38,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _READERS: Final = 2
+_AT_A_GLANCE: Final = 100  # events that are read on the loop; of more the reader threads read all
 _PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in between
 _SEEN_LATELY_MS: Final = 60_000
 
@@ -91,6 +93,9 @@ class SQLiteStore:
 
         self._writer.start(tell)
         await opened
+        self._here = await self._loop.run_in_executor(self._readers, self._connect)
+        self._here.set_busy_handler(None)  # the loop waits for no lock
+        self._reading_all.append(self._here)
         self._open = True
         self._peers.listen(self._loop, lambda run, news: self._tell([Change(run, news)]))
 
@@ -168,13 +173,10 @@ class SQLiteStore:
     def _deliver(self, results: Sequence[Result], changes: dict[str, News]) -> None:
         """On the loop, after a commit: everyone who waits for it, then everyone who listens."""
         for operation, value, error in results:
-            future = operation.future
-            if future.done():
-                continue  # the one who waited was cancelled; the write stands
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
+            try:
+                operation.told(value, error)
+            except Exception:  # noqa: BLE001 - whatever it is, the next one must hear
+                _log.exception("what followed a write failed")
         self._said_due = self._said_due or News.DUE in changes.values()
         if self._listeners:
             self._tell([Change(run, news) for run, news in changes.items()])
@@ -196,13 +198,16 @@ class SQLiteStore:
     def _submit(self, do: Callable[[Transaction], T], *, journal: bool = True) -> asyncio.Future[T]:
         self._check_open()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue(Work(do, future, journal))
+        self._queue(Work(do, functools.partial(settle, future), journal))
         return future
 
-    def append(self, append: Append) -> asyncio.Future[int]:
+    def post(self, append: Append, told: Told) -> None:
         self._check_open()
+        self._queue(QueuedAppend(append, told))
+
+    def append(self, append: Append) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
-        self._queue(QueuedAppend(append, future))
+        self.post(append, functools.partial(settle, future))
         return future
 
     def _queue(self, operation: Operation) -> None:
@@ -234,7 +239,7 @@ class SQLiteStore:
         # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
         said_so, self._said_due = self._said_due, False
         if not said_so:
-            due = await self._read(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
+            due = await self._glance(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
                                    alone=int(alone), limit=1, now=self.clock.now())  # fmt: skip
             if not due:
                 return []
@@ -334,8 +339,17 @@ class SQLiteStore:
             self._reading.db = None
             raise StoreUnavailable(f"{self.path!r} cannot be read: {error}") from error
 
+    async def _glance(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
+                      **named: P.kwargs) -> T:  # fmt: skip
+        """The same on the loop, for what is found by an index and small; a thread does it if there is any trouble."""
+        self._check_open()
+        try:
+            return read(self._here, *arguments, **named)
+        except apsw.Error:
+            return await self._read(read, *arguments, **named)
+
     async def run(self, run: str) -> RunRow | None:
-        return await self._read(reads.run, run)
+        return await self._glance(reads.run, run)
 
     async def runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
                    labels: dict[str, str] | None = None, parent: str | None = None, root: str | None = None,
@@ -345,13 +359,18 @@ class SQLiteStore:
     async def journal(
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
     ) -> list[Event]:
+        few = _AT_A_GLANCE if limit is None else min(limit, _AT_A_GLANCE)
+        found = await self._glance(reads.journal, run, from_seq, few, dropped)
+        if len(found) < _AT_A_GLANCE or few == limit:
+            return found
         return await self._read(reads.journal, run, from_seq, limit, dropped)
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
         return await self._read(reads.feed, after, kinds, limit)
 
     async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
-        return await self._read(reads.inbox, run, after, limit)
+        found = await self._glance(reads.inbox, run, after, min(limit, _AT_A_GLANCE))
+        return found if len(found) < _AT_A_GLANCE else await self._read(reads.inbox, run, after, limit)
 
     async def blob(self, digest: str) -> bytes:
         return await self._read(reads.blob, digest)
@@ -370,7 +389,7 @@ class SQLiteStore:
         return {name: (version, schema, name in served) for name, version, schema in found}
 
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, alone: bool = True) -> int | None:
-        found = await self._read(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root,
+        found = await self._glance(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root,
                                  alone=int(alone))  # fmt: skip
         return found[0][0] if found else None
 

@@ -17,7 +17,6 @@ and nobody was told.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import queue
@@ -58,10 +57,11 @@ class Crash(BaseException):
 class Work(Generic[T]):
     """Any write but an append: a function that is called in a transaction, and may be called again."""
 
-    __slots__ = ("again", "do", "future", "journal")
+    __slots__ = ("again", "do", "journal", "told")
 
-    def __init__(self, do: Callable[[Transaction], T], future: asyncio.Future[T], journal: bool) -> None:
-        self.do, self.future, self.journal, self.again = do, future, journal, False
+    def __init__(self, do: Callable[[Transaction], T], told: Callable[[T, BaseException | None], None],
+                 journal: bool) -> None:  # fmt: skip
+        self.do, self.told, self.journal, self.again = do, told, journal, False
 
 
 def _inject(hook: Callable[[int], None], writes: int) -> None:

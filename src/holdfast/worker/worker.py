@@ -262,9 +262,11 @@ class Worker:
             self._astray.add((run.id, run.lease_epoch))
             _log.exception("run %r could not be carried on; it will be tried again", run.id)
         finally:
+            was_full = self._full()
             if self.executions.get(run.id) is execution:
                 self.executions.pop(run.id, None)
-            self._look.set()
+            if was_full or not self._carried():  # there is room again, or for a suspect
+                self._look.set()
             if execution is not None:
                 execution.close("lost")
                 await execution.unwound()
