@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from holdfast.verbs.messages import receive, receive_nowait
     from holdfast.verbs.state import checkpoint, restore
     from holdfast.verbs.waiting import sleep, timeout
-    from holdfast.worker.worker import Settings
+    from holdfast.worker.settings import Settings
 
 __version__ = "0.1.0"
 
@@ -137,7 +137,7 @@ _HOMES = {
     "holdfast.verbs.messages": "receive receive_nowait",
     "holdfast.verbs.state": "checkpoint restore",
     "holdfast.verbs.waiting": "sleep timeout",
-    "holdfast.worker.worker": "Settings",
+    "holdfast.worker.settings": "Settings",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

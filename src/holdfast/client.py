@@ -22,7 +22,8 @@ from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
 from holdfast.store.base import Change, NewRun, News, Store, spilled, unspilled
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.worker.worker import Settings, Worker
+from holdfast.worker.settings import Settings
+from holdfast.worker.worker import Worker
 
 R = TypeVar("R")
 

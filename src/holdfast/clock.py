@@ -43,7 +43,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
-        return _Nap(self, when, callback)
+        return _Nap(when, callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(delay_s, callback)
@@ -52,13 +52,13 @@ class SystemClock:
 class _Nap:
     """Sleeps in bounded naps and looks at the clock after each, so that a changed wall clock is noticed."""
 
-    def __init__(self, clock: Clock, when: int, callback: Callable[[], object]) -> None:
-        self._clock, self._when, self._callback = clock, when, callback
+    def __init__(self, when: int, callback: Callable[[], object]) -> None:
+        self._when, self._callback = when, callback
         self._loop = asyncio.get_running_loop()
         self._nap()
 
     def _nap(self) -> None:
-        left_s = (self._when - self._clock.now()) / 1000
+        left_s = self._when / 1000 - time.time_ns() / 1_000_000_000
         if left_s <= 0:
             self._handle: asyncio.Handle = self._loop.call_soon(self._callback)
         else:

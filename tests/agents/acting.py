@@ -35,6 +35,13 @@ def with_client(test: Callable[[TestClient], Coroutine[Any, Any, Any]], **option
     return asyncio.run(main())
 
 
+async def nothing_in_memory(hf: TestClient) -> None:
+    """Until this process holds no run: a row says 'waiting' a few turns of the loop before its tasks have unwound."""
+    async with asyncio.timeout(10):
+        while hf._worker is not None and hf._worker.executions:
+            await asyncio.sleep(0)
+
+
 async def history(hf: TestClient, run: str) -> list[RunEvent]:
     """The events of a run so far."""
     return [event async for event in hf.get(run).events(follow=False)]

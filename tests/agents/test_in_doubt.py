@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 
 import pytest
-from tests.agents.acting import Gate, finish, history, kinds, with_client
+from tests.agents.acting import Gate, finish, history, kinds, nothing_in_memory, with_client
 
 import holdfast
 from holdfast import NOT_DONE, InDoubt, StepFailed
@@ -151,7 +151,7 @@ def test_ask_asks_a_person(trouble):
         run = await into_trouble(hf, "ask", trouble)
         info = await run.wait("waiting")
         assert info.waits_for == "person"
-        assert not hf._worker.executions
+        await nothing_in_memory(hf)
         (question,) = await run.approvals()
         assert (question.run_id, question.key, question.kind, question.status) == ("r", "pay#0", "in_doubt", "open")
         assert "Did pay(what='tea') happen?" in question.question

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agents.acting import finish, history, kinds, with_client
+from tests.agents.acting import finish, history, kinds, nothing_in_memory, with_client
 
 import holdfast
 from holdfast import BadArguments, Permanent, Retry, RetryAfter, StepFailed
@@ -92,7 +92,7 @@ def test_a_long_wait_holds_no_worker():
         info = await run.wait("waiting")
         assert (info.waits_for, TRIES) == ("retry", [1])
         assert 1.5 * 3600 <= info.due_at.timestamp() - begun / 1000 <= 2 * 3600 + 1
-        assert not hf._worker.executions
+        await nothing_in_memory(hf)
         await hf.advance("1h")
         assert TRIES == [1]
         await hf.advance("1h")

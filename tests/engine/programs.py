@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import random
 
-import holdfast
 from tests.engine.schedules import begin_life, see, work
+
+import holdfast
 
 LEAVES = ("step", "tick", "turns", "sleep", "note", "callback", "look", "receive", "put", "get", "set", "wait", "fact")
 BLOCKS = (

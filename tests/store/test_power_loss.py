@@ -7,7 +7,6 @@ or torn at a sector. Each image is opened by a plain SQLite.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 from collections.abc import Iterator

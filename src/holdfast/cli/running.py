@@ -35,7 +35,7 @@ from holdfast.declaring import Agent
 from holdfast.errors import BadArguments, RunExists
 from holdfast.logs import LogFilter
 from holdfast.model import FINISHED, RunRow, checked_run_id, plain_id
-from holdfast.worker.worker import Settings
+from holdfast.worker.settings import Settings
 
 _LOOK_S: Final = 0.05  # the shortest time between two looks
 _FRAME_S: Final = 0.15

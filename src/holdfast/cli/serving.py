@@ -19,7 +19,7 @@ from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client, specs_of
 from holdfast.client import open as open_store
 from holdfast.declaring import Agent
-from holdfast.worker.worker import Settings
+from holdfast.worker.settings import Settings
 
 
 def worker(url: str | None, targets: tuple[str, ...], concurrency: int) -> int:

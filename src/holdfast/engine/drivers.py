@@ -14,9 +14,10 @@ from typing import Any
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
 from holdfast.engine.recorder import Recorder
+from holdfast.engine.tasks import task_of_ours
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import RunRow
-from holdfast.runtime import Placed, _here, call_plainly
+from holdfast.runtime import _here, call_plainly
 
 _log = logging.getLogger("holdfast")
 
@@ -69,15 +70,14 @@ class Drivers(Recorder):
 
         context = context or contextvars.copy_context()
         context.run(_here.set, None)
-        with Placed(None):  # it may be the agent's own task that we are called in
-            task = self.loop.create_task(guarded(), context=context)
+        task = task_of_ours(self.loop, guarded(), context)
         self.drivers.add(task)
         task.add_done_callback(self._driver_done, context=self.outside)
         return task
 
     def _driver_done(self, task: asyncio.Task[None]) -> None:
         self.drivers.discard(task)
-        if self.resting and not self.closing and not self.unacked:
+        if self.resting and not (self.closing or self.unacked or self.driving):
             self.gate.kick()  # it has left nothing that would: perhaps the run only waits now
 
     def body_ended(self) -> None:

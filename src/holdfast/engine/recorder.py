@@ -58,8 +58,12 @@ class Recorder:
         inbox_seen: int | None = None,
         transition: Transition | None = None,
         then: Callable[[Event], None] | None = None,
+        alone: bool = False,
     ) -> None:
-        """Give an event its place in the journal and have it written; `then` is called once it is durable."""
+        """Give an event its place in the journal and have it written; `then` is called once it is durable.
+
+        With `alone` that may be before this returns; the caller says that nothing else can come with it.
+        """
         if self.closing:
             return
         event = Event(self.next_seq, kind, key, data, text, None, 0, self.run.lease_epoch, self.run.id)
@@ -81,7 +85,7 @@ class Recorder:
         append = Append(self.run.id, self.run.lease_epoch, event.seq, [event], blobs, children or [], approvals or [])
         append.inbox_seen, append.transition = inbox_seen, transition
         append.checkpoint_seq = event.seq if checkpoint else None
-        self.write(append, lambda at: self._written(event, at, then))
+        self.write(append, lambda at: self._written(event, at, then), alone=alone)
 
     def _written(self, event: Event, at: int, then: Callable[[Event], None] | None) -> None:
         event.at = at
@@ -90,16 +94,18 @@ class Recorder:
                 then(event)
             self.became_durable(event)
 
-    def write(self, append: Append, acknowledged: Callable[[int], None]) -> None:
+    def write(self, append: Append, acknowledged: Callable[[int], None], *, alone: bool = False) -> None:
         """Queue an append; what is refused ends this attempt."""
-        try:
-            self.store.post(append, lambda at, error: self.outside.run(self._told, at, error, acknowledged))
-        except StoreUnavailable:
-            self.close("lost")
-            return
         self.unacked += 1
+        try:
+            self.store.post(
+                append, lambda at, error: self.outside.run(self._told, acknowledged, at, error), alone=alone
+            )
+        except StoreUnavailable:
+            self.unacked -= 1
+            self.close("lost")
 
-    def _told(self, at: int, error: BaseException | None, acknowledged: Callable[[int], None]) -> None:
+    def _told(self, acknowledged: Callable[[int], None], at: int, error: BaseException | None) -> None:
         self.unacked -= 1
         self.progress.set()
         if error is None:

@@ -128,7 +128,9 @@ class StepCall(Call):
                 await execution.assurance()
             self._began_at = execution.clock.now()
             self._past.in_doubt = True  # until it is known how the body ended
-            context = StepContext(self.key, self._idempotency_key, self._past.attempt, execution.facts(), execution.host.resources)
+            context = StepContext(
+                self.key, self._idempotency_key, self._past.attempt, execution.facts(), execution.host.resources
+            )
             execution.host.body_runs(spec, self.key)
             return await self._body(context)
         finally:
@@ -309,7 +311,9 @@ class StepCall(Call):
             self._fail(error)
             return
         self._has_copy = self.numbered = True
-        self.execution.record("step.completed", self.key, self.facts(**self._spent()), text)
+        # The agent's only task waits for this, so nothing else can be recorded now.
+        alone = self.execution.resting and self.execution.alone
+        self.execution.record("step.completed", self.key, self.facts(**self._spent()), text, alone=alone)
 
     def _fail(self, error: Exception) -> None:
         self.numbered = True

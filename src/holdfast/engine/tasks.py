@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.generators import install_generators
 from holdfast.errors import Suspended
-from holdfast.runtime import _here
+from holdfast.runtime import Placed, _here
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -178,13 +178,23 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
             kw["context"] = context
         return inner(loop, coro, **kw) if inner is not None else asyncio.Task(coro, loop=loop, **kw)
 
-    factory.knows_runs = True  # type: ignore[attr-defined]
+    factory.knows_runs, factory.inner = True, inner  # type: ignore[attr-defined]
     loop.set_task_factory(factory)
     _install_time(loop)
     install_generators(loop)
     for name in _FOREIGN:
         if hasattr(loop, name):
             setattr(loop, name, _watched(name, getattr(loop, name)))
+
+
+def task_of_ours(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, None], context: contextvars.Context
+) -> asyncio.Task[None]:
+    """A task that belongs to no run, though it may be the agent's own task that we are called in."""
+    if getattr(loop.get_task_factory(), "inner", loop) is None:  # as nearly always: then nobody need be asked
+        return asyncio.Task(coro, loop=loop, context=context)
+    with Placed(None):
+        return loop.create_task(coro, context=context)
 
 
 def _install_time(loop: Any) -> None:

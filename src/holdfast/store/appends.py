@@ -34,7 +34,7 @@ class QueuedAppend:
     """An append, prepared on the loop as far as possible: the writer thread should do little under the GIL."""
 
     __slots__ = ("again", "append", "next_seq", "progress", "rows", "steps", "stored_with", "told")
-    journal = True
+    journal = small = True
 
     def __init__(self, append: Append, told: Told) -> None:
         self.append, self.told, self.again = append, told, False

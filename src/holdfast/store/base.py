@@ -162,10 +162,12 @@ class Store(Protocol):
         ...
 
     # The owner's writes
-    def post(self, append: Append, told: Told) -> None:
+    def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
         """Queue a write; `told` gets the time of its commit. Writes of one run are committed in the order given.
 
         Or it gets `LeaseLost` or `InboxMoved`. On a full or failing disk it waits and tries again: nothing is lost.
+        `alone` says that no other write of this run can be about to come, so that it is no use to wait for company;
+        `told` may then be called before this returns.
         """
         ...
 
@@ -174,13 +176,20 @@ class Store(Protocol):
         ...
 
     async def claim(
-        self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None, alone: bool = False
+        self,
+        agents: Iterable[str],
+        limit: int,
+        ttl_ms: int,
+        *,
+        root: str | None = None,
+        alone: bool = False,
+        sure: bool = False,
     ) -> list[RunRow]:
         """Take up to `limit` due runs of these agents (of this root's tree only, if given), epoch + 1 each.
 
         A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
         with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
-        a run that this very incarnation is running.
+        a run that this very incarnation is running. `sure`: there is one, so it need not be looked for before.
         """
         ...  # fmt: skip
 

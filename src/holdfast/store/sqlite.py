@@ -1,23 +1,21 @@
 """The SQLite store: one file, any number of processes on one computer.
 
-A writer thread commits (writer.py) and two reader threads read; the loop queues and is told. It looks up a few rows by
-itself (`_glance`), for to ask a thread takes longer than that. What the statements mean, the order of locks and the
-crash points are at the head of queries.sql.
+A writer thread commits (writer.py), others read (readers.py), and the loop queues and is told. What the statements mean,
+the order of locks and the crash points are at the head of queries.sql.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import json
 import logging
 import os
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 
@@ -30,14 +28,13 @@ from holdfast.store.base import Append, Change, Faults, Lease, NewRun, News, Tol
 from holdfast.store.connection import Durability, check_library, connect, parse_url
 from holdfast.store.migrate import migrate
 from holdfast.store.peers import Peers
+from holdfast.store.readers import Readers
 from holdfast.store.transaction import Transaction, to_json
 from holdfast.store.writer import Operation, Result, Work, Writer
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
-P = ParamSpec("P")
 
-_READERS: Final = 2
 _AT_A_GLANCE: Final = 100  # events that are read on the loop; of more the reader threads read all
 _PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in between
 _SEEN_LATELY_MS: Final = 60_000
@@ -64,8 +61,7 @@ class SQLiteStore:
             self._open_for_writing, self.clock, self.worker_id, deliver=self._from_writer,
             committed=self._peers.poke, moved=self._moved, died=self._died, faults=faults,
         )  # fmt: skip
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
-        self._reading, self._reading_all = threading.local(), list[apsw.Connection]()
+        self._readers = Readers(self.path, self._connect, self._check_open)
         self._listeners: list[Callable[[Change], None]] = []
         self._served: set[str] = set()
         self._waiting: list[Operation] = []
@@ -82,7 +78,7 @@ class SQLiteStore:
     # Life of the store
 
     async def open(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         opened: asyncio.Future[None] = self._loop.create_future()
 
         def tell(error: BaseException | None) -> None:
@@ -93,9 +89,7 @@ class SQLiteStore:
 
         self._writer.start(tell)
         await opened
-        self._here = await self._loop.run_in_executor(self._readers, self._connect)
-        self._here.set_busy_handler(None)  # the loop waits for no lock
-        self._reading_all.append(self._here)
+        await self._readers.open()
         self._open = True
         self._peers.listen(self._loop, lambda run, news: self._tell([Change(run, news)]))
 
@@ -123,14 +117,14 @@ class SQLiteStore:
         self._hand_over()
         self._writer.stop()
         await asyncio.to_thread(self._writer.join)
-        await asyncio.to_thread(self._close_readers)
+        await asyncio.to_thread(self._readers.close)
         self._peers.close()
 
     def abandon(self) -> None:
         self._open = False
         self._hand_over()
         self._writer.kill()
-        self._close_readers()
+        self._readers.close()
         self._peers.close(died=True)
 
     def _died(self) -> None:
@@ -144,11 +138,6 @@ class SQLiteStore:
         self._hand_over()
         self._writer.refuse_rest()
         self._peers.close(died=True)
-
-    def _close_readers(self) -> None:
-        self._readers.shutdown(wait=True, cancel_futures=True)
-        for connection in self._reading_all:
-            connection.close(force=True)
 
     def on_change(self, listener: Callable[[Change], None]) -> None:
         self._listeners.append(listener)
@@ -195,15 +184,22 @@ class SQLiteStore:
         if not self._open:
             raise StoreUnavailable("the store is not open")
 
-    def _submit(self, do: Callable[[Transaction], T], *, journal: bool = True) -> asyncio.Future[T]:
+    def _submit(
+        self, do: Callable[[Transaction], T], *, journal: bool = True, small: bool = False
+    ) -> asyncio.Future[T]:
         self._check_open()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue(Work(do, functools.partial(settle, future), journal))
+        self._queue(Work(do, functools.partial(settle, future), journal, small))
         return future
 
-    def post(self, append: Append, told: Told) -> None:
+    def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
         self._check_open()
-        self._queue(QueuedAppend(append, told))
+        queued = QueuedAppend(append, told)
+        written = self._writer.write_here([queued]) if alone and not self._waiting and not self._on_its_way else None
+        if written is None:
+            self._queue(queued)
+        else:
+            self._deliver(*written)
 
     def append(self, append: Append) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
@@ -214,7 +210,7 @@ class SQLiteStore:
         """Collect what comes in one turn of the loop: it goes out together."""
         self._waiting.append(operation)
         if len(self._waiting) == 1:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush, context=self._context)  # not in that of whoever writes first
 
     def _flush(self) -> None:
         batch = self._waiting
@@ -232,20 +228,20 @@ class SQLiteStore:
             self._writer.submit(batch)
 
     async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
-                    alone: bool = False) -> list[RunRow]:  # fmt: skip
+                    alone: bool = False, sure: bool = False) -> list[RunRow]:  # fmt: skip
         claim = leases.Claim(list(agents), limit, ttl_ms, root, alone)
         if limit < 1:
             return []
         # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
         said_so, self._said_due = self._said_due, False
-        if not said_so:
-            due = await self._glance(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
+        if not (said_so or sure):
+            due = await self._readers.glance(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
                                    alone=int(alone), limit=1, now=self.clock.now())  # fmt: skip
             if not due:
                 return []
         if not self._registered:
             await self.publish([])
-        work = self._submit(claim)
+        work = self._submit(claim, small=True)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -263,7 +259,7 @@ class SQLiteStore:
         self._served.update(name for name, _, _ in published)
         if not self._registered:
             # The lock first: from the first lease on, whoever can take it takes us for dead.
-            await self._loop.run_in_executor(self._readers, self._peers.lock)
+            await self._readers.aside(self._peers.lock)
         await self._submit(outside.publish(published, sorted(self._served)), journal=False)
         self._registered = True
 
@@ -271,7 +267,7 @@ class SQLiteStore:
         return await self._submit(leases.heartbeat(ttl_ms), journal=False)
 
     async def recover(self) -> int:
-        known = await self._read(reads.rows, "workers")
+        known = await self._readers.read(reads.rows, "workers")
         recovered = 0
         for worker in sorted({row[0] for row in known} | set(self._peers.lock_files())):
             lock = self._peers.seize(worker)
@@ -286,14 +282,14 @@ class SQLiteStore:
         return recovered
 
     async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
-        return await self._submit(outside.create(run, blobs or {}))
+        return await self._submit(outside.create(run, blobs or {}), small=not blobs)
 
     async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
                    blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
-        return await self._submit(outside.send(run, signal_id, kind, topic, value, data, blobs or {}))
+        return await self._submit(outside.send(run, signal_id, kind, topic, value, data, blobs or {}), small=not blobs)
 
     async def decide(self, approval: str, decision: str, by: str, note: str) -> ApprovalRow:
-        return await self._submit(outside.decide(approval, decision, by, note))
+        return await self._submit(outside.decide(approval, decision, by, note), small=True)
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
         await self._submit(outside.resume(run, by, cut, retry))
@@ -313,88 +309,53 @@ class SQLiteStore:
 
     # Reading
 
-    async def _read(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
-                    **named: P.kwargs) -> T:  # fmt: skip
-        self._check_open()
-        work = functools.partial(self._reader, read, *arguments, **named)
-        try:
-            return await self._loop.run_in_executor(self._readers, work)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._open or (task is not None and task.cancelling()):
-                raise
-            raise StoreUnavailable(f"{self.path!r} was closed while it was read") from None
-
-    def _reader(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
-        """In a reader's thread, which has its own connection."""
-        db: apsw.Connection | None = getattr(self._reading, "db", None)
-        try:
-            if db is None:
-                db = self._reading.db = self._connect()
-                self._reading_all.append(db)
-            return read(db, *arguments, **named)
-        except apsw.Error as error:
-            if db is not None:
-                db.close(force=True)
-            self._reading.db = None
-            raise StoreUnavailable(f"{self.path!r} cannot be read: {error}") from error
-
-    async def _glance(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
-                      **named: P.kwargs) -> T:  # fmt: skip
-        """The same on the loop, for what is found by an index and small; a thread does it if there is any trouble."""
-        self._check_open()
-        try:
-            return read(self._here, *arguments, **named)
-        except apsw.Error:
-            return await self._read(read, *arguments, **named)
-
     async def run(self, run: str) -> RunRow | None:
-        return await self._glance(reads.run, run)
+        return await self._readers.glance(reads.run, run)
 
     async def runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
                    labels: dict[str, str] | None = None, parent: str | None = None, root: str | None = None,
                    limit: int = 100, after: str | None = None) -> list[RunRow]:  # fmt: skip
-        return await self._read(reads.runs, statuses, agent, labels, parent, root, limit, after)
+        return await self._readers.read(reads.runs, statuses, agent, labels, parent, root, limit, after)
 
     async def journal(
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
     ) -> list[Event]:
         few = _AT_A_GLANCE if limit is None else min(limit, _AT_A_GLANCE)
-        found = await self._glance(reads.journal, run, from_seq, few, dropped)
+        found = await self._readers.glance(reads.journal, run, from_seq, few, dropped)
         if len(found) < _AT_A_GLANCE or few == limit:
             return found
-        return await self._read(reads.journal, run, from_seq, limit, dropped)
+        return await self._readers.read(reads.journal, run, from_seq, limit, dropped)
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
-        return await self._read(reads.feed, after, kinds, limit)
+        return await self._readers.read(reads.feed, after, kinds, limit)
 
     async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
-        found = await self._glance(reads.inbox, run, after, min(limit, _AT_A_GLANCE))
-        return found if len(found) < _AT_A_GLANCE else await self._read(reads.inbox, run, after, limit)
+        found = await self._readers.glance(reads.inbox, run, after, min(limit, _AT_A_GLANCE))
+        return found if len(found) < _AT_A_GLANCE else await self._readers.read(reads.inbox, run, after, limit)
 
     async def blob(self, digest: str) -> bytes:
-        return await self._read(reads.blob, digest)
+        return await self._readers.read(reads.blob, digest)
 
     async def approvals(self, *, run: str | None = None, approval: str | None = None,
                         statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]:  # fmt: skip
-        return await self._read(reads.approvals, run, approval, statuses, limit)
+        return await self._readers.read(reads.approvals, run, approval, statuses, limit)
 
     async def agents(self) -> dict[str, tuple[str | None, str, bool]]:
         served: set[str] = set()
-        for worker, names, _, seen_at in await self._read(reads.rows, "workers"):
+        for worker, names, _, seen_at in await self._readers.read(reads.rows, "workers"):
             alive = self._peers.alive(worker)
             if seen_at > self.clock.now() - _SEEN_LATELY_MS if alive is None else alive:
                 served.update(json.loads(names))
-        found = await self._read(reads.rows, "agents")
+        found = await self._readers.read(reads.rows, "agents")
         return {name: (version, schema, name in served) for name, version, schema in found}
 
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, alone: bool = True) -> int | None:
-        found = await self._glance(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root,
+        found = await self._readers.glance(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root,
                                  alone=int(alone))  # fmt: skip
         return found[0][0] if found else None
 
     async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        return await self._read(reads.audit, run, limit)
+        return await self._readers.read(reads.audit, run, limit)
 
     async def facts(self) -> dict[str, Any]:
-        return await self._read(reads.facts, self.path) | {"url": self.url, "worker": self.worker_id}
+        return await self._readers.read(reads.facts, self.path) | {"url": self.url, "worker": self.worker_id}

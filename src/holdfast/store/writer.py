@@ -1,6 +1,6 @@
 """The one thread that writes: it takes all that waits, and commits it as one transaction.
 
-A lone append, when the thread has nothing to do, is committed where it comes from (`write_here`): to wake a thread and be
+A lone write, when the thread has nothing to do, is committed where it comes from (`write_here`): to wake a thread and be
 woken by it takes as long as the commit. It is not waited for: if another process writes, or the disk is slow or in trouble,
 the thread does it.
 
@@ -40,6 +40,7 @@ T = TypeVar("T")
 POLL_S: Final = 0.5
 _RETRY_S: Final = 0.25
 _SLOW_S: Final = 0.002  # a commit that takes longer does not belong on the loop
+_QUIET_S: Final = 0.002  # since the last write: nobody else is writing much
 _HELD_OFF: Final = 50  # lone appends that go to the thread after a slow one
 _LARGEST_BATCH: Final = 2_000  # bounds the time one transaction holds the write lock against other processes
 
@@ -57,11 +58,11 @@ class Crash(BaseException):
 class Work(Generic[T]):
     """Any write but an append: a function that is called in a transaction, and may be called again."""
 
-    __slots__ = ("again", "do", "journal", "told")
+    __slots__ = ("again", "do", "journal", "small", "told")
 
     def __init__(self, do: Callable[[Transaction], T], told: Callable[[T, BaseException | None], None],
-                 journal: bool) -> None:  # fmt: skip
-        self.do, self.told, self.journal, self.again = do, told, journal, False
+                 journal: bool, small: bool = False) -> None:  # fmt: skip
+        self.do, self.told, self.journal, self.small, self.again = do, told, journal, small, False
 
 
 def _inject(hook: Callable[[int], None], writes: int) -> None:
@@ -88,6 +89,8 @@ class Writer:
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
         self._connection = threading.Lock()  # held by whoever uses the connection
         self._lone_run, self._held_off, self._nudged = "", 0, False
+        self._wrote_at = 0.0
+        self._broken_here: apsw.Error | None = None  # what `write_here` met: the connection is not to be trusted
         self.checkpoint_pages = CHECKPOINT_PAGES
         self._stopping, self._killed, self._troubled = threading.Event(), False, False
         self._poke_in: float | None = None  # seconds until other processes must hear of what is committed
@@ -104,13 +107,15 @@ class Writer:
         self._queue.put(batch)
 
     def write_here(self, batch: list[Operation]) -> tuple[list[Result], dict[str, News]] | None:
-        """Commit a lone append now, in the calling thread; None if the writer's thread must do it.
+        """Commit a lone write now, in the calling thread; None if the writer's thread must do it.
 
-        Lone: it comes from the run that wrote last. Several runs that write in turn are better off together in the
-        thread. The caller sees to it that nothing is on its way through the thread: this would overtake it.
+        Lone: it comes from the run that wrote last, or nobody has written for a while. Several runs that write in turn
+        are better off together in the thread. The caller sees to it that nothing is on its way through the thread: this
+        would overtake it.
         """
         run = batch[0].append.run if len(batch) == 1 and type(batch[0]) is QueuedAppend else ""
-        lone, self._lone_run = run != "" and run == self._lone_run, run
+        quiet = len(batch) == 1 and batch[0].small and time.perf_counter() > self._wrote_at + _QUIET_S
+        lone, self._lone_run = quiet or (run != "" and run == self._lone_run), run
         if self._held_off:
             self._held_off -= 1
             return None
@@ -128,12 +133,17 @@ class Writer:
             self._stopping.set()
             self._queue.put(None)
             return None
-        except apsw.Error:
-            return None  # the thread finds out what it is; `again` is set if the commit may have happened
+        except apsw.Error as trouble:
+            if isinstance(trouble, _BROKEN):
+                self._broken_here = trouble
+            return None  # the thread deals with it; `again` is set if the commit may have happened
         finally:
             self._nap.patient = True
             self._connection.release()
-        if time.perf_counter() - began > _SLOW_S:
+        if not run and len(written[1]) == 1:
+            self._lone_run = next(iter(written[1]))  # it was created, claimed or told: what it writes comes next
+        self._wrote_at = time.perf_counter()
+        if self._wrote_at - began > _SLOW_S:
             self._held_off = _HELD_OFF
         if (self._poke_in is not None or self._wal_pages >= self.checkpoint_pages) and not self._nudged:
             self._nudged = True
@@ -239,6 +249,10 @@ class Writer:
 
     def _write(self, batch: list[Operation]) -> None:
         """Commit the batch, however long that takes."""
+        broken, self._broken_here = self._broken_here, None
+        if broken is not None:
+            self._note_trouble(broken)
+            self._reopen(broken)
         while True:
             if self._killed:
                 raise Crash
@@ -259,6 +273,7 @@ class Writer:
                 if self._troubled:
                     self._troubled = False
                     _log.info("the store can be written again")
+                self._wrote_at = time.perf_counter()
                 self._deliver(results, changes)
                 self._poke_in = self._committed(changes)
                 return

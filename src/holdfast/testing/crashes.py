@@ -15,7 +15,7 @@ from holdfast.declaring import Agent
 from holdfast.store.writer import Crash
 from holdfast.testing.kit import TestClient
 from holdfast.testing.kit import open as open_test
-from holdfast.worker.worker import Settings
+from holdfast.worker.settings import Settings
 
 
 class CrashAt:

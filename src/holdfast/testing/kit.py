@@ -23,7 +23,7 @@ from holdfast.runtime import StepSpec
 from holdfast.store.base import Faults, Store
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.testing.clock import JumpClock
-from holdfast.worker.worker import Settings
+from holdfast.worker.settings import Settings
 
 _LOOK_EVERY_S = 0.002
 _QUIET_LOOKS = 3  # nothing may move for this many looks before time jumps

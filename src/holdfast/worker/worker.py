@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.codec import DEFAULT_LIMIT_BYTES
 from holdfast.declaring import Step
 from holdfast.engine import parking
 from holdfast.engine.execute import begin
@@ -28,6 +26,7 @@ from holdfast.store.base import Append, Change, News, Store, Transition
 from holdfast.worker import suspects
 from holdfast.worker.publishing import schema_of
 from holdfast.worker.reach import called_by
+from holdfast.worker.settings import Settings
 
 _log = logging.getLogger("holdfast")
 _LONGEST_SLEEP_S = 5.0
@@ -35,26 +34,6 @@ _RECOVER_EVERY_S = 1.0
 _AGAIN_S = 1.0
 _LONGEST_GRACE_S = 60.0
 _MOST_GRACES = 1_000  # remembered; runs that wait elsewhere, or for ever, must not cost memory here
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a worker behaves. Times are seconds of real time."""
-
-    concurrency: int = 200
-    lease_ttl_s: float = 10.0
-    park_grace_s: float = 0.5
-    stop_grace_s: float = 30.0
-    threads: int = 32
-    value_limit_bytes: int = DEFAULT_LIMIT_BYTES
-    root: str | None = None  # serve only this run and its descendants
-    replace: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
-    observe: Callable[[StepSpec, str], None] | None = None  # told of every body that runs
-
-    @property
-    def trust_s(self) -> float:
-        """How long after it was asked for a lease is surely ours: the rest is for slow commits and differing clocks."""
-        return self.lease_ttl_s * 0.8
 
 
 class Worker:
@@ -78,6 +57,7 @@ class Worker:
         self._agents: dict[str, AgentSpec] = {}
         self._unpublished: list[AgentSpec] = []
         self._look = asyncio.Event()
+        self._sure = False  # the time has come at which a run is due
         self._stopping = False
         self._lease_until = 0.0
         self._solo: str | None = None
@@ -146,6 +126,7 @@ class Worker:
                 claimed = await self._claim()
                 for run in claimed:
                     self._carry(run)
+                await asyncio.sleep(0)  # what was claimed begins before anything else is looked for
                 if not claimed or self._full():
                     await self._sleep()
             except StoreUnavailable as problem:  # what cannot be read now may be readable again soon
@@ -175,7 +156,8 @@ class Worker:
         names = list(self._agents)
         root, claimed, overdue = self.settings.root, list[RunRow](), self._suspect.over(started)
         if not overdue:
-            claimed = await self.store.claim(names, min(free, 100), ttl_ms, root=root)
+            sure, self._sure = self._sure, False
+            claimed = await self.store.claim(names, min(free, 100), ttl_ms, root=root, sure=sure)
         if overdue or (not claimed and not self._carried()):
             claimed = await self.store.claim(names, 1, ttl_ms, root=root, alone=True)
             if claimed and claimed[0].crash_count >= suspects.CRASHES_ALONE:
@@ -198,7 +180,7 @@ class Worker:
             alone = not self._carried()
             due = await self.store.next_due(list(self._agents), root=self.settings.root, alone=alone)
             if due is not None:  # it may have become due since the claim: then the timer fires at once
-                timer = self.clock.call_at(due, self._look.set)
+                timer = self.clock.call_at(due, self._is_due)
         try:
             async with asyncio.timeout(_LONGEST_SLEEP_S):
                 await self._look.wait()
@@ -207,6 +189,10 @@ class Worker:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def _is_due(self) -> None:
+        self._sure = True
+        self._look.set()
 
     def _changed(self, change: Change) -> None:
         if change.news < News.DUE:
