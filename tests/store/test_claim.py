@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from tests.store.scenes import (
     TTL,
     Gate,
@@ -18,6 +20,7 @@ from tests.store.scenes import (
     write,
 )
 
+from holdfast.errors import StoreUnavailable
 from holdfast.model import RunRow
 from holdfast.store.base import News
 
@@ -189,7 +192,7 @@ async def test_heartbeat_prolongs_own_leases_only(place: Place) -> None:
         await owned(other, "b")
         await mine.send("a", "s", "message.received", "t", None, {})
         clock.time += 1_000
-        (lease,) = await mine.heartbeat(TTL)
+        (lease,) = await asyncio.to_thread(mine.heartbeat, TTL)
         assert (lease.run, lease.epoch, lease.inbox_count) == ("a", row.lease_epoch, 1)
         due = {found.id: found.due_at for found in await mine.runs()}
         assert due == {"a": clock.time + TTL, "b": clock.time - 1_000 + TTL}
@@ -226,3 +229,50 @@ async def test_claim_cancelled_after_its_commit_gives_back(place: Place) -> None
         assert claim.cancelled()
         await given_back.wait()
         assert [row.id for row in await store.claim(["agent"], 1, TTL)] == ["a"]
+
+
+@scenario
+async def test_heartbeat_needs_nothing_of_the_loop(place: Place) -> None:
+    """Leases are prolonged from a thread while the loop stands still, and what is on its way then reaches the loop."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        written = store.append(write(row, step()))
+        with ThreadPoolExecutor(1) as thread:
+            (lease,) = thread.submit(store.heartbeat, TTL).result(20)  # the loop stands still here
+        assert (lease.run, lease.epoch) == ("a", row.lease_epoch)
+        await written
+        assert len(await store.journal("a")) == 1
+
+
+@scenario
+async def test_heartbeat_that_cannot_be_written(place: Place) -> None:
+    """A heartbeat waits no longer than the time it asks for, and is refused when the store is closed."""
+    gate = Gate()
+    async with place.open(faults=gate) as store:
+        gate.shut()
+        created = asyncio.ensure_future(store.create(new("a")))
+        await asyncio.to_thread(gate.reached.wait, 20)
+        with pytest.raises(StoreUnavailable, match="within 20 ms"):
+            await asyncio.to_thread(store.heartbeat, 20)
+        gate.opened.set()
+        await created
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await asyncio.to_thread(store.heartbeat, TTL)
+
+
+@scenario
+async def test_claim_takes_only_runs_of_its_queues(place: Place) -> None:
+    """A claim that names queues takes and foresees runs of these only; one that names none takes any."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await store.create(new("a", queue="mail"))
+        clock.time += 1
+        await store.create(new("b"))
+        clock.time += 1
+        await store.create(new("c", queue="video"))
+        assert await store.claim(["agent"], 9, TTL, queues=["paper"]) == []
+        assert await store.next_due(["agent"], queues=["paper"]) is None
+        assert await store.next_due(["agent"], queues=["video", "paper"]) == clock.time
+        claimed = await store.claim(["agent"], 9, TTL, queues=["video", "mail"])
+        assert [row.id for row in claimed] == ["a", "c"]
+        assert [row.id for row in await store.claim(["agent"], 9, TTL)] == ["b"]

@@ -21,7 +21,7 @@ async def main():
     rows = await store.claim(["agent"], int(sys.argv[2]), 600_000)
     print(store.worker_id, len(rows), flush=True)
     for _ in sys.stdin:
-        print(len(await store.heartbeat(600_000)), flush=True)
+        print(len(await asyncio.to_thread(store.heartbeat, 600_000)), flush=True)
 
 asyncio.run(main())
 """

@@ -19,6 +19,7 @@ Lock order: the run's row first, then its events, signals and approvals; of two 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -130,7 +131,9 @@ class Faults(Protocol):
 Told = Callable[[int, BaseException | None], None]
 
 
-def settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+def settle(
+    future: asyncio.Future[Any] | concurrent.futures.Future[Any], value: Any, error: BaseException | None
+) -> None:
     """Tell a future how a write ended, unless the one who waited is gone: the write stands all the same."""
     if future.done():
         return
@@ -182,10 +185,11 @@ class Store(Protocol):
         ttl_ms: int,
         *,
         root: str | None = None,
+        queues: Sequence[str] | None = None,
         alone: bool = False,
         sure: bool = False,
     ) -> list[RunRow]:
-        """Take up to `limit` due runs of these agents (of this root's tree only, if given), epoch + 1 each.
+        """Take up to `limit` due runs of these agents (of this root's tree and these queues only, if given), epoch + 1 each.
 
         A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
         with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
@@ -193,8 +197,12 @@ class Store(Protocol):
         """
         ...  # fmt: skip
 
-    async def heartbeat(self, ttl_ms: int) -> list[Lease]:
-        """Prolong every lease of this incarnation in one statement; tells which ones it still has."""
+    def heartbeat(self, ttl_ms: int) -> list[Lease]:
+        """Prolong every lease of this incarnation in one statement; tells which ones it still has.
+
+        Blocks, at most for the time of a lease, and needs nothing of the loop: any other thread may call it while the
+        loop is hung. `StoreUnavailable` when it could not be done.
+        """
         ...
 
     async def recover(self) -> int:
@@ -279,7 +287,8 @@ class Store(Protocol):
         """Published agents: name -> (version, schema JSON, is a live worker serving it)."""
         ...
 
-    async def next_due(self, agents: Iterable[str], *, root: str | None = None, alone: bool = True) -> int | None:
+    async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
+                       alone: bool = True) -> int | None:  # fmt: skip
         """The earliest time (it may be past) at which a `claim` with the same arguments would find a run."""
         ...
 

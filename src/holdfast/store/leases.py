@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.model import RunRow
 from holdfast.store.base import Lease, News
-from holdfast.store.transaction import Transaction, to_json
+from holdfast.store.transaction import Transaction, listed, to_json
 
 
 @dataclass(slots=True)
@@ -19,6 +19,7 @@ class Claim:
     limit: int
     ttl_ms: int
     root: str | None = None
+    queues: list[str] | None = None
     alone: bool = False
     taken: list[tuple[str, int]] = field(default_factory=list)  # (run, epoch)
 
@@ -28,8 +29,8 @@ class Claim:
             held = [tx.row("held", run=run, epoch=epoch) for run, epoch in self.taken]
             if any(held):
                 return [RunRow(*row) for row in held if row is not None]
-        picked = tx.rows("due", agents=to_json(self.agents), root=self.root, alone=int(self.alone),
-                         limit=1 if self.alone else self.limit)  # fmt: skip
+        picked = tx.rows("due", agents=to_json(self.agents), root=self.root, queues=listed(self.queues),
+                         alone=int(self.alone), limit=1 if self.alone else self.limit)  # fmt: skip
         self.taken = [(run, epoch + 1) for run, _, _, epoch, _ in picked]
         if not picked:
             return []

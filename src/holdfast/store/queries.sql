@@ -104,11 +104,12 @@ VALUES (:run, :position, :signal_id, :kind, :topic, :value, :data, :now)
 SELECT position FROM signals WHERE run_id = :run AND signal_id = :signal_id
 
 -- name: due
--- The runs a claim takes: due, of these agents, not running here; after two crashes only one that is claimed alone.
+-- The runs a claim takes: due, of these agents and queues, not running here; after two crashes only one that is claimed alone.
 SELECT id, status, lease_owner, lease_epoch, next_seq FROM runs
 WHERE due_at <= :now AND agent IN (SELECT value FROM json_each(:agents))
   AND (status <> 'running' OR lease_owner <> :worker)
   AND (:root IS NULL OR root_id = :root)
+  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 ORDER BY due_at LIMIT :limit
 
@@ -338,6 +339,7 @@ SELECT due_at FROM runs
 WHERE due_at IS NOT NULL AND agent IN (SELECT value FROM json_each(:agents))
   AND (status <> 'running' OR lease_owner <> :worker)
   AND (:root IS NULL OR root_id = :root)
+  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 ORDER BY due_at LIMIT 1
 

@@ -13,7 +13,7 @@ import apsw
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.model import ApprovalRow, Event, RunRow, Signal
 from holdfast.store.queries import QUERIES
-from holdfast.store.transaction import to_json
+from holdfast.store.transaction import listed, to_json
 
 _ALL = (1 << 63) - 1
 _PRAGMAS = ("journal_mode", "synchronous", "page_size", "page_count", "freelist_count", "wal_autocheckpoint",
@@ -23,10 +23,6 @@ _PRAGMAS = ("journal_mode", "synchronous", "page_size", "page_count", "freelist_
 def rows(db: apsw.Connection, /, query: str, **parameters: Any) -> list[Any]:
     """The rows of a named query."""
     return db.execute(QUERIES[query], parameters).fetchall()
-
-
-def _list(values: Iterable[str] | None) -> str | None:
-    return None if values is None else to_json(list(values))
 
 
 def run(db: apsw.Connection, run: str) -> RunRow | None:
@@ -45,7 +41,7 @@ def runs(db: apsw.Connection, statuses: Iterable[str] | None, agent: str | None,
             raise UnknownRun(f"run {after!r}, after which the next page begins, is not there any more; begin again")
         created_at = found[0][0]
     narrowed: dict[str, Any] = {} if parent is None and root is None else {"parent": parent, "root": root}
-    found = rows(db, "relatives" if narrowed else "runs", statuses=_list(statuses), agent=agent,
+    found = rows(db, "relatives" if narrowed else "runs", statuses=listed(statuses), agent=agent,
                  labels=to_json(labels) if labels else None, limit=limit, after=after, created_at=created_at,
                  **narrowed)  # fmt: skip
     return [RunRow(*row) for row in found]
@@ -65,7 +61,7 @@ def journal(db: apsw.Connection, run: str, from_seq: int, limit: int | None, dro
 
 def feed(db: apsw.Connection, after: int, kinds: Iterable[str] | None, limit: int) -> list[Event]:
     """The events of all runs in the order of their commits."""
-    found = rows(db, "feed", after=after, kinds=_list(kinds), limit=limit)
+    found = rows(db, "feed", after=after, kinds=listed(kinds), limit=limit)
     return [
         Event(seq, kind, key, data, value, blob, at, epoch, run, position, dropped)
         for data, (seq, kind, key, _, value, blob, at, epoch, position, dropped, run) in zip(

@@ -7,6 +7,7 @@ the order of locks and the crash points are at the head of queries.sql.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import functools
 import json
@@ -29,8 +30,8 @@ from holdfast.store.connection import Durability, check_library, connect, parse_
 from holdfast.store.migrate import migrate
 from holdfast.store.peers import Peers
 from holdfast.store.readers import Readers
-from holdfast.store.transaction import Transaction, to_json
-from holdfast.store.writer import Operation, Result, Work, Writer
+from holdfast.store.transaction import Transaction, listed, to_json
+from holdfast.store.writer import Aside, Operation, Result, Work, Writer
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -147,6 +148,12 @@ class SQLiteStore:
         self._on_loop(self._tell, [Change("", News.DUE)])
 
     def _from_writer(self, results: Sequence[Result], changes: dict[str, News]) -> None:
+        """In the writer's thread: the loop is told when it turns, and who is not on it at once."""
+        asides = [result for result in results if type(result[0]) is Aside]
+        for operation, value, error in asides:
+            operation.told(value, error)
+        if asides:
+            results = [result for result in results if type(result[0]) is not Aside]
         self._on_loop(self._came_back, results, changes)
 
     def _came_back(self, results: Sequence[Result], changes: dict[str, News]) -> None:
@@ -228,15 +235,18 @@ class SQLiteStore:
             self._writer.submit(batch)
 
     async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
-                    alone: bool = False, sure: bool = False) -> list[RunRow]:  # fmt: skip
-        claim = leases.Claim(list(agents), limit, ttl_ms, root, alone)
+                    queues: Sequence[str] | None = None, alone: bool = False,
+                    sure: bool = False) -> list[RunRow]:  # fmt: skip
+        claim = leases.Claim(list(agents), limit, ttl_ms, root, None if queues is None else list(queues), alone)
         if limit < 1:
             return []
         # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
         said_so, self._said_due = self._said_due, False
         if not (said_so or sure):
-            due = await self._readers.glance(reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root,
-                                   alone=int(alone), limit=1, now=self.clock.now())  # fmt: skip
+            due = await self._readers.glance(
+                reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root, queues=listed(queues),
+                alone=int(alone), limit=1, now=self.clock.now(),
+            )  # fmt: skip
             if not due:
                 return []
         if not self._registered:
@@ -263,8 +273,14 @@ class SQLiteStore:
         await self._submit(outside.publish(published, sorted(self._served)), journal=False)
         self._registered = True
 
-    async def heartbeat(self, ttl_ms: int) -> list[Lease]:
-        return await self._submit(leases.heartbeat(ttl_ms), journal=False)
+    def heartbeat(self, ttl_ms: int) -> list[Lease]:
+        self._check_open()
+        answer: concurrent.futures.Future[list[Lease]] = concurrent.futures.Future()
+        self._writer.submit([Aside(leases.heartbeat(ttl_ms), functools.partial(settle, answer), journal=False)])
+        try:
+            return answer.result(ttl_ms / 1000)
+        except TimeoutError:
+            raise StoreUnavailable(f"the leases could not be prolonged within {ttl_ms} ms") from None
 
     async def recover(self) -> int:
         known = await self._readers.read(reads.rows, "workers")
@@ -349,9 +365,12 @@ class SQLiteStore:
         found = await self._readers.read(reads.rows, "agents")
         return {name: (version, schema, name in served) for name, version, schema in found}
 
-    async def next_due(self, agents: Iterable[str], *, root: str | None = None, alone: bool = True) -> int | None:
-        found = await self._readers.glance(reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root,
-                                 alone=int(alone))  # fmt: skip
+    async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
+                       alone: bool = True) -> int | None:  # fmt: skip
+        found = await self._readers.glance(
+            reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root, queues=listed(queues),
+            alone=int(alone),
+        )  # fmt: skip
         return found[0][0] if found else None
 
     async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]:

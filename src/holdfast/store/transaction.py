@@ -31,6 +31,11 @@ def to_json(value: object) -> str:
     return _ENCODER.encode(value) if _pieces is None else "".join(_pieces(value, 0))
 
 
+def listed(values: Iterable[str] | None) -> str | None:
+    """A list as a parameter of a query; None stays None, which means any."""
+    return None if values is None else to_json(list(values))
+
+
 Parameters = Mapping[str, Any] | Sequence[Any]
 
 

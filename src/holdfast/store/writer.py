@@ -65,6 +65,12 @@ class Work(Generic[T]):
         self.do, self.told, self.journal, self.small, self.again = do, told, journal, small, False
 
 
+class Aside(Work[T]):
+    """A write of a caller that is not on the loop: it is told in the writer's thread, whatever the loop does."""
+
+    __slots__ = ()
+
+
 def _inject(hook: Callable[[int], None], writes: int) -> None:
     """Call a test's hook. `Crash` kills the writer; any other exception is to us what a failing disk is."""
     try:

@@ -279,7 +279,7 @@ class Worker:
         started = self._loop.time()
         before = dict(self.executions)
         try:
-            leases = await self.store.heartbeat(round(self.settings.lease_ttl_s * 1000))
+            leases = await asyncio.to_thread(self.store.heartbeat, round(self.settings.lease_ttl_s * 1000))
         except StoreUnavailable:
             return
         except HoldfastError:
