@@ -250,7 +250,7 @@ async def test_heartbeat_that_cannot_be_written(place: Place) -> None:
     gate = Gate()
     async with place.open(faults=gate) as store:
         gate.shut()
-        created = asyncio.ensure_future(store.create(new("a")))
+        created = asyncio.gather(store.create(new("a")), store.create(new("b")))  # two: a lone one keeps the loop
         await asyncio.to_thread(gate.reached.wait, 20)
         with pytest.raises(StoreUnavailable, match="within 20 ms"):
             await asyncio.to_thread(store.heartbeat, 20)
