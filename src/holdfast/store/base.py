@@ -119,6 +119,25 @@ class Change:
     news: News = News.GREW
 
 
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The unfinished runs of one queue in one state."""
+
+    queue: str
+    status: str
+    runs: int
+    due: int  # of these; for running ones that is: whose lease is over
+    first_due_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ailment:
+    """What keeps a store from being written. `lasting`: it does not pass by itself, only a new process helps."""
+
+    reason: str
+    lasting: bool
+
+
 class Faults(Protocol):
     """Hooks for tests that break things: called in the writer thread around each commit that holds journal writes."""
 
@@ -162,6 +181,14 @@ class Store(Protocol):
 
         A change by another process may come as `Change("", News.DUE)`: something changed, look at everything.
         """
+        ...
+
+    def observe(self, commit: Callable[[int, float], None]) -> None:
+        """Call this after each commit with the number of operations in it and the seconds it took, in any thread."""
+        ...
+
+    def ailment(self) -> Ailment | None:
+        """What is known to keep this store from being written; needs no database and no loop to tell."""
         ...
 
     # The owner's writes
@@ -290,6 +317,14 @@ class Store(Protocol):
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
                        alone: bool = True) -> int | None:  # fmt: skip
         """The earliest time (it may be past) at which a `claim` with the same arguments would find a run."""
+        ...
+
+    async def census(self) -> list[Census]:
+        """Counts of unfinished runs by queue and state, from an index."""
+        ...
+
+    async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:
+        """Runs that have been due for longer than this, and runs with two crashes or more; longest due first."""
         ...
 
     async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]: ...

@@ -25,7 +25,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, RunRow, Signal
 from holdfast.store import leases, outside, reads
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.base import Append, Change, Faults, Lease, NewRun, News, Told, settle
+from holdfast.store.base import Ailment, Append, Census, Change, Faults, Lease, NewRun, News, Told, settle
 from holdfast.store.connection import Durability, check_library, connect, parse_url
 from holdfast.store.migrate import migrate
 from holdfast.store.peers import Peers
@@ -142,6 +142,14 @@ class SQLiteStore:
 
     def on_change(self, listener: Callable[[Change], None]) -> None:
         self._listeners.append(listener)
+
+    def observe(self, commit: Callable[[int, float], None]) -> None:
+        self._writer.observe = commit
+
+    def ailment(self) -> Ailment | None:
+        if not self._writer.thread.is_alive():
+            return Ailment("the thread that writes the store has ended", lasting=True)
+        return Ailment("the store cannot be written now", lasting=False) if self._writer.troubled else None
 
     def _moved(self) -> None:
         """In the writer's thread: another process committed."""
@@ -372,6 +380,13 @@ class SQLiteStore:
             alone=int(alone),
         )  # fmt: skip
         return found[0][0] if found else None
+
+    async def census(self) -> list[Census]:
+        return [Census(*row) for row in await self._readers.read(reads.rows, "census", now=self.clock.now())]
+
+    async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:
+        late = self.clock.now() - late_ms
+        return [RunRow(*row) for row in await self._readers.read(reads.rows, "stuck", late=late, limit=limit)]
 
     async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         return await self._readers.read(reads.audit, run, limit)

@@ -94,19 +94,19 @@ class Writer:
         self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
         self._connection = threading.Lock()  # held by whoever uses the connection
-        self._lone_run, self._held_off, self._nudged = "", 0, False
-        self._wrote_at = 0.0
+        self._lone_run, self._held_off, self._nudged, self._wrote_at = "", 0, False, 0.0
+        self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
         self._broken_here: apsw.Error | None = None  # what `write_here` met: the connection is not to be trusted
         self.checkpoint_pages = CHECKPOINT_PAGES
-        self._stopping, self._killed, self._troubled = threading.Event(), False, False
+        self._stopping, self._killed, self.troubled = threading.Event(), False, False
         self._poke_in: float | None = None  # seconds until other processes must hear of what is committed
-        self._thread = threading.Thread(target=self._main, name="holdfast-writer", daemon=True)
+        self.thread = threading.Thread(target=self._main, name="holdfast-writer", daemon=True)
         self._opened: Callable[[BaseException | None], None] = lambda _: None
 
     def start(self, opened: Callable[[BaseException | None], None]) -> None:
         """Begin; `opened` is called in the writer's thread when the file is open, or cannot be."""
         self._opened = opened
-        self._thread.start()
+        self.thread.start()
 
     def submit(self, batch: list[Operation]) -> None:
         """Have this written, after all that was submitted before."""
@@ -166,11 +166,11 @@ class Writer:
         self._killed = True
         self._stopping.set()
         self._queue.put(None)
-        if threading.current_thread() is not self._thread and self._thread.ident is not None:
-            self._thread.join(timeout=10)
+        if threading.current_thread() is not self.thread and self.thread.ident is not None:
+            self.thread.join(timeout=10)
 
     def join(self) -> None:
-        self._thread.join()
+        self.thread.join()
 
     # In the writer's thread
 
@@ -276,8 +276,8 @@ class Writer:
                 self._refuse(batch, ruin)
                 return
             else:
-                if self._troubled:
-                    self._troubled = False
+                if self.troubled:
+                    self.troubled = False
                     _log.info("the store can be written again")
                 self._wrote_at = time.perf_counter()
                 self._deliver(results, changes)
@@ -285,7 +285,7 @@ class Writer:
                 return
 
     def _transact(self, batch: list[Operation]) -> tuple[list[Result], dict[str, News]]:
-        db = self._db
+        db, began = self._db, time.perf_counter()
         tx = Transaction(db, self._clock.now(), self._worker)
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -308,6 +308,7 @@ class Writer:
             if error is None and type(operation) is QueuedAppend:
                 for event in operation.append.events:
                     event.at = at
+        self.observe(len(batch), time.perf_counter() - began)
         return results, tx.changes
 
     def _hopeful(self, tx: Transaction, batch: list[Operation]) -> list[Result]:
@@ -360,8 +361,8 @@ class Writer:
             raise
 
     def _note_trouble(self, trouble: BaseException) -> None:
-        if not self._troubled:
-            self._troubled = True
+        if not self.troubled:
+            self.troubled = True
             _log.warning("the store cannot be written, trying again every %d ms: %s", _RETRY_S * 1000, trouble)
 
     def _reopen(self, trouble: BaseException) -> None:
