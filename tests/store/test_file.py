@@ -125,13 +125,13 @@ async def test_newer_and_changed_schemas_are_refused(place: Place) -> None:
 def test_a_failing_migration_changes_nothing(tmp_path: Path) -> None:
     """If one migration fails, none of those before it in the same opening stays."""
     db = connect(str(tmp_path / "x.db"), "power", writer=True)
-    broken = migrate.Migration(2, "broken", "CREATE TABLE more (x); SELECT * FROM nothing")
+    broken = migrate.Migration(99, "broken", "CREATE TABLE more (x); SELECT * FROM nothing")
     with pytest.raises(apsw.SQLError):
         migrate.migrate(db, 0, [*migrate.known(), broken])
     assert db.execute("SELECT count(*) FROM sqlite_schema").get == 0
     assert migrate.migrate(db, 0) == len(migrate.known())
     assert migrate.migrate(db, 0) == 0
-    later = migrate.Migration(2, "later", "CREATE TABLE more (x)")
+    later = migrate.Migration(99, "later", "CREATE TABLE more (x)")
     assert migrate.migrate(db, 0, [*migrate.known(), later]) == 1
     db.close()
 
@@ -189,6 +189,7 @@ async def test_plans(place: Place) -> None:
             "due": "runs_due", "next_due": "runs_due", "heartbeat": "runs_lease", "orphan": "runs_lease",
             "runs": "runs_recent", "prunable": "runs_finished", "family": "runs_parent", "relatives": "runs_parent",
             "open_approvals": "approvals_open", "blobs_named": "with_blob", "delete_blob": "runs_with_blob",
+            "census": "COVERING INDEX runs_unfinished", "stuck": "runs_unfinished",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"

@@ -43,6 +43,10 @@ class Host(Protocol):
         """A body is about to run."""
         ...
 
+    def body_ended(self, how: str, seconds: float) -> None:
+        """A body ran for so long, and ended: completed, failed, in_doubt or stopped."""
+        ...
+
     def trusted(self, lease_until: float) -> bool:
         """Is a lease claimed until then surely ours? Past that no effect may begin until a heartbeat has told."""
         ...

@@ -132,7 +132,13 @@ class StepCall(Call):
                 self.key, self._idempotency_key, self._past.attempt, execution.facts(), execution.host.resources
             )
             execution.host.body_runs(spec, self.key)
-            return await self._body(context)
+            began_s, how = execution.loop.time(), "stopped"
+            try:
+                ended = await self._body(context)
+                how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
+            finally:
+                execution.host.body_ended(how, execution.loop.time() - began_s)
+            return ended
         finally:
             execution.body_ended()
 

@@ -24,6 +24,7 @@ from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.base import Append, Change, News, Store, Transition
 from holdfast.worker import suspects
+from holdfast.worker.measures import Measures
 from holdfast.worker.publishing import schema_of
 from holdfast.worker.reach import called_by
 from holdfast.worker.settings import Settings
@@ -41,7 +42,7 @@ class Worker:
 
     def __init__(self, store: Store, specs: Iterable[AgentSpec], settings: Settings | None = None) -> None:
         self.store, self.clock = store, store.clock
-        self.settings = settings or Settings()
+        self.settings, self.measures = settings or Settings(), Measures()
         self.value_limit_bytes = self.settings.value_limit_bytes
         steps = {key: value for key, value in self.settings.replace.items() if isinstance(key, Step)}
         self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
@@ -74,8 +75,9 @@ class Worker:
         install(asyncio.get_running_loop())
         self._loop = asyncio.get_running_loop()
         self.store.on_change(self._changed)
+        self.store.observe(self.measures.commit)
         await self._publish()
-        await self.store.recover()
+        self.measures.recovered += await self.store.recover()
         for work in (self._work(), self._keep_leases(), self._recover()):
             self._tasks.append(self._loop.create_task(work))
 
@@ -124,6 +126,7 @@ class Worker:
             self._look.clear()
             try:
                 claimed = await self._claim()
+                self.measures.claim(claimed)
                 for run in claimed:
                     self._carry(run)
                 await asyncio.sleep(0)  # what was claimed begins before anything else is looked for
@@ -237,6 +240,7 @@ class Worker:
             if self._stopping:  # it was being loaded when the worker was told to stop
                 await parking.release(execution, 0.0)
             outcome = await execution.ended
+            self.measures.left[outcome] += 1
             self._remember(execution, outcome)
             if outcome == "lost":
                 self._astray.add((run.id, run.lease_epoch))
@@ -286,6 +290,7 @@ class Worker:
             _log.exception("the heartbeat failed; no new effect begins until one succeeds")
             return
         self._lease_until = started + self.settings.trust_s
+        self.measures.heartbeat()
         held = {(lease.run, lease.epoch): lease for lease in leases}
         for name, execution in before.items():
             lease = held.get((name, execution.run.lease_epoch))
@@ -326,7 +331,8 @@ class Worker:
         while True:
             await asyncio.sleep(_RECOVER_EVERY_S)
             try:
-                if await self.store.recover():
+                if recovered := await self.store.recover():
+                    self.measures.recovered += recovered
                     self._look.set()
                 await self._look_for_suspects()
             except StoreUnavailable as problem:
@@ -378,6 +384,9 @@ class Worker:
     def body_runs(self, spec: StepSpec, key: str) -> None:
         if self.settings.observe is not None:
             self.settings.observe(spec, key)
+
+    def body_ended(self, how: str, seconds: float) -> None:
+        self.measures.body(how, seconds)
 
     def keep(self, stray: asyncio.Task[Any]) -> None:
         self._strays.add(stray)
