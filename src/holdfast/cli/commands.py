@@ -144,12 +144,18 @@ def run(
 @holdfast.command()
 @click.argument("apps", metavar="APP...", nargs=-1, required=True)
 @click.option("--concurrency", type=click.IntRange(1), default=200, show_default=True, help="Runs in memory at once.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="Answer /healthz, /readyz and /metrics here; 0: any free port."
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address of --port; 0.0.0.0 for a cluster's probes."
+)
 @db_option
-def worker(apps: tuple[str, ...], concurrency: int, db: str | None) -> None:
+def worker(apps: tuple[str, ...], concurrency: int, port: int | None, host: str, db: str | None) -> None:
     """Serve the agents of modules or files until stopped."""
     from holdfast.cli.serving import worker as serve
 
-    click.get_current_context().exit(serve(db, apps, concurrency))
+    click.get_current_context().exit(serve(db, apps, concurrency, host, port))
 
 
 @holdfast.command()

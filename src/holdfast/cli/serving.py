@@ -19,31 +19,39 @@ from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client, specs_of
 from holdfast.client import open as open_store
 from holdfast.declaring import Agent
+from holdfast.worker.probes import Probes, listening
 from holdfast.worker.settings import Settings
 
 
-def worker(url: str | None, targets: tuple[str, ...], concurrency: int) -> int:
+def worker(url: str | None, targets: tuple[str, ...], concurrency: int, host: str, port: int | None) -> int:
     """The command; returns its exit code."""
     apps = load_apps(targets)
     listen_to_logs(logging.WARNING)
-    asyncio.run(_serve(url, apps, Settings(concurrency=concurrency)))
+    with listening(host, port) as probes:  # a port that is in use is told before any run is claimed
+        asyncio.run(_serve(url, apps, Settings(concurrency=concurrency), probes))
     leave_if_held(0)
     return 0  # to be stopped is how a worker ends
 
 
-async def _serve(url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings) -> None:
+async def _serve(
+    url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, probes: Probes | None
+) -> None:
     names = ", ".join(spec.name for spec in specs_of(apps))
     async with open_store(url) as hf:
         position = await latest_position(hf)
     last_words = "Stopped at once; another worker goes on with what was in the middle."
     with Stop(lambda: say(last_words, "yellow")) as stop:
-        await _serve_until(stop, url, apps, settings, names, position)
+        await _serve_until(stop, url, apps, settings, names, position, probes)
 
 
 async def _serve_until(
-    stop: Stop, url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, names: str, position: int
-) -> None:
+    stop: Stop, url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, names: str, position: int,
+    probes: Probes | None,
+) -> None:  # fmt: skip
     async with open_store(url, agents=apps, settings=settings) as hf:
+        if probes is not None and hf._worker is not None:  # noqa: SLF001
+            probes.health.watch(hf._worker)  # noqa: SLF001
+            say(f"Health and metrics at {probes.url}/healthz, /readyz and /metrics.")
         say(f"Serving {names} from {hf.store.url}. Ctrl-C stops at a safe point.")
         await _report(hf, position, stop)
         busy, grace = sum(map(len, open_calls(hf).values())), f"{settings.stop_grace_s:g} s"

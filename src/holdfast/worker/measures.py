@@ -37,7 +37,7 @@ class Histogram:
     def buckets(self) -> list[tuple[str, int]]:
         """(bound, how many numbers up to it), the last bound being infinity."""
         sum_, found = 0, []
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self._counts, strict=True):
+        for bound, count in zip((*(str(float(bound)) for bound in self.bounds), "+Inf"), self._counts, strict=True):
             sum_ += count
             found.append((bound, sum_))
         return found

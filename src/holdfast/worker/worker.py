@@ -119,6 +119,11 @@ class Worker:
         except ExceptionGroup as problems:
             _log.warning("a resource did not close: %s", problems.exceptions)
 
+    @property
+    def draining(self) -> bool:
+        """Was it told to stop?"""
+        return self._stopping
+
     # The loop
 
     async def _work(self) -> None:

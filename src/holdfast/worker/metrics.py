@@ -1,0 +1,167 @@
+"""The numbers of a worker in the text format of Prometheus, through `prometheus-client` (`holdfast[metrics]`).
+
+`METRICS` is the whole list: name, meaning, and where the numbers come from. Those that begin with `holdfast_store_` or
+`holdfast_backlog_` are about the whole store and the same from every worker; the others are of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from holdfast.store.base import Census
+from holdfast.worker.measures import Histogram
+from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+Labels = tuple[str, ...]
+Sample = tuple[Labels, float | Histogram]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A worker and its store at one moment; `census` is None when the store did not tell."""
+
+    worker: Worker
+    census: list[Census] | None
+
+    def backlog(self) -> dict[str, list[Census]]:
+        """By queue: what is due and not taken. The default queue is always there: no backlog is 0, not nothing."""
+        if self.census is None:
+            return {}
+        found: dict[str, list[Census]] = {"default": []}
+        for row in self.census:
+            waiting = found.setdefault(row.queue, [])
+            if row.due and row.status in ("ready", "waiting"):
+                waiting.append(row)
+        return found
+
+    def age_s(self, row: Census) -> float:
+        """For how long the first of these runs has been due."""
+        return max(self.worker.clock.now() - (row.first_due_at or 0), 0) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One metric."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: Labels
+    samples: Callable[[Sight], Iterable[Sample]]
+
+
+def _one(number: Callable[[Worker], float | Histogram]) -> Callable[[Sight], Iterable[Sample]]:
+    return lambda sight: [((), number(sight.worker))]
+
+
+def _running(worker: Worker) -> int:
+    return len(worker.executions) + len(worker.loading)
+
+
+def _backlog_runs(sight: Sight) -> Iterable[Sample]:
+    return [((queue,), sum(row.due for row in rows)) for queue, rows in sight.backlog().items()]
+
+
+def _backlog_age(sight: Sight) -> Iterable[Sample]:
+    return [((queue,), max(map(sight.age_s, rows), default=0)) for queue, rows in sight.backlog().items()]
+
+
+METRICS: Final = (
+    Described("holdfast_claimed_runs_total", "counter", "Runs this worker has claimed.", (),
+              _one(lambda worker: worker.measures.claimed)),
+    Described("holdfast_taken_over_runs_total", "counter",
+              "Claimed runs that another worker had left in the middle: it died, hung or lost its lease.", (),
+              _one(lambda worker: worker.measures.taken_over)),
+    Described("holdfast_recovered_runs_total", "counter",
+              "Runs of dead workers that this one found and made due at once.", (),
+              _one(lambda worker: worker.measures.recovered)),
+    Described("holdfast_left_runs_total", "counter",
+              "Runs that left memory: ended, parked until something comes, released, paused or lost.", ("how",),
+              lambda sight: [((how,), count) for how, count in list(sight.worker.measures.left.items())]),
+    Described("holdfast_lost_leases_total", "counter",
+              "Runs that were dropped because another worker has them or the store could not be reached.", (),
+              _one(lambda worker: worker.measures.left["lost"])),
+    Described("holdfast_running_runs", "gauge", "Runs in the memory of this worker now.", (), _one(_running)),
+    Described("holdfast_running_runs_limit", "gauge", "Runs this worker has in memory at the most.", (),
+              _one(lambda worker: worker.settings.concurrency)),
+    Described("holdfast_running_steps", "gauge", "Bodies of steps that run in this worker now.", (),
+              _one(lambda worker: sum(each.bodies for each in list(worker.executions.values())))),
+    Described("holdfast_step_seconds", "histogram",
+              "Seconds each attempt at a step took, by how it ended: completed, failed, in_doubt or stopped.",
+              ("outcome",),
+              lambda sight: [((how,), histogram) for how, histogram in list(sight.worker.measures.steps.items())]),
+    Described("holdfast_commit_seconds", "histogram", "Seconds each commit of this worker's store took.", (),
+              _one(lambda worker: worker.measures.commits)),
+    Described("holdfast_commit_operations", "histogram", "Writes that went out together in one commit.", (),
+              _one(lambda worker: worker.measures.batches)),
+    Described("holdfast_heartbeats_total", "counter", "Times the store has prolonged this worker's leases.", (),
+              _one(lambda worker: worker.measures.heartbeats)),
+    Described("holdfast_heartbeat_age_seconds", "gauge",
+              "Seconds since the store last said that the leases are ours; 0 without any run in memory.", (),
+              _one(lambda worker: worker.measures.heartbeat_age_s if _running(worker) else 0)),
+    Described("holdfast_loop_hang_seconds_total", "counter",
+              "Seconds in which code that does not await kept the event loop from turning.", (),
+              _one(lambda worker: worker.measures.hung_s)),
+    Described("holdfast_draining", "gauge", "1 while this worker stops and takes no new runs, else 0.", (),
+              _one(lambda worker: int(worker.draining))),
+    Described("holdfast_store_up", "gauge", "1 if the store answered when it was last asked for its counts, else 0.", (),
+              lambda sight: [((), int(sight.census is not None))]),
+    Described("holdfast_store_runs", "gauge", "Unfinished runs in the store.", ("queue", "status"),
+              lambda sight: [((row.queue, row.status), row.runs) for row in sight.census or ()]),
+    Described("holdfast_store_expired_leases", "gauge",
+              "Running runs whose lease is over and which nobody has taken over yet.", ("queue",),
+              lambda sight: [((row.queue,), row.due) for row in sight.census or () if row.status == "running"]),
+    Described("holdfast_backlog_runs", "gauge", "Runs that are due and that no worker has taken yet.", ("queue",),
+              _backlog_runs),
+    Described("holdfast_backlog_age_seconds", "gauge", "For how long the first run of the backlog has been due.",
+              ("queue",), _backlog_age),
+)  # fmt: skip
+
+
+class _Collector:
+    """What prometheus-client asks; made for one answer, so that nothing is global."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import (  # noqa: PLC0415 - an optional dependency
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        for each in METRICS:
+            if each.kind == "histogram":
+                histogram = HistogramMetricFamily(each.name, each.help, labels=each.labels)
+                for labels, value in each.samples(self._sight):
+                    assert isinstance(value, Histogram)
+                    histogram.add_metric(labels, value.buckets(), value.total)
+                yield histogram
+            else:
+                family = CounterMetricFamily if each.kind == "counter" else GaugeMetricFamily
+                numbers = family(each.name, each.help, labels=each.labels)
+                for labels, value in each.samples(self._sight):
+                    assert not isinstance(value, Histogram)
+                    numbers.add_metric(labels, value)
+                yield numbers
+
+
+def exposition(sight: Sight | None) -> tuple[str, bytes]:
+    """The media type and the text; only what concerns the process while there is no worker yet.
+
+    `ModuleNotFoundError` when prometheus-client is not installed.
+    """
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest  # noqa: PLC0415
+    from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4  # noqa: PLC0415
+
+    registry = CollectorRegistry(auto_describe=False)
+    if sight is not None:
+        registry.register(_Collector(sight))
+    ProcessCollector(registry=registry)
+    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)

@@ -1,0 +1,161 @@
+"""`/healthz`, `/readyz` and `/metrics` of a worker over HTTP: three paths, read only, for probes and scrapers.
+
+It runs on a loop of its own in a thread of its own, so that it answers while the worker's loop hangs. One request per
+connection; size, time and number of connections are bounded. There is nothing to be secret and nothing to be changed
+here, which is why it may listen where a cluster's probes can reach it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+from holdfast.errors import BadArguments
+from holdfast.worker.health import Health, Verdict
+from holdfast.worker.metrics import Sight, exposition
+
+_LARGEST_REQUEST_BYTES: Final = 8_192
+_REQUEST_S: Final = 5.0  # to send a request; as long again to be answered
+_MOST_CONNECTIONS: Final = 32
+_PATHS: Final = ("/healthz", "/readyz", "/metrics")
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: HTTPStatus
+    body: bytes
+    kind: str = _JSON
+    headers: tuple[str, ...] = field(default=())
+
+
+def _said(code: HTTPStatus, *headers: str, **facts: str) -> _Reply:
+    return _Reply(code, json.dumps(facts).encode() + b"\n", headers=headers)
+
+
+def _judged(verdict: Verdict) -> _Reply:
+    if verdict.good:
+        return _said(HTTPStatus.OK, status="ok")
+    return _said(HTTPStatus.SERVICE_UNAVAILABLE, status="unavailable", reason=verdict.reason)
+
+
+class Probes:
+    """A socket that is bound when this is made, and answers from `start` on."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.health = Health()
+        self._socket = _bound(host, port)
+        self._connections = 0
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="holdfast-probes", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self) -> None:
+        """Answer no more; a request on its way is dropped."""
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
+
+    async def _main(self) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._connected, sock=self._socket, limit=_LARGEST_REQUEST_BYTES)
+        self._started.set()
+        await self._stopped.wait()
+        server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= _MOST_CONNECTIONS:
+                await self._converse(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, TimeoutError):
+            pass  # whoever asked is gone, or too slow
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            method, reply = "GET", _said(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, error="the request is too large")
+        except TimeoutError:
+            method, reply = "GET", _said(HTTPStatus.REQUEST_TIMEOUT, error=f"no request within {_REQUEST_S:g} s")
+        else:
+            method, reply = await self._reply(head.split(b"\r\n", 1)[0].decode("latin-1"))
+        lines = [f"HTTP/1.1 {reply.status.value} {reply.status.phrase}", f"Content-Type: {reply.kind}",
+                 f"Content-Length: {len(reply.body)}", "Cache-Control: no-store", "Connection: close", *reply.headers]  # fmt: skip
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else reply.body))
+        async with asyncio.timeout(_REQUEST_S):
+            await writer.drain()
+            if reply.status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                writer.write_eof()
+                while await reader.read(_LARGEST_REQUEST_BYTES):  # closed with data unread, the answer would be lost
+                    pass
+
+    async def _reply(self, request_line: str) -> tuple[str, _Reply]:
+        words = request_line.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return "GET", _said(HTTPStatus.BAD_REQUEST, error="this is not a request of HTTP/1.1")
+        method, path = words[0], words[1].partition("?")[0]
+        if path not in _PATHS:
+            return method, _said(HTTPStatus.NOT_FOUND, error=f"there is nothing here; there are {', '.join(_PATHS)}")
+        if method not in ("GET", "HEAD"):
+            return method, _said(HTTPStatus.METHOD_NOT_ALLOWED, "Allow: GET, HEAD", error="this can only be read")
+        if path == "/healthz":
+            return method, _judged(await self.health.alive())
+        if path == "/readyz":
+            return method, _judged(await self.health.ready())
+        return method, await self._metrics()
+
+    async def _metrics(self) -> _Reply:
+        await self.health.count()
+        worker = self.health.worker
+        try:
+            kind, text = exposition(None if worker is None else Sight(worker, self.health.census))
+        except ModuleNotFoundError:
+            hint = 'pip install "holdfast[metrics]"'
+            return _said(HTTPStatus.NOT_IMPLEMENTED, error=f"prometheus-client is not installed: {hint}", hint=hint)
+        return _Reply(HTTPStatus.OK, text, kind)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BadArguments(
+                f"port {port} of {host} is in use, by another worker perhaps; give this one its own port, or 0 for any free one"
+            ) from None
+        raise BadArguments(f"cannot listen on port {port} of {host!r}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int | None) -> Iterator[Probes | None]:
+    """Answer as long as this lasts; without a port nobody asks."""
+    if port is None:
+        yield None
+        return
+    probes = Probes(host, port)
+    probes.start()
+    try:
+        yield probes
+    finally:
+        probes.stop()
