@@ -175,14 +175,23 @@ def demo(keep: str | None, as_json: bool) -> None:
 @click.option("--status", multiple=True, type=click.Choice(STATUSES), help="Only runs in this state; repeatable.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Only runs so labelled.")
+@click.option("--stuck", is_flag=True, help="Only runs that do not go on by themselves, and why.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @db_option
 @json_option
 def runs(
-    status: tuple[str, ...], agent: str | None, labels: dict[str, str], limit: int, db: str | None, as_json: bool
-) -> None:
-    """List runs, newest first."""
-    from holdfast.cli.listing import runs as list_runs
+    status: tuple[str, ...], agent: str | None, labels: dict[str, str], stuck: bool, limit: int, db: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """List runs, newest first.
+
+    With --stuck: those that have been due for a minute and nobody takes, that end their process again and again, or whose
+    worker is gone; the longest due first.
+    """
+    if stuck:
+        from holdfast.cli.stuck import stuck_runs as list_runs
+    else:
+        from holdfast.cli.listing import runs as list_runs
 
     wait_for(list_runs(db, status, agent, labels, limit, as_json=as_json))
 

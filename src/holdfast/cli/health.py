@@ -8,19 +8,18 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.output import command, console, glyphs, print_json, version
+from holdfast.cli.output import console, glyphs, print_json, version
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing
+from holdfast.cli.stuck import why_stuck
 from holdfast.client import Client
 from holdfast.durations import spoken
-from holdfast.model import RunRow
-from holdfast.naming import cut, size
+from holdfast.naming import size
 
 _DURABILITY: Final = {
     2: "power: an acknowledged write survives a power cut",
     1: "process: the last writes may be lost in a power cut, not in a crash",
 }
-_LATE_MS: Final = 60_000
 _LOOKED_AT: Final = 200  # runs of each state
 
 
@@ -86,31 +85,7 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
         add(f"the file is damaged: {facts['integrity']}", "Stop all workers, keep a copy, and restore a backup")
     agents = await hf.store.agents()
     for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
-        for problem, advice in _of_run(row, agents, hf.store.clock.now(), url):
-            add(problem, advice, row.id)
-    return found
-
-
-def _of_run(row: RunRow, agents: dict[str, Any], now: int, url: str | None) -> list[tuple[str, str]]:
-    found = []
-    served = agents.get(row.agent, (None, "", False))[2]
-    go_on = command("run", f"FILE.py:{row.agent}", "--id", row.root_id or row.id, db=url)
-    late_ms = now - row.due_at if row.due_at is not None else 0
-    if row.status == "paused":
-        why = cut(row.reason or "no reason was given", 300)
-        found.append((f"run {row.id} is paused: {why}", command("resume", row.id, db=url)))
-    elif row.crash_count >= 2:
-        found.append((
-            f"run {row.id} has ended its process {row.crash_count} times without progress in between",
-            "Look at what its step does: memory, a native crash, os._exit. It is paused at the fifth time",
-        ))  # fmt: skip
-    elif row.status == "running" and late_ms > 0:
-        found.append((f"run {row.id} is in the middle, and its process is gone or stopped", f"Go on: {go_on}"))
-    elif row.status in ("ready", "waiting") and not served and (row.status == "ready" or late_ms > 0):
-        found.append((f"run {row.id} is due and no live worker serves {row.agent!r}", f"Go on: {go_on}"))
-    elif row.status in ("ready", "waiting") and late_ms > _LATE_MS:
-        found.append((
-            f"run {row.id} has been due for {spoken(late_ms / 1000)} and no worker took it",
-            "The workers are full or stuck; look at their logs, or start another one",
-        ))  # fmt: skip
+        problem = why_stuck(row, agents, hf.store.clock.now(), url)
+        if problem is not None:
+            add(f"run {row.id}: {problem[0]}", problem[1], row.id)
     return found

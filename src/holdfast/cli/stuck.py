@@ -1,0 +1,84 @@
+"""`holdfast runs --stuck`: runs that do not go on by themselves, and why, in words. `doctor` says the same of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.text import Text
+
+from holdfast.cli.output import answer, command, console, glyphs, print_json
+from holdfast.cli.picture import clean
+from holdfast.cli.reading import existing
+from holdfast.cli.showing import info_document, status_text
+from holdfast.durations import spoken
+from holdfast.model import RunRow
+from holdfast.naming import cut
+from holdfast.run import RunInfo
+
+LATE_MS: Final = 60_000
+CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do
+
+Served = dict[str, tuple[str | None, str, bool]]  # agent -> version, schema, is a live worker serving it
+
+
+def why_stuck(row: RunRow, served: Served, now: int, url: str | None) -> tuple[str, str] | None:
+    """What keeps an unfinished run, and what to do; None when nothing does."""
+    late_ms = now - row.due_at if row.due_at is not None else 0
+    late = spoken(max(late_ms, 0) / 1000)
+    go_on = "Go on: " + command("run", f"FILE.py:{row.agent}", "--id", row.root_id or row.id, db=url)
+    look = "Look at what its step does: memory, a native crash, os._exit"
+    if row.status == "paused":
+        return (f"it is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url))
+    if row.crash_count >= CRASHES:
+        crashes = f"it has ended its process {row.crash_count} times without progress in between"
+        return crashes, f"{look}. It runs alone in its process now, and is paused at the fifth time"
+    if row.due_at is None or late_ms <= 0:
+        no_worker = row.status == "ready" and not _is_served(row, served)
+        return (f"no live worker serves {row.agent!r}", go_on) if no_worker else None
+    if row.status == "running":
+        return (f"it is in the middle, its process is gone or stopped, and its lease has been over for {late}", go_on)
+    if not _is_served(row, served):
+        return (f"it has been due for {late}, and no live worker serves {row.agent!r}", go_on)
+    if late_ms > LATE_MS:
+        queue = "" if row.queue == "default" else f", or none takes queue {row.queue!r}"
+        advice = "Look at their logs and at holdfast_backlog_age_seconds, or start another one"
+        return (f"it has been due for {late} and no worker took it: those there are are full or hang{queue}", advice)
+    return None
+
+
+def _is_served(row: RunRow, served: Served) -> bool:
+    return served.get(row.agent, (None, "", False))[2]
+
+
+async def stuck_runs(
+    url: str | None, statuses: tuple[str, ...], agent: str | None, labels: dict[str, str], limit: int, *, as_json: bool
+) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        rows = await hf.store.stuck(LATE_MS, limit=10_000)
+        served, now, where = await hf.store.agents(), hf.store.clock.now(), hf.store.url
+    found = []
+    for row in rows:
+        info, why = RunInfo.of(row, served), why_stuck(row, served, now, url)
+        fits = (not statuses or row.status in statuses) and (agent is None or row.agent == agent)
+        if why is not None and fits and labels.items() <= info.labels.items():
+            found.append((info, row.queue, *why))
+    if as_json:
+        documents: list[dict[str, Any]] = [
+            info_document(info) | {"queue": queue, "stuck": reason, "advice": advice}
+            for info, queue, reason, advice in found[:limit]
+        ]
+        print_json({"runs": documents})
+        return
+    if not found:
+        answer(f"No run is stuck in {where}.")
+        return
+    on = console()
+    signs = glyphs(on)
+    for info, _, reason, advice in found[:limit]:
+        head = Text(info.id, "bold").append(f"  {info.agent}  ", "cyan").append_text(status_text(info.status, signs))
+        on.print(head, soft_wrap=True)
+        on.print(Text(f"  {clean(reason)}", "yellow"), soft_wrap=True)
+        on.print(Text(f"  {clean(advice)}", "dim"), soft_wrap=True)
+    if len(found) > limit:
+        answer(f"{limit} of {len(found)} are shown; --limit shows more.", "dim")
