@@ -7,7 +7,7 @@ import pytest
 from tests.engine import schedules
 
 import holdfast.testing
-from holdfast.store.writer import Crash
+from holdfast.store.operations import Crash
 from holdfast.testing.crashes import _restart
 
 ROUNDS = 500

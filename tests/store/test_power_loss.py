@@ -25,7 +25,8 @@ from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, NewRun
 from holdfast.store.connection import connect
 from holdfast.store.migrate import migrate
-from holdfast.store.writer import Operation, Work, Writer
+from holdfast.store.operations import Operation, Work
+from holdfast.store.writer import Writer
 
 SECTOR = 512
 APPENDS = 60

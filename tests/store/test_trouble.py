@@ -18,7 +18,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.store import connection
 from holdfast.store.base import NewApproval
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.store.writer import Crash
+from holdfast.store.operations import Crash
 
 
 class Hooks:

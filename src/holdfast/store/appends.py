@@ -9,20 +9,16 @@ itself (`apply_one`), which finds out what is wrong with it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final
-
-import apsw
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
-from holdfast.store.queries import QUERIES
-from holdfast.store.transaction import Transaction, to_json
+from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, to_json
 
-_RESERVE: Final = QUERIES["reserve"]
-_LEAVE: Final = QUERIES["leave"]
-_RECORD: Final = QUERIES["record"]
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LEFT: Final = frozenset(TRANSITIONS["running"])
 
 
@@ -59,31 +55,34 @@ class QueuedAppend:
             raise BadArguments(f"a running run cannot become {append.transition.status!r}")
 
 
-def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> None:
+def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     """Write all of them, or raise with the transaction in any state: the caller rolls back."""
     going, leaving = _merge(tx.now, batch)
-    _reserve(tx, going)
-    parents = [_leave(tx, fence, transition) for fence, transition in leaving]
+    if going:
+        if (yield Count("reserve", going)) != len(going):
+            raise Refused
+        for fence in going:
+            tx.changed(fence[6])
+    parents = (yield from _leave(tx, leaving)) if leaving else {}
     for queued in batch:
         if queued.stored_with:
-            _store_with(tx, queued.append)
+            yield from _store_with(tx, queued.append)
     now = (tx.now,)
-    tx.db.executemany(_RECORD, [row + now for queued in batch for row in queued.rows])
-    for (fence, transition), parent in zip(leaving, parents, strict=True):
+    rows = [row + now for queued in batch for row in queued.rows]
+    if rows:
+        yield Count("record", rows)
+    for fence, transition in leaving:
         if transition.status in FINISHED:
-            _end(tx, fence[6], fence[7], parent, transition)
+            yield from _end(tx, fence[6], fence[7], parents[fence[6]], transition)
 
 
-def apply_one(tx: Transaction, queued: QueuedAppend) -> int:
+def apply_one(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
     """Write one append, or say why not. One that is there already, by its own rows, is acknowledged."""
     try:
-        apply_all(tx, [queued])
+        yield from apply_all(tx, [queued])
     except Refused:
-        return _judge(tx, queued)
-    except apsw.ConstraintError as error:
-        at = _written_at(tx, queued)
-        if at is not None:
-            return at
+        return (yield from _judge(tx, queued))
+    except Conflict as error:
         keys = sorted({row[3] for row in queued.rows if row[3] is not None})
         raise LeaseLost(f"run {queued.append.run!r} has an outcome for one of {keys} already: {error}") from error
     return tx.now
@@ -122,49 +121,46 @@ def _merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[t
     return going, [(fences[run], transition) for run, transition in leaving.items()]
 
 
-def _reserve(tx: Transaction, going: list[Fence]) -> None:
-    if not going:
-        return
-    before = tx.db.total_changes()
-    tx.db.executemany(_RESERVE, going)
-    if tx.db.total_changes() - before != len(going):
+def _leave(tx: Transaction, leaving: list[tuple[Fence, Transition]]) -> Asking[dict[str, str | None]]:
+    """End the leases; returns the parents."""
+    lists = []
+    for fence, transition in leaving:
+        status = transition.status
+        due_at = tx.now if status == "ready" else transition.due_at if status == "waiting" else None
+        awaits = _awaited(transition.awaits) if status == "waiting" else None
+        waits_for = transition.waits_for if status == "waiting" else None
+        finished_at = tx.now if status in FINISHED else None
+        lists.append([
+            *fence[:6], status, due_at, waits_for, awaits, transition.result, transition.error, transition.reason,
+            finished_at, *fence[6:], transition.inbox_seen,
+        ])  # fmt: skip
+        tx.changed(fence[6], News.MOVED if due_at is None else News.DUE)
+    left: list[Any] = yield Many("leave", lists)
+    if len(left) != len(leaving):
         raise Refused
-    for fence in going:
-        tx.changed(fence[6])
+    return dict(left)
 
 
-def _leave(tx: Transaction, fence: Fence, transition: Transition) -> str | None:
-    """End the lease; returns the parent."""
-    status = transition.status
-    due_at = tx.now if status == "ready" else transition.due_at if status == "waiting" else None
-    awaits = to_json(list(transition.awaits)) if status == "waiting" and transition.awaits is not None else None
-    waits_for = transition.waits_for if status == "waiting" else None
-    finished_at = tx.now if status in FINISHED else None
-    parameters = [
-        *fence[:6], status, due_at, waits_for, awaits, transition.result, transition.error, transition.reason,
-        finished_at, *fence[6:], transition.inbox_seen,
-    ]  # fmt: skip
-    left = tx.db.execute(_LEAVE, parameters).fetchall()
-    if not left:
-        raise Refused
-    tx.changed(fence[6], News.MOVED if due_at is None else News.DUE)
-    (parent,) = left[0]
-    return None if parent is None else str(parent)
+def _awaited(topics: Sequence[str] | None) -> str | None:
+    """The topics as they are kept. PostgreSQL reads no text with these characters; then any signal wakes the run."""
+    if topics is None or any("\0" in topic or _SURROGATE.search(topic) for topic in topics):
+        return None
+    return to_json(list(topics))
 
 
-def _store_with(tx: Transaction, append: Append) -> None:
+def _store_with(tx: Transaction, append: Append) -> Asking[None]:
     for digest, content in append.blobs.items():
-        tx.rows("insert_blob", digest=digest, content=content)
+        yield from tx.rows("insert_blob", digest=digest, content=content)
     for child in append.children:
-        insert_run(tx, child)
+        yield from insert_run(tx, child)
     for approval in append.approvals:
-        tx.rows("insert_approval", id=approval.id, run=append.run, key=approval.key, kind=approval.kind,
+        yield from tx.rows("insert_approval", id=approval.id, run=append.run, key=approval.key, kind=approval.kind,
                 question=approval.question, shown=approval.shown, schema=approval.schema)  # fmt: skip
 
 
-def insert_run(tx: Transaction, run: NewRun) -> Any:
+def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
     """Create a run; None if there is one with this id."""
-    created = tx.row(
+    created = yield from tx.row(
         "insert_run", id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
         due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
         labels=run.labels,
@@ -174,14 +170,14 @@ def insert_run(tx: Transaction, run: NewRun) -> Any:
     return created
 
 
-def _end(tx: Transaction, run: str, epoch: int, parent: str | None, transition: Transition) -> None:
+def _end(tx: Transaction, run: str, epoch: int, parent: str | None, transition: Transition) -> Asking[None]:
     """What the end of a run brings: open questions are withdrawn, and its parent hears of it."""
-    tx.rows("withdraw", run=run)
+    yield from tx.rows("withdraw", run=run)
     if parent is None:
         return
     data = {"child": run, "status": transition.status, "error": _error_record(transition.error)}
     # The epoch is part of the id: a child that failed and was retried ends a second time.
-    put_signal(tx, parent, f"child:{run}:{epoch}", "child.ended", run, transition.result, data)
+    yield from put_signal(tx, parent, f"child:{run}:{epoch}", "child.ended", run, transition.result, data)
 
 
 def _error_record(text: str | None) -> Any:
@@ -200,25 +196,25 @@ def wake_token(kind: str, topic: str) -> str:
 
 
 def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str, value: str | None,
-               data: dict[str, Any]) -> int | None:  # fmt: skip
+               data: dict[str, Any]) -> Asking[int | None]:  # fmt: skip
     """Put a signal into an inbox and wake the run if it waits for it; None when the run has ended or is not there."""
-    notified = tx.row("notify", run=run, token=wake_token(kind, topic))
+    notified = yield from tx.row("notify", run=run, token=wake_token(kind, topic))
     if notified is None:
         return None
     position: int = notified[0]
-    tx.rows("insert_signal", run=run, position=position, signal_id=signal_id, kind=kind, topic=topic, value=value,
+    yield from tx.rows("insert_signal", run=run, position=position, signal_id=signal_id, kind=kind, topic=topic, value=value,
             data=to_json(data) if data else None)  # fmt: skip
     tx.changed(run, News.DUE)  # its owner should look too, if it has one
     return position
 
 
-def _judge(tx: Transaction, queued: QueuedAppend) -> int:
+def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
     """Why was it refused? Written before: the time of that. Else `InboxMoved` or `LeaseLost`."""
     append, transition = queued.append, queued.append.transition
-    at = _written_at(tx, queued)
+    at = yield from _written_at(tx, queued)
     if at is not None:
         return at
-    found = tx.row("fence", run=append.run)
+    found = yield from tx.row("fence", run=append.run)
     if found is None:
         raise LeaseLost(f"run {append.run!r} is not there any more")
     status, epoch, next_seq, inbox_count, owner, result, error = found
@@ -237,12 +233,14 @@ def _judge(tx: Transaction, queued: QueuedAppend) -> int:
     )
 
 
-def _written_at(tx: Transaction, queued: QueuedAppend) -> int | None:
+def _written_at(tx: Transaction, queued: QueuedAppend) -> Asking[int | None]:
     """When exactly these events were written by this epoch; None if they were not. Atomic: so was all else in it."""
     if not queued.rows:
         return None
     append = queued.append
-    found = tx.rows("written", run=append.run, first=append.expected_seq, end=queued.next_seq, epoch=append.epoch)
+    found = yield from tx.rows(
+        "written", run=append.run, first=append.expected_seq, end=queued.next_seq, epoch=append.epoch
+    )
     if [row[:6] for row in found] != [row[1:7] for row in queued.rows]:
         return None
     at: int = found[0][6]

@@ -8,11 +8,12 @@ where a process is only said to die.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qsl
 
 import apsw
@@ -30,6 +31,8 @@ _OLDEST_SQLITE: Final = (3, 51, 3)
 _PAGE_BYTES: Final = 8_192
 CHECKPOINT_PAGES: Final = 1_000  # of the log, until it is moved into the file
 _BUSY_S: Final = 30.0
+_PRAGMAS: Final = ("journal_mode", "synchronous", "page_size", "page_count", "freelist_count", "wal_autocheckpoint",
+                   "foreign_keys", "mmap_size")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +128,20 @@ def _use_wal(connection: apsw.Connection, path: str) -> None:
                 f"{path!r} cannot use a write-ahead log (it stays in {mode!r} mode); use a local disk"
             )
         return
+
+
+def facts(db: apsw.Connection, path: str) -> dict[str, Any]:
+    """Everything about the file that a person looking for trouble wants to know. Reads all of it."""
+    sizes = {}
+    for name, suffix in (("file", ""), ("log", "-wal")):
+        with contextlib.suppress(OSError):
+            sizes[f"{name}_bytes"] = Path(path + suffix).stat().st_size
+    return {
+        "store": "sqlite",
+        "path": path,
+        "sqlite": apsw.sqlite_lib_version(),
+        "apsw": apsw.apsw_version(),
+        **sizes,
+        "pragmas": {name: db.pragma(name) for name in _PRAGMAS},
+        "integrity": db.pragma("integrity_check"),
+    }

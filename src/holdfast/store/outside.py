@@ -17,52 +17,52 @@ from holdfast.store.appends import insert_run, put_signal
 from holdfast.store.base import NewRun, News
 from holdfast.store.cut import dropped_by_cut
 from holdfast.store.leases import record
-from holdfast.store.transaction import Transaction, to_json
+from holdfast.store.transaction import Asking, Transaction, to_json
 
 _NAMED_BLOB: Final = re.compile(r'"\$blob"\s*:\s*"([^"]+)"')
 
 
-def create(run: NewRun, blobs: dict[str, bytes]) -> Callable[[Transaction], tuple[RunRow, bool]]:
+def create(run: NewRun, blobs: dict[str, bytes]) -> Callable[[Transaction], Asking[tuple[RunRow, bool]]]:
     """Create the run, or find the one with this id."""
 
-    def work(tx: Transaction) -> tuple[RunRow, bool]:
-        row = insert_run(tx, run)
+    def work(tx: Transaction) -> Asking[tuple[RunRow, bool]]:
+        row = yield from insert_run(tx, run)
         if row is not None:
             for digest, content in blobs.items():
-                tx.rows("insert_blob", digest=digest, content=content)
+                yield from tx.rows("insert_blob", digest=digest, content=content)
             return RunRow(*row), True
-        found = RunRow(*tx.row("run", run=run.id))
+        found = RunRow(*(yield from tx.row("run", run=run.id)))
         return found, tx.again and found.uid == run.uid  # the uid is random: then it was our own lost commit
 
     return work
 
 
 def send(run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
-         blobs: dict[str, bytes]) -> Callable[[Transaction], int]:  # fmt: skip
+         blobs: dict[str, bytes]) -> Callable[[Transaction], Asking[int]]:  # fmt: skip
     """Put a signal into the inbox, once per signal id."""
 
-    def work(tx: Transaction) -> int:
-        before = tx.row("signal_position", run=run, signal_id=signal_id)
+    def work(tx: Transaction) -> Asking[int]:
+        before = yield from tx.row("signal_position", run=run, signal_id=signal_id)
         if before is not None:
             return int(before[0])
-        position = put_signal(tx, run, signal_id, kind, topic, value, data)
+        position = yield from put_signal(tx, run, signal_id, kind, topic, value, data)
         if position is None:
-            found = tx.row("fence", run=run)
+            found = yield from tx.row("fence", run=run)
             if found is None:
                 raise UnknownRun(f"there is no run {run!r}")
             raise RunFinished(f"run {run!r} is {found[0]} and takes no more messages")
         for digest, content in blobs.items():
-            tx.rows("insert_blob", digest=digest, content=content)
+            yield from tx.rows("insert_blob", digest=digest, content=content)
         return position
 
     return work
 
 
-def decide(approval: str, decision: str, by: str, note: str) -> Callable[[Transaction], ApprovalRow]:
+def decide(approval: str, decision: str, by: str, note: str) -> Callable[[Transaction], Asking[ApprovalRow]]:
     """Decide an open question and tell its run, in one transaction: what the person is told is what the agent sees."""
 
-    def work(tx: Transaction) -> ApprovalRow:
-        row = tx.row("approval", approval=approval)
+    def work(tx: Transaction) -> Asking[ApprovalRow]:
+        row = yield from tx.row("approval", approval=approval)
         if row is None:
             raise UnknownApproval(f"there is no question {approval!r}")
         found = ApprovalRow(*row)
@@ -77,9 +77,9 @@ def decide(approval: str, decision: str, by: str, note: str) -> Callable[[Transa
             raise RunFinished(f"question {approval!r} was withdrawn: run {found.run_id!r} has ended")
         # The run's row first, then the question: the lock order. Whoever loses the race rolls back its signal.
         data = {"approval": approval, "key": found.key, "decision": decision, "by": by, "note": note}
-        put_signal(tx, found.run_id, f"approval:{approval}", "approval.decided", approval, None, data)
-        decided = tx.row("decide", approval=approval, decision=decision, by=by, note=note)
-        tx.rows("insert_audit", run=found.run_id, actor=by, action="decide", data=to_json(data))
+        yield from put_signal(tx, found.run_id, f"approval:{approval}", "approval.decided", approval, None, data)
+        decided = yield from tx.row("decide", approval=approval, decision=decision, by=by, note=note)
+        yield from tx.rows("insert_audit", run=found.run_id, actor=by, action="decide", data=to_json(data))
         return ApprovalRow(*decided)
 
     return work
@@ -89,11 +89,11 @@ def _date(at: int | None) -> str:
     return datetime.fromtimestamp((at or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transaction], None]:
+def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transaction], Asking[None]]:
     """Make a stopped run ready again; it has no owner, so this may write the one event that says so."""
 
-    def work(tx: Transaction) -> None:
-        row = tx.row("run", run=run)
+    def work(tx: Transaction) -> Asking[None]:
+        row = yield from tx.row("run", run=run)
         if row is None:
             raise UnknownRun(f"there is no run {run!r}")
         found = RunRow(*row)
@@ -105,96 +105,98 @@ def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transac
         if found.status not in ("paused", "failed"):
             raise RunActive(f"run {run!r} is {found.status}; only a paused or failed run can be resumed")
         seq = found.next_seq
-        tx.rows("resume", run=run, status=found.status, seq=seq)
+        yield from tx.rows("resume", run=run, status=found.status, seq=seq)
         if cut is not None or found.status == "failed":
-            _drop(tx, run, cut if cut is not None else seq, seq)
+            yield from _drop(tx, run, cut if cut is not None else seq, seq)
         data = {"by": by, "cut": cut}
-        record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
-        tx.rows("insert_audit", run=run, actor=by, action="retry" if retry else "resume", data=to_json(data))
+        yield from record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
+        yield from tx.rows("insert_audit", run=run, actor=by, action="retry" if retry else "resume", data=to_json(data))
         tx.changed(run, News.DUE)
 
     return work
 
 
-def _drop(tx: Transaction, run: str, cut: int, by_seq: int) -> None:
-    found = tx.rows("history", run=run)
+def _drop(tx: Transaction, run: str, cut: int, by_seq: int) -> Asking[None]:
+    found = yield from tx.rows("history", run=run)
     history = [(seq, kind, key, json.loads(data) if data else {}) for seq, kind, key, data in found]
     dropped = set(dropped_by_cut(history, cut))
     dropped.update(seq for seq, kind, _, _ in history if kind == "run.failed")  # it is not how the run ended any more
     for seq in sorted(dropped):
-        tx.rows("drop_event", run=run, seq=seq, by=by_seq)
-    tx.rows("recount", run=run)
+        yield from tx.rows("drop_event", run=run, seq=seq, dropped=by_seq)
+    yield from tx.rows("recount", run=run)
 
 
-def delete(run: str) -> Callable[[Transaction], int]:
+def delete(run: str) -> Callable[[Transaction], Asking[int]]:
     """Delete a finished run and its descendants."""
 
-    def work(tx: Transaction) -> int:
-        row = tx.row("run", run=run)
+    def work(tx: Transaction) -> Asking[int]:
+        row = yield from tx.row("run", run=run)
         if row is None:
             if tx.again:
                 return 1
             raise UnknownRun(f"there is no run {run!r}")
         found = RunRow(*row)
-        parent = tx.row("fence", run=found.parent_id) if found.parent_id is not None else None
+        parent = (yield from tx.row("fence", run=found.parent_id)) if found.parent_id is not None else None
         if parent is not None and parent[0] not in FINISHED:
             raise RunActive(f"run {run!r} belongs to run {found.parent_id!r}, which is {parent[0]}")
-        family = tx.rows("family", run=run)
+        family = yield from tx.rows("family", run=run)
         for member, status in family:
             if status not in FINISHED:
                 raise RunActive(f"run {member!r} is {status}; cancel it first, or wait for its end")
-        _delete_runs(tx, [member for member, _ in family])
+        yield from _delete_runs(tx, [member for member, _ in family])
         return len(family)
 
     return work
 
 
-def prune(before: int, statuses: Iterable[str], limit: int, spared: set[str]) -> Callable[[Transaction], int]:
+def prune(before: int, statuses: Iterable[str], limit: int, spared: set[str]) -> Callable[[Transaction], Asking[int]]:
     """Delete up to `limit` old root runs. Those with unfinished descendants are left and added to `spared`."""
     wanted = [status for status in statuses if status in FINISHED]
 
-    def work(tx: Transaction) -> int:
+    def work(tx: Transaction) -> Asking[int]:
         doomed: list[str] = []
         roots = 0
-        for (root,) in tx.rows("prunable", before=before, statuses=to_json(wanted), limit=limit,
-                               spared=to_json(sorted(spared))):  # fmt: skip
-            family = tx.rows("family", run=root)
+        found = yield from tx.rows("prunable", before=before, statuses=to_json(wanted), limit=limit,
+                                   spared=to_json(sorted(spared)))  # fmt: skip
+        for (root,) in found:
+            family = yield from tx.rows("family", run=root)
             if all(status in FINISHED for _, status in family):
                 doomed += [member for member, _ in family]
                 roots += 1
             else:
                 spared.add(root)
-        _delete_runs(tx, doomed)
+        yield from _delete_runs(tx, doomed)
         return roots
 
     return work
 
 
-def _delete_runs(tx: Transaction, runs: list[str]) -> None:
+def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     """Delete runs, then the large values that only they named; if we died between the two they would stay for ever."""
     ids = to_json(runs)
-    digests = {digest for (digest,) in tx.rows("blobs_used", ids=ids)}
-    for (text,) in tx.rows("blobs_named", ids=ids):
+    used = yield from tx.rows("blobs_used", ids=ids)
+    digests = {digest for (digest,) in used}
+    for (text,) in (yield from tx.rows("blobs_named", ids=ids)):
         digests.update(_NAMED_BLOB.findall(text))
-    (last,) = tx.row("last_position")
+    (last,) = yield from tx.row("last_position")
     for run in runs:
-        tx.rows("delete_run", run=run)
-        tx.rows("delete_events", run=run)
+        yield from tx.rows("delete_run", run=run)
+        yield from tx.rows("delete_events", run=run)
         tx.changed(run, News.MOVED)
-    if last is not None and tx.row("last_position")[0] != last:
-        tx.rows("mark_position", position=last)
+    if last is not None and (yield from tx.row("last_position"))[0] != last:
+        yield from tx.rows("mark_position", position=last)
     if last is not None:
-        tx.rows("unmark_positions", position=last)
+        yield from tx.rows("unmark_positions", position=last)
     for digest in sorted(digests):
-        tx.rows("delete_blob", digest=digest)
+        yield from tx.rows("delete_blob", digest=digest)
 
 
-def publish(agents: list[tuple[str, str | None, str]], served: list[str]) -> Callable[[Transaction], None]:
+def publish(agents: list[tuple[str, str | None, str]], served: list[str]) -> Callable[[Transaction], Asking[None]]:
     """Record what these names mean now, and all that this incarnation serves."""
 
-    def work(tx: Transaction) -> None:
-        tx.rows("register_worker", agents=to_json(served))
+    def work(tx: Transaction) -> Asking[None]:
+        yield from tx.rows("register_worker", agents=to_json(served))
         for name, version, schema in sorted(agents):
-            tx.rows("publish_agent", name=name, version=version, schema=schema)
+            yield from tx.rows("publish_agent", name=name, version=version, schema=schema)
 
     return work

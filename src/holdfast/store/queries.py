@@ -10,6 +10,7 @@ from typing import Final
 from holdfast.model import ApprovalRow, RunRow
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_NAMED = re.compile(r"\{(\w+)\}")  # the text of another query
 
 # The columns of these rows are named once, in model.py; the queries say {run} and {approval}.
 COLUMNS: Final = {
@@ -30,7 +31,7 @@ def load(text: str) -> dict[str, str]:
         for word, columns in COLUMNS.items():
             sql = sql.replace(word, columns)
         queries[name] = sql
-    return queries
+    return {name: _NAMED.sub(lambda word: queries[word[1]], sql) for name, sql in queries.items()}
 
 
 QUERIES: Final = load(resources.files(__package__).joinpath("queries.sql").read_text(encoding="utf-8"))

@@ -45,7 +45,7 @@ SET next_seq = :next_seq, updated_at = :now, steps = steps + :steps,
     reason = :reason, finished_at = :finished_at, lease_owner = NULL
 WHERE id = :run AND lease_epoch = :epoch AND next_seq = :expected AND status = 'running'
   AND (:unseen_after IS NULL OR inbox_count <= :unseen_after)
-RETURNING parent_id
+RETURNING id, parent_id
 
 -- name: record
 -- Insert one event of the journal.
@@ -112,6 +112,10 @@ WHERE due_at <= :now AND agent IN (SELECT value FROM json_each(:agents))
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 ORDER BY due_at LIMIT :limit
+
+-- name: pick
+-- The same, to be claimed now.
+{due}
 
 -- name: claim
 -- Take the lease of these runs; one that was running lost its owner, and gets one place for `run.interrupted`.
@@ -207,7 +211,7 @@ SELECT seq, kind, key, data FROM events WHERE run_id = :run AND dropped IS NULL 
 
 -- name: drop_event
 -- Take an event out of the history; it stays in the journal.
-UPDATE events SET dropped = :by WHERE run_id = :run AND seq = :seq AND dropped IS NULL
+UPDATE events SET dropped = :dropped WHERE run_id = :run AND seq = :seq AND dropped IS NULL
 
 -- name: recount
 -- After a cut: the last checkpoint and the number of steps are those of what is left.
@@ -226,7 +230,7 @@ SELECT id, at, run_id, actor, action, data FROM audit WHERE :run IS NULL OR run_
 
 -- name: family
 -- A run and all its descendants, with their states.
-WITH RECURSIVE tree (id) AS (SELECT :run UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.id)
+WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.id)
 SELECT runs.id, runs.status FROM tree CROSS JOIN runs WHERE runs.id = tree.id
 
 -- name: prunable
@@ -315,19 +319,19 @@ SELECT created_at FROM runs WHERE id = :run
 -- name: journal
 -- The events of a run in order.
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
-WHERE run_id = :run AND seq >= :from_seq AND (:dropped = 1 OR dropped IS NULL)
+WHERE run_id = :run AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL)
 ORDER BY seq LIMIT :limit
 
 -- name: feed
 -- The events of all runs in the order of their commits.
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id FROM events
-WHERE position > :after AND run_id <> '' AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+WHERE position > :position AND run_id <> '' AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
 ORDER BY position LIMIT :limit
 
 -- name: inbox
 -- What came to a run after a position.
 SELECT position, kind, topic, value, data, sent_at FROM signals
-WHERE run_id = :run AND position > :after ORDER BY position LIMIT :limit
+WHERE run_id = :run AND position > :position ORDER BY position LIMIT :limit
 
 -- name: blob
 -- One large value.
@@ -361,3 +365,7 @@ WHERE finished_at IS NULL GROUP BY queue, status ORDER BY queue, status
 -- Unfinished runs that do not go on: due for long and not taken, or ending their process again and again.
 SELECT {run} FROM runs WHERE finished_at IS NULL AND (due_at <= :late OR crash_count >= 2)
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
+
+-- name: newest_migration
+-- The schema this database has.
+SELECT max(number) FROM migrations

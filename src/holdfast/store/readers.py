@@ -7,11 +7,13 @@ import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import apsw
 
 from holdfast.errors import StoreUnavailable
+from holdfast.store.asking import do
+from holdfast.store.transaction import Asking
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -42,38 +44,39 @@ class Readers:
         """Call it in a reader's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    async def read(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
-                   **named: P.kwargs) -> T:  # fmt: skip
+    async def read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         """Read in a thread."""
+        return await self.look(lambda db: do(db, read(*arguments, **named)))
+
+    async def look(self, look: Callable[[apsw.Connection], T]) -> T:
+        """The same for what is asked of a connection in SQLite's own words."""
         self._check_open()
         try:
-            return await self.aside(functools.partial(self._in_thread, read, *arguments, **named))
+            return await self.aside(functools.partial(self._in_thread, look))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
                 self._check_open()  # its place in the queue was cancelled by closing
             raise
 
-    async def glance(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
-                     **named: P.kwargs) -> T:  # fmt: skip
+    async def glance(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         """Read on the loop, for what is found by an index and small; a thread does it if there is any trouble.
 
         To ask a thread, and to be woken by it, takes several times as long as to look up a few rows.
         """
         self._check_open()
         try:
-            return read(self._here, *arguments, **named)
+            return do(self._here, read(*arguments, **named))
         except apsw.Error:
             return await self.read(read, *arguments, **named)
 
-    def _in_thread(self, read: Callable[Concatenate[apsw.Connection, P], T], *arguments: P.args,
-                   **named: P.kwargs) -> T:  # fmt: skip
+    def _in_thread(self, look: Callable[[apsw.Connection], T]) -> T:
         db: apsw.Connection | None = getattr(self._own, "db", None)
         try:
             if db is None:
                 db = self._own.db = self._connect()
                 self._all.append(db)
-            return read(db, *arguments, **named)
+            return look(db)
         except apsw.Error as error:
             if db is not None:
                 db.close(force=True)

@@ -1,15 +1,14 @@
-"""One write transaction as the pieces of work in it see it."""
+"""What a piece of work asks of the database, and the transaction it does so in."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
-
-import apsw
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.store.base import News
-from holdfast.store.queries import QUERIES
+
+T = TypeVar("T")
 
 # ASCII only: a lone surrogate in someone's data then is an escape and not an encoding error.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
@@ -36,29 +35,58 @@ def listed(values: Iterable[str] | None) -> str | None:
     return None if values is None else to_json(list(values))
 
 
-Parameters = Mapping[str, Any] | Sequence[Any]
+class Conflict(Exception):
+    """A row breaks a constraint. Work may say what that means; it cannot ask anything more."""
+
+
+class Rows(NamedTuple):
+    """Run a named query; the answer is its rows."""
+
+    query: str
+    parameters: dict[str, Any]
+
+
+class Many(NamedTuple):
+    """Run a named query once for each list of parameters, given in the order of queries.sql; the answer is all their rows."""
+
+    query: str
+    lists: Sequence[Sequence[Any]]
+
+
+class Count(NamedTuple):
+    """The same; the answer is how many rows were changed."""
+
+    query: str
+    lists: Sequence[Sequence[Any]]
+
+
+# A piece of work: it yields what it asks of the database and is sent the answer. So the same work runs in a thread on a
+# SQLite connection and on the loop on one of PostgreSQL.
+Asked = Rows | Many | Count
+Asking = Generator[Asked, Any, T]
 
 
 class Transaction:
-    """The connection inside BEGIN, the time, and where the work notes which runs it changed."""
+    """What a piece of work knows of the transaction it is in, and where it notes which runs it changed."""
 
-    __slots__ = ("again", "changes", "db", "now", "worker")
+    __slots__ = ("again", "changes", "now", "worker")
 
-    def __init__(self, db: apsw.Connection, now: int, worker: str) -> None:
-        self.db, self.now, self.worker = db, now, worker
+    def __init__(self, now: int, worker: str) -> None:
+        self.now, self.worker = now, worker
         self.again = False  # an earlier commit of this work failed in a way that leaves open whether it happened
         self.changes: dict[str, News] = {}
 
-    def rows(self, query: str, **parameters: Any) -> list[Any]:
+    def rows(self, query: str, **parameters: Any) -> Asking[list[Any]]:
         """Run a named query. `:now` and `:worker` are always there."""
         parameters.setdefault("now", self.now)
         parameters.setdefault("worker", self.worker)
-        return self.db.execute(QUERIES[query], parameters).fetchall()
+        found: list[Any] = yield Rows(query, parameters)
+        return found
 
-    def row(self, query: str, **parameters: Any) -> Any:
+    def row(self, query: str, **parameters: Any) -> Asking[Any]:
         """Its first row, or None."""
-        rows = self.rows(query, **parameters)
-        return rows[0] if rows else None
+        found = yield from self.rows(query, **parameters)
+        return found[0] if found else None
 
     def changed(self, run: str, news: News = News.GREW) -> None:
         """Somebody may be waiting for this."""

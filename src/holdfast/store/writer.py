@@ -23,19 +23,20 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final
 
 import apsw
 
 from holdfast.clock import Clock
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, apply_all, apply_one
+from holdfast.store.asking import do
 from holdfast.store.base import Faults, News
 from holdfast.store.connection import CHECKPOINT_PAGES, Nap
+from holdfast.store.operations import Crash, Operation, Result, Work
 from holdfast.store.transaction import Transaction
 
 _log = logging.getLogger("holdfast.store")
-T = TypeVar("T")
 
 POLL_S: Final = 0.5
 _RETRY_S: Final = 0.25
@@ -51,36 +52,12 @@ _TROUBLE: Final = (*_BROKEN, apsw.FullError, apsw.BusyError, apsw.LockedError)
 _RUINED: Final = (apsw.CorruptError, apsw.NotADBError)
 
 
-class Crash(BaseException):
-    """Raised by a test's fault hook: the writer stops as if the process had been killed."""
-
-
-class Work(Generic[T]):
-    """Any write but an append: a function that is called in a transaction, and may be called again."""
-
-    __slots__ = ("again", "do", "journal", "small", "told")
-
-    def __init__(self, do: Callable[[Transaction], T], told: Callable[[T, BaseException | None], None],
-                 journal: bool, small: bool = False) -> None:  # fmt: skip
-        self.do, self.told, self.journal, self.small, self.again = do, told, journal, small, False
-
-
-class Aside(Work[T]):
-    """A write of a caller that is not on the loop: it is told in the writer's thread, whatever the loop does."""
-
-    __slots__ = ()
-
-
 def _inject(hook: Callable[[int], None], writes: int) -> None:
     """Call a test's hook. `Crash` kills the writer; any other exception is to us what a failing disk is."""
     try:
         hook(writes)
     except Exception as error:
         raise apsw.IOError(f"injected: {error!r}") from error
-
-
-Operation = QueuedAppend | Work[Any]
-Result = tuple[Operation, Any, BaseException | None]
 
 
 class Writer:
@@ -141,7 +118,7 @@ class Writer:
             return None
         except apsw.Error as trouble:
             if isinstance(trouble, _BROKEN):
-                self._broken_here = trouble
+                self._broken_here, self._held_off = trouble, _HELD_OFF
             return None  # the thread deals with it; `again` is set if the commit may have happened
         finally:
             self._nap.patient = True
@@ -286,7 +263,7 @@ class Writer:
 
     def _transact(self, batch: list[Operation]) -> tuple[list[Result], dict[str, News]]:
         db, began = self._db, time.perf_counter()
-        tx = Transaction(db, self._clock.now(), self._worker)
+        tx = Transaction(self._clock.now(), self._worker)
         db.execute("BEGIN IMMEDIATE")
         try:
             try:
@@ -295,7 +272,7 @@ class Writer:
                 raise
             except BaseException:  # noqa: BLE001 - whatever it is, the careful pass finds whose it is
                 db.execute("ROLLBACK")
-                tx = Transaction(db, self._clock.now(), self._worker)
+                tx = Transaction(self._clock.now(), self._worker)
                 db.execute("BEGIN IMMEDIATE")
                 results = self._careful(tx, batch)
             self._commit(batch)
@@ -315,12 +292,12 @@ class Writer:
         appends = [operation for operation in batch if type(operation) is QueuedAppend]
         results: list[Result] = [(operation, tx.now, None) for operation in appends]
         if appends:
-            apply_all(tx, appends)
+            do(self._db, apply_all(tx, appends))
         if len(appends) != len(batch):
             for operation in batch:
                 if isinstance(operation, Work):
                     tx.again = operation.again
-                    results.append((operation, operation.do(tx), None))
+                    results.append((operation, do(self._db, operation.do(tx)), None))
         return results
 
     def _careful(self, tx: Transaction, batch: list[Operation]) -> list[Result]:
@@ -328,19 +305,19 @@ class Writer:
         all_changes = tx.changes
         for operation in sorted(batch, key=lambda operation: isinstance(operation, Work)):  # stable: appends first
             tx.changes, tx.again = {}, operation.again
-            tx.db.execute("SAVEPOINT operation")
+            self._db.execute("SAVEPOINT operation")
             try:
-                value = operation.do(tx) if isinstance(operation, Work) else apply_one(tx, operation)
+                value = do(self._db, operation.do(tx) if isinstance(operation, Work) else apply_one(tx, operation))
             except (*_TROUBLE, *_RUINED, Crash):
                 raise
             except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to whoever waits
-                tx.db.execute("ROLLBACK TO operation")
+                self._db.execute("ROLLBACK TO operation")
                 results.append((operation, None, error))
             else:
                 for run, news in tx.changes.items():
                     all_changes[run] = max(all_changes.get(run, news), news)
                 results.append((operation, value, None))
-            tx.db.execute("RELEASE operation")
+            self._db.execute("RELEASE operation")
         tx.changes = all_changes
         return results
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.declaring import Agent
-from holdfast.store.writer import Crash
+from holdfast.store.operations import Crash
 from holdfast.testing.kit import TestClient
 from holdfast.testing.kit import open as open_test
 from holdfast.worker.settings import Settings

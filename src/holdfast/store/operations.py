@@ -1,0 +1,36 @@
+"""What waits to be written: appends, and any other piece of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from holdfast.store.appends import QueuedAppend
+from holdfast.store.transaction import Asking, Transaction
+
+T = TypeVar("T")
+
+
+class Crash(BaseException):
+    """Raised by a test's fault hook: the writer stops as if the process had been killed."""
+
+
+class Work(Generic[T]):
+    """Any write but an append: a function that is called in a transaction, and may be called again."""
+
+    __slots__ = ("again", "do", "journal", "runs", "small", "told")
+
+    def __init__(self, do: Callable[[Transaction], Asking[T]], told: Callable[[T, BaseException | None], None],
+                 journal: bool, small: bool = False, runs: Sequence[str] = ()) -> None:  # fmt: skip
+        self.do, self.told, self.journal, self.small, self.again = do, told, journal, small, False
+        self.runs = runs  # the runs whose rows it changes, where that is known before
+
+
+class Aside(Work[T]):
+    """A write of a caller that is not on the loop: it is told in the writer's thread, whatever the loop does."""
+
+    __slots__ = ()
+
+
+Operation = QueuedAppend | Work[Any]
+Result = tuple[Operation, Any, BaseException | None]

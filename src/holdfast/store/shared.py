@@ -1,0 +1,232 @@
+"""What both stores do alike: queue what is written, tell those who wait, ask and answer in the words of the contract.
+
+A store adds how its database is opened, how a batch is committed (`_flush`), how it reads (`_read`, and `_glance` for what
+is small), and how an incarnation is known to be alive (`_hold_lock`, `recover`, `agents`).
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextvars
+import functools
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, ParamSpec, TypeVar
+
+from holdfast.clock import Clock
+from holdfast.errors import StoreUnavailable
+from holdfast.model import ApprovalRow, Event, RunRow, Signal
+from holdfast.store import leases, outside, reads
+from holdfast.store.appends import QueuedAppend
+from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
+from holdfast.store.operations import Operation, Result, Work
+from holdfast.store.transaction import Asking, Transaction, listed, to_json
+
+_log = logging.getLogger("holdfast.store")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in between
+
+
+def forget(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for this one; its failure was logged where it happened."""
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+class SharedStore(abc.ABC):
+    """The part of a `Store` that no database changes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.worker_id = clock, secrets.token_hex(8)
+        self._listeners: list[Callable[[Change], None]] = []
+        self._served: set[str] = set()
+        self._waiting: list[Operation] = []
+        self._said_due = False  # a commit of ours made a run due, and no claim has looked since
+        self._open = self._registered = False
+
+    def _begin(self) -> None:
+        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
+
+    @abc.abstractmethod
+    async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run a piece of work that changes nothing."""
+
+    async def _glance(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        """The same for what is found by an index and small."""
+        return await self._read(read, *arguments, **named)
+
+    @abc.abstractmethod
+    async def _hold_lock(self) -> None:
+        """Hold the lock that tells others that this incarnation is alive."""
+
+    @abc.abstractmethod
+    def _flush(self) -> None:
+        """Begin to write what waits; called on the loop a turn after the first of it came."""
+
+    # Telling
+
+    def on_change(self, listener: Callable[[Change], None]) -> None:
+        self._listeners.append(listener)
+
+    def _deliver(self, results: Sequence[Result], changes: dict[str, News]) -> None:
+        """On the loop, after a commit: everyone who waits for it, then everyone who listens."""
+        for operation, value, error in results:
+            try:
+                operation.told(value, error)
+            except Exception:  # noqa: BLE001 - whatever it is, the next one must hear
+                _log.exception("what followed a write failed")
+        self._said_due = self._said_due or News.DUE in changes.values()
+        if self._listeners:
+            self._tell([Change(run, news) for run, news in changes.items()])
+
+    def _tell(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            for listener in self._listeners:
+                try:
+                    listener(change)
+                except Exception:  # noqa: BLE001 - whatever it is, the next one must hear
+                    _log.exception("a listener failed")
+
+    # Queueing
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreUnavailable("the store is not open")
+
+    def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
+                runs: Sequence[str] = ()) -> asyncio.Future[T]:  # fmt: skip
+        self._check_open()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue(Work(do, functools.partial(settle, future), journal, small, runs))
+        return future
+
+    def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
+        self._check_open()
+        self._queue(QueuedAppend(append, told))
+
+    def append(self, append: Append) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = self._loop.create_future()
+        self.post(append, functools.partial(settle, future))
+        return future
+
+    def _queue(self, operation: Operation) -> None:
+        """Collect what comes in one turn of the loop: it goes out together."""
+        self._waiting.append(operation)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._flush, context=self._context)  # not in that of whoever writes first
+
+    # Writing
+
+    async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
+                    queues: Sequence[str] | None = None, alone: bool = False,
+                    sure: bool = False) -> list[RunRow]:  # fmt: skip
+        claim = leases.Claim(list(agents), limit, ttl_ms, root, None if queues is None else list(queues), alone)
+        if limit < 1:
+            return []
+        # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
+        said_so, self._said_due = self._said_due, False
+        if not (said_so or sure):
+            due = await self._glance(
+                reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root, queues=listed(queues),
+                alone=int(alone), limit=1, now=self.clock.now(),
+            )  # fmt: skip
+            if not due:
+                return []
+        if not self._registered:
+            await self.publish([])
+        work = self._submit(claim, small=True)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, work: asyncio.Future[list[RunRow]]) -> None:
+        """Who claimed was cancelled: the runs would stay leased to a process that does not know of them."""
+        claimed = [] if work.cancelled() or work.exception() is not None else work.result()
+        if self._open and claimed:
+            forget(self._submit(leases.release([(run.id, run.lease_epoch) for run in claimed])))
+
+    async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
+        published = list(agents)
+        self._served.update(name for name, _, _ in published)
+        if not self._registered:
+            await self._hold_lock()  # first: from the first lease on, whoever can take it takes us for dead
+        await self._submit(outside.publish(published, sorted(self._served)), journal=False)
+        self._registered = True
+
+    async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
+        return await self._submit(outside.create(run, blobs or {}), small=not blobs)
+
+    async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
+                   blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
+        work = outside.send(run, signal_id, kind, topic, value, data, blobs or {})
+        return await self._submit(work, small=not blobs, runs=[run])
+
+    async def decide(self, approval: str, decision: str, by: str, note: str) -> ApprovalRow:
+        return await self._submit(outside.decide(approval, decision, by, note), small=True)
+
+    async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
+        await self._submit(outside.resume(run, by, cut, retry))
+
+    async def delete(self, run: str) -> int:
+        return await self._submit(outside.delete(run))
+
+    async def prune(self, before: int, statuses: Iterable[str], limit: int = 1000) -> int:
+        wanted, spared, pruned = list(statuses), set[str](), 0
+        while pruned < limit:
+            at_once, spared_before = min(_PRUNED_AT_ONCE, limit - pruned), len(spared)
+            done = await self._submit(outside.prune(before, wanted, at_once, spared))
+            pruned += done
+            if done + len(spared) - spared_before < at_once:
+                break
+        return pruned
+
+    # Reading
+
+    async def run(self, run: str) -> RunRow | None:
+        return await self._glance(reads.run, run)
+
+    async def runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
+                   labels: dict[str, str] | None = None, parent: str | None = None, root: str | None = None,
+                   limit: int = 100, after: str | None = None) -> list[RunRow]:  # fmt: skip
+        return await self._read(reads.runs, statuses, agent, labels, parent, root, limit, after)
+
+    async def journal(
+        self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
+    ) -> list[Event]:
+        return await self._read(reads.journal, run, from_seq, limit, dropped)
+
+    async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
+        return await self._read(reads.feed, after, kinds, limit)
+
+    async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
+        return await self._read(reads.inbox, run, after, limit)
+
+    async def blob(self, digest: str) -> bytes:
+        return await self._read(reads.blob, digest)
+
+    async def approvals(self, *, run: str | None = None, approval: str | None = None,
+                        statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]:  # fmt: skip
+        return await self._read(reads.approvals, run, approval, statuses, limit)
+
+    async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
+                       alone: bool = True) -> int | None:  # fmt: skip
+        found = await self._glance(
+            reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root, queues=listed(queues),
+            alone=int(alone),
+        )  # fmt: skip
+        return found[0][0] if found else None
+
+    async def census(self) -> list[Census]:
+        return [Census(*row) for row in await self._read(reads.rows, "census", now=self.clock.now())]
+
+    async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:
+        late = self.clock.now() - late_ms
+        return [RunRow(*row) for row in await self._read(reads.rows, "stuck", late=late, limit=limit)]
+
+    async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        return await self._read(reads.audit, run, limit)
