@@ -359,11 +359,15 @@ SELECT (SELECT count(*) FROM events WHERE run_id <> ''), (SELECT count(*) FROM s
 -- name: census
 -- How many unfinished runs each queue has in each state, how many of them are due, and when the first of them is or was.
 SELECT queue, status, count(*), sum(CASE WHEN due_at <= :now THEN 1 ELSE 0 END), min(due_at) FROM runs
-WHERE finished_at IS NULL GROUP BY queue, status ORDER BY queue, status
+WHERE finished_at IS NULL GROUP BY status, queue ORDER BY status, queue
 
 -- name: stuck
 -- Unfinished runs that do not go on: due for long and not taken, or ending their process again and again.
-SELECT {run} FROM runs WHERE finished_at IS NULL AND (due_at <= :late OR crash_count >= 2)
+SELECT {run} FROM runs
+WHERE id IN (SELECT id FROM runs WHERE due_at <= :late
+             UNION ALL
+             SELECT id FROM runs
+             WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND crash_count >= 2)
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
 
 -- name: newest_migration
