@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from time import perf_counter
+from time import monotonic, perf_counter
 
 import holdfast
 
@@ -31,6 +31,25 @@ async def arrive() -> None:
 @holdfast.agent
 async def arriver() -> None:
     await arrive()
+
+
+@holdfast.step
+async def moment() -> float:
+    return monotonic()
+
+
+@holdfast.agent
+async def when() -> float:
+    return await moment()
+
+
+@holdfast.agent
+async def told(messages: int) -> list[float]:
+    found = []
+    for _ in range(messages):
+        await holdfast.receive("ping", int)
+        found.append(await moment())
+    return found
 
 
 @holdfast.agent

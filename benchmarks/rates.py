@@ -24,8 +24,11 @@ def holdfast_rate(bench: Bench, runs: int, steps: int, durability: str = "power"
 
 
 async def rate_in(folder: Path, runs: int, steps: int, durability: str = "power") -> float:
+    return await rate_at(f"sqlite:{folder / 'bench.db'}?durability={durability}", runs, steps)
+
+
+async def rate_at(url: str, runs: int, steps: int) -> float:
     settings = holdfast.Settings(concurrency=CONCURRENCY)
-    url = f"sqlite:{folder / 'bench.db'}?durability={durability}"
     async with holdfast.open(url, agents=[count], settings=settings) as hf:
         began = time.perf_counter()
         started = await asyncio.gather(*[hf.start(count, steps) for _ in range(runs)])

@@ -34,6 +34,8 @@ MEASUREMENTS = {
     6: "journal_size",
     7: "many_waiting",
     8: "durability",
+    9: "across_processes",
+    10: "many_runs_postgres",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

