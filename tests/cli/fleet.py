@@ -119,3 +119,14 @@ async def sleeper() -> None:
 @holdfast.agent
 async def caller() -> int:
     return await changing()
+
+
+@holdfast.step
+async def hog() -> None:
+    tally("hog")
+    wait_for("let-go")  # without an await: nothing else runs on this loop meanwhile
+
+
+@holdfast.agent
+async def hogger() -> None:
+    await hog()
