@@ -52,7 +52,7 @@ async def lose_lease(hf, run):
         (row,) = await other.claim(["agent", *hostile.ALL], 10, 60_000)
         assert row.id == run.id
         execution = hf._worker.executions[run.id]
-        await hf._worker._renew()
+        await hf._worker.trust()
         assert execution.closing == "lost"
         await execution.unwound()
     finally:

@@ -29,7 +29,7 @@ def pause(execution: Execution, reason: str) -> None:
         return
     _log.error("%s", reason)
     append = Append(execution.run.id, execution.run.lease_epoch, execution.next_seq)
-    append.transition = Transition("paused", reason=reason)
+    append.transition = execution.left = Transition("paused", reason=reason)
     execution.write(append, lambda _: None)
     execution.close("paused")
 

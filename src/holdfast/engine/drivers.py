@@ -33,8 +33,9 @@ class Drivers(Recorder):
         self.clock, self.loop = host.clock, asyncio.get_running_loop()
         self.drivers: set[asyncio.Task[None]] = set()
         self.bodies = 0
+        self.unstoppable = 0  # bodies in threads, of which it must be known how they ended before they may run again
         self.asleep = 0  # drivers that wait for a time or a person; the run may leave memory meanwhile
-        self.lease_until = 0.0  # of the loop's time; heartbeats prolong it for all runs of a worker
+        self.lease_until = 0.0  # of time.monotonic(); heartbeats prolong it for all runs of a worker
         self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
         self.may_begin.set()
 

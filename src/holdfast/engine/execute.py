@@ -34,6 +34,8 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
     signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else []
     for signal in signals:
         signal.value = await unspilled(store, signal.value)
+    if host.recorded is not None and events and events[-1].epoch == run.lease_epoch:  # written by the claim itself
+        host.recorded(events[-1])
     execution = Execution(host, run, spec, Journal.of(events), signals)
     for event in events:
         if event.blob is not None:

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from holdfast.clock import Clock
+from holdfast.model import Event
 from holdfast.runtime import AgentSpec, Resources, StepSpec
 from holdfast.store.base import Store
 
@@ -37,6 +38,11 @@ class Host(Protocol):
     def spec_of(self, agent: str) -> AgentSpec | None: ...
     def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
         """What runs instead of the step's body, in tests."""
+        ...
+
+    @property
+    def recorded(self) -> Callable[[Event], None] | None:
+        """Who hears of every event that is durable, if anybody does."""
         ...
 
     def body_runs(self, spec: StepSpec, key: str) -> None:

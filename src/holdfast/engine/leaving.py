@@ -18,6 +18,7 @@ from holdfast.engine.tasks import REFUSALS, RunTask, never
 from holdfast.errors import Suspended
 from holdfast.model import RunRow
 from holdfast.runtime import Durable
+from holdfast.store.base import Transition
 
 _UNWIND_S = 1.0
 
@@ -31,6 +32,7 @@ class Leaving(Drivers):
         self.calls: dict[str, Call] = {}
         self.park_timer: Timer | None = None
         self.closing: str | None = None
+        self.left: Transition | None = None  # how it was parked or paused
         self.refusals = 0
         self.given_up = False  # what has not ended by now never will
         self.ended: asyncio.Future[str] = self.loop.create_future()

@@ -8,7 +8,9 @@ it has not seen, so no wake-up is lost. While the answer is on its way nothing n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.engine import foreign
@@ -62,8 +64,8 @@ def _giving_back(execution: Execution) -> Append:
     dues = [wait.due for wait in waits if wait.due is not None]
     named = min((wait.waits_for for wait in waits), key=_ORDER.index)
     tokens = sorted({wait.token for wait in waits if wait.token is not None})
-    transition = Transition("waiting", min(dues, default=None), named, tokens, execution.inbox_seen)
-    return Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=transition)
+    execution.left = Transition("waiting", min(dues, default=None), named, tokens, execution.inbox_seen)
+    return Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=execution.left)
 
 
 def _parked(execution: Execution, future: asyncio.Future[int]) -> None:
@@ -112,18 +114,21 @@ async def _fetch(execution: Execution) -> None:
 
 
 async def release(execution: Execution, grace_s: float) -> None:
-    """Stop at a safe point: running bodies end and are recorded, nothing new begins, and the run is free for any worker."""
+    """Stop at a safe point: running bodies end and are recorded, nothing new begins, and the run is free for any worker.
+
+    After the grace what still runs is stopped, and is then in doubt as after a crash. What cannot be stopped, and must not
+    run again unless it is known how it ended, keeps the run here: a body in a thread, with a policy other than 'retry'.
+    """
     execution.may_begin.clear()
-    deadline = execution.loop.time() + grace_s
-    while (execution.bodies or execution.unacked) and not execution.closing:
-        left_s = deadline - execution.loop.time()
-        if left_s <= 0:
-            break
-        execution.progress.clear()
-        try:
-            await asyncio.wait_for(execution.progress.wait(), left_s)
-        except TimeoutError:
-            break
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(grace_s):
+            await _until(execution, lambda: not (execution.bodies or execution.unacked))
+    if execution.unstoppable and not execution.closing:
+        _log.warning(
+            "run %r is not given back yet: a step of it runs in a thread, which nothing can stop, and must not run twice",
+            execution.run.id,
+        )
+        await _until(execution, lambda: not execution.unstoppable)
     if execution.closing:
         return
     # Only a run that has come to rest waits: one whose agent has an outcome and has not gone on yet would sleep for long.
@@ -140,3 +145,10 @@ async def release(execution: Execution, grace_s: float) -> None:
         await execution.store.append(append)
     except LeaseLost:
         pass
+
+
+async def _until(execution: Execution, holds: Callable[[], bool]) -> None:
+    """Until it is so, or the run leaves memory for another reason."""
+    while not (holds() or execution.closing):
+        execution.progress.clear()
+        await execution.progress.wait()

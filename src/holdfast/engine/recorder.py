@@ -31,6 +31,7 @@ class Recorder:
 
     def __init__(self, host: Host, run: RunRow) -> None:
         self.host, self.run, self.store = host, run, host.store
+        self._heard = host.recorded
         self.next_seq = run.next_seq
         self.unacked = 0
         self.numbered = 0  # outcomes that have a place in the journal, over all eras
@@ -89,6 +90,8 @@ class Recorder:
 
     def _written(self, event: Event, at: int, then: Callable[[Event], None] | None) -> None:
         event.at = at
+        if self._heard is not None:
+            self._heard(event)
         if not self.closing:
             if then is not None:
                 then(event)

@@ -181,13 +181,18 @@ class StepCall(Call):
 
     async def _in_thread(self, body: Any) -> _Ended:
         """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
-        running = self.execution.run_in_thread(body)
-        done, _ = await asyncio.wait([running], timeout=self._spec.timeout_s)
-        if not done:
-            if self._spec.in_doubt == "retry":
-                return _Ended(error=self._timed_out(), doubt=True)
-            await asyncio.wait([running])
-        return _Ended(running.result())
+        execution, may_repeat = self.execution, self._spec.in_doubt == "retry"
+        running = execution.run_in_thread(body)
+        execution.unstoppable += not may_repeat
+        try:
+            done, _ = await asyncio.wait([running], timeout=self._spec.timeout_s)
+            if not done:
+                if may_repeat:
+                    return _Ended(error=self._timed_out(), doubt=True)
+                await asyncio.wait([running])
+            return _Ended(running.result())
+        finally:
+            execution.unstoppable -= not may_repeat
 
     def _timed_out(self, cause: Exception | None = None) -> StepTimeout:
         timed_out = StepTimeout(f"no end within {self._spec.timeout_s:g} s")

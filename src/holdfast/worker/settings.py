@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.codec import DEFAULT_LIMIT_BYTES
+from holdfast.model import Event
 from holdfast.runtime import StepSpec
+
+
+class Observer(Protocol):
+    """Hears on the loop what the runs carried here do. It must be quick, and must not raise."""
+
+    def recorded(self, event: Event) -> None:
+        """An event of a run carried here is durable."""
+        ...
+
+    def left(self, run: str, status: str, why: str) -> None:
+        """A run left memory without an end: 'waiting' (for what) or 'paused' (the reason)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +29,16 @@ class Settings:
 
     concurrency: int = 200
     lease_ttl_s: float = 10.0
+    hang_limit_s: float = 60.0  # a loop that has not turned for so long keeps its leases no more
     park_grace_s: float = 0.5
     stop_grace_s: float = 30.0
     threads: int = 32
     value_limit_bytes: int = DEFAULT_LIMIT_BYTES
     root: str | None = None  # serve only this run and its descendants
+    queues: Sequence[str] | None = None  # serve only runs of these queues
     replace: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     observe: Callable[[StepSpec, str], None] | None = None  # told of every body that runs
+    observer: Observer | None = None
 
     @property
     def trust_s(self) -> float:

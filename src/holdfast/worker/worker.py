@@ -1,14 +1,15 @@
 """A worker: claims what is due, runs many runs on one loop, and gives them back when it stops.
 
 One loop decides (`_work`): claim what is due, then sleep until something changes or the next run is due. Everything else
-reacts: a heartbeat keeps the leases, changes of the store wake runs that wait for a message, and dead workers' runs are
-taken over the moment their lock can be had.
+reacts: a thread keeps the leases (leases.py), changes of the store wake runs that wait for a message, dead workers' runs
+are taken over the moment their lock can be had, and a worker that is told to stop gives everything back (draining.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,13 +18,14 @@ from holdfast.declaring import Step
 from holdfast.engine import parking
 from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
-from holdfast.engine.tasks import RunTask, install
-from holdfast.errors import BadArguments, HoldfastError, LeaseLost, StoreUnavailable
-from holdfast.model import RunRow
+from holdfast.engine.tasks import install
+from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable
+from holdfast.model import Event, RunRow
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
-from holdfast.store.base import Append, Change, News, Store, Transition
-from holdfast.worker import suspects
+from holdfast.store.base import Change, News, Store
+from holdfast.worker import draining, suspects
+from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.publishing import schema_of
 from holdfast.worker.reach import called_by
@@ -34,6 +36,8 @@ _LONGEST_SLEEP_S = 5.0
 _RECOVER_EVERY_S = 1.0
 _AGAIN_S = 1.0
 _LONGEST_GRACE_S = 60.0
+_MOST_CLAIMED = 100  # at once
+_FIRST_CLAIMED = 10
 _MOST_GRACES = 1_000  # remembered; runs that wait elsewhere, or for ever, must not cost memory here
 
 
@@ -53,6 +57,10 @@ class Worker:
         self._meanwhile: set[str] = set()  # runs that changed while a claim was on its way: it may have taken them
         self._carriers: set[asyncio.Task[None]] = set()
         self._strays: set[asyncio.Task[Any]] = set()
+        self._leases = Leases(store, self.settings, self.measures, self.executions, self.loading)
+        self.trusted, self.trust = self._leases.trusted, self._leases.trust
+        observer = self.settings.observer
+        self.recorded: Callable[[Event], None] | None = None if observer is None else observer.recorded
         self._tasks: list[asyncio.Task[None]] = []
         self._graces: dict[str, float] = {}
         self._agents: dict[str, AgentSpec] = {}
@@ -60,11 +68,9 @@ class Worker:
         self._look = asyncio.Event()
         self._sure = False  # the time has come at which a run is due
         self._stopping = False
-        self._lease_until = 0.0
+        self._ours: dict[str, Any] = {"root": self.settings.root, "queues": self.settings.queues}  # what may be claimed
         self._solo: str | None = None
         self._suspect = suspects.Wait()
-        self._astray: set[tuple[str, int]] = set()  # (run, epoch): perhaps leased to us, and nobody here carries it
-        self._renewed = asyncio.Event()
         for spec in specs:
             self.serve(spec)
 
@@ -78,26 +84,27 @@ class Worker:
         self.store.observe(self.measures.commit)
         await self._publish()
         self.measures.recovered += await self.store.recover()
-        for work in (self._work(), self._keep_leases(), self._recover()):
+        self._leases.start()
+        for work in (self._work(), self._recover()):
             self._tasks.append(self._loop.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Stop at a safe point: bodies that run may end and are recorded, then every run is given back."""
+        """Stop at a safe point: bodies that run may end and are recorded, and every run is given back as soon as it can be.
+
+        A body in a thread that must not run twice is waited for without limit: nothing can stop a thread.
+        """
         if self._stopping:
             return
         self._stopping = True
         grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
         self._tasks[0].cancel()  # claim no more; leases are kept until the last run is given back
-        await asyncio.gather(self._tasks[0], return_exceptions=True)
-        releases = [parking.release(execution, grace_s) for execution in list(self.executions.values())]
-        for problem in await asyncio.gather(*releases, return_exceptions=True):
-            if isinstance(problem, Exception) and not isinstance(problem, StoreUnavailable):
-                _log.error("a run could not be given back: %r", problem)
+        await draining.release_all(self.executions.values(), grace_s)
         await self._put_down()
 
     async def abandon(self) -> None:
         """Drop everything as a killed process would: nothing is given back."""
         self._stopping = True
+        self._leases.stop()
         for execution in list(self.executions.values()):
             execution.close("lost")
         await self._put_down()
@@ -106,13 +113,8 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._carriers, return_exceptions=True)
-        for last in (False, True):
-            for stray in list(self._strays):
-                if last and isinstance(stray, RunTask):
-                    stray.scope.execution.given_up = True
-                stray.cancel()
-            if self._strays:
-                await asyncio.wait(self._strays, timeout=0.5)
+        self._leases.stop()
+        await draining.end_strays(self._strays)
         self.threads.shutdown(wait=False, cancel_futures=True)
         try:
             await self.resources.close()
@@ -152,7 +154,11 @@ class Worker:
         return self._carried() >= self.settings.concurrency or self._solo is not None
 
     async def _claim(self) -> list[RunRow]:
-        """Take due runs. A suspect is taken only when nothing else runs here, or has run here for too long."""
+        """Take due runs. A suspect is taken only when nothing else runs here, or has run here for too long.
+
+        Not more at once than are here already: workers that wake up together share what there is, and one with much to do
+        still claims much.
+        """
         self._meanwhile.clear()
         self._check_solo()
         free = self.settings.concurrency - self._carried()
@@ -160,14 +166,14 @@ class Worker:
             return []
         await self._publish()
         ttl_ms = round(self.settings.lease_ttl_s * 1000)
-        started = self._loop.time()
-        names = list(self._agents)
-        root, claimed, overdue = self.settings.root, list[RunRow](), self._suspect.over(started)
+        started = time.monotonic()
+        claimed, overdue = list[RunRow](), self._suspect.over(started)
         if not overdue:
             sure, self._sure = self._sure, False
-            claimed = await self.store.claim(names, min(free, 100), ttl_ms, root=root, sure=sure)
+            limit = min(free, max(_FIRST_CLAIMED, self._carried()), _MOST_CLAIMED)
+            claimed = await self.store.claim(list(self._agents), limit, ttl_ms, sure=sure, **self._ours)
         if overdue or (not claimed and not self._carried()):
-            claimed = await self.store.claim(names, 1, ttl_ms, root=root, alone=True)
+            claimed = await self.store.claim(list(self._agents), 1, ttl_ms, alone=True, **self._ours)
             if claimed and claimed[0].crash_count >= suspects.CRASHES_ALONE:
                 self._solo = claimed[0].id
                 self._suspect = suspects.Wait()
@@ -185,8 +191,7 @@ class Worker:
         """Until a change, or until the next run is due. Polling is the truth; being told only shortens it."""
         timer = None
         if not self._full():
-            alone = not self._carried()
-            due = await self.store.next_due(list(self._agents), root=self.settings.root, alone=alone)
+            due = await self.store.next_due(list(self._agents), alone=not self._carried(), **self._ours)
             if due is not None:  # it may have become due since the claim: then the timer fires at once
                 timer = self.clock.call_at(due, self._is_due)
         try:
@@ -245,16 +250,15 @@ class Worker:
             if self._stopping:  # it was being loaded when the worker was told to stop
                 await parking.release(execution, 0.0)
             outcome = await execution.ended
-            self.measures.left[outcome] += 1
             self._remember(execution, outcome)
             if outcome == "lost":
-                self._astray.add((run.id, run.lease_epoch))
+                self._leases.lead_astray(run.id, run.lease_epoch)
         except StoreUnavailable as problem:
-            self._astray.add((run.id, run.lease_epoch))
+            self._leases.lead_astray(run.id, run.lease_epoch)
             if not self._stopping:
                 _log.warning("run %r could not be carried on; it will be tried again: %s", run.id, problem)
         except Exception:
-            self._astray.add((run.id, run.lease_epoch))
+            self._leases.lead_astray(run.id, run.lease_epoch)
             _log.exception("run %r could not be carried on; it will be tried again", run.id)
         finally:
             was_full = self._full()
@@ -268,7 +272,10 @@ class Worker:
 
     def _remember(self, execution: Execution, outcome: str) -> None:
         """A park that brought nothing new doubles the next one's grace, so that a run does not flap."""
-        run = execution.run.id
+        run, left = execution.run.id, execution.left
+        self.measures.left[outcome] += 1
+        if self.settings.observer is not None and left is not None and outcome in ("parked", "paused"):
+            self.settings.observer.left(run, left.status, left.waits_for or left.reason or "")
         if outcome != "parked" or execution.new_outcomes:
             self._graces.pop(run, None)
         elif self.settings.park_grace_s > 0:
@@ -276,61 +283,7 @@ class Worker:
             if len(self._graces) > _MOST_GRACES:
                 del self._graces[next(iter(self._graces))]
 
-    # Leases
-
-    async def _keep_leases(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.lease_ttl_s / 3)
-            if self._carried() or self._astray:
-                await self._renew()
-
-    async def _renew(self) -> None:
-        started = self._loop.time()
-        before = dict(self.executions)
-        try:
-            leases = await asyncio.to_thread(self.store.heartbeat, round(self.settings.lease_ttl_s * 1000))
-        except StoreUnavailable:
-            return
-        except HoldfastError:
-            _log.exception("the heartbeat failed; no new effect begins until one succeeds")
-            return
-        self._lease_until = started + self.settings.trust_s
-        self.measures.heartbeat()
-        held = {(lease.run, lease.epoch): lease for lease in leases}
-        for name, execution in before.items():
-            lease = held.get((name, execution.run.lease_epoch))
-            if lease is None:
-                if execution.live or not execution.closing:
-                    execution.close("lost")
-            elif lease.inbox_count > execution.inbox_seen:
-                parking.notice(execution)
-        self._renewed.set()
-        astray, self._astray = self._astray, set()
-        for run, epoch in astray & held.keys():
-            await self._give_back(run, epoch)
-
-    async def _give_back(self, run: str, epoch: int) -> None:
-        """A run that could not be loaded or written, for whatever reason, is free again; it would be ours for ever."""
-        try:
-            row = await self.store.run(run)
-            if row is not None and row.lease_epoch == epoch:
-                await self.store.append(Append(run, epoch, row.next_seq, transition=Transition("ready")))
-        except LeaseLost:
-            _log.debug("run %r was taken over", run)
-        except HoldfastError as problem:
-            self._astray.add((run, epoch))
-            _log.debug("run %r could not be given back, it is tried again: %s", run, problem)
-
-    def trusted(self, lease_until: float) -> bool:
-        """Is a lease claimed until then, or renewed since, surely ours?"""
-        return self._loop.time() < max(self._lease_until, lease_until)
-
-    async def trust(self) -> None:
-        """Wait for the next heartbeat to tell."""
-        self._renewed.clear()
-        renewing = self._loop.create_task(self._renew())
-        await self._renewed.wait()
-        await renewing
+    # Dead workers, and runs that end their process
 
     async def _recover(self) -> None:
         while True:
@@ -349,10 +302,10 @@ class Worker:
         if not self._carried():
             self._suspect = suspects.Wait()
             return
-        names, root = list(self._agents), self.settings.root
-        first, other = [await self.store.next_due(names, root=root, alone=alone) for alone in (True, False)]
-        self._suspect.look(self._loop.time(), first, other, self.clock.now())
-        if self._suspect.over(self._loop.time()):
+        names, ours = list(self._agents), self._ours
+        first, other = [await self.store.next_due(names, alone=alone, **ours) for alone in (True, False)]
+        self._suspect.look(time.monotonic(), first, other, self.clock.now())
+        if self._suspect.over(time.monotonic()):
             self._look.set()
 
     # What a run needs of its host

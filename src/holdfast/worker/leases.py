@@ -1,0 +1,100 @@
+"""Which runs are surely ours, and what becomes of those that are not any more, or that nobody here carries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from holdfast.engine import parking
+from holdfast.engine.execution import Execution
+from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.store.base import Append, Lease, Store, Transition
+from holdfast.worker.hangs import Hangs
+from holdfast.worker.measures import Measures
+from holdfast.worker.pulse import Pulse
+from holdfast.worker.settings import Settings
+
+_log = logging.getLogger("holdfast")
+Astray = set[tuple[str, int]]  # (run, epoch): perhaps leased to us, and nobody here carries it
+
+
+class Leases:
+    """The leases of one worker. `executions` and `loading` are the worker's own and change under way."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        measures: Measures,
+        executions: dict[str, Execution],
+        loading: dict[str, bool],
+    ) -> None:
+        self._store, self._executions, self._loading = store, executions, loading
+        self._astray: Astray = set()
+        self._renewed = asyncio.Event()
+        self._returns: set[asyncio.Task[None]] = set()
+        self._hangs = Hangs(settings, measures, executions)
+        self._pulse = Pulse(
+            store, settings, measures, carried=self._carried, heard=self._heard, hung_s=self._hangs.hung_s
+        )
+
+    def start(self) -> None:
+        """Keep them from now on."""
+        self._pulse.start()
+        self._hangs.start()
+
+    def stop(self) -> None:
+        """Keep them no more."""
+        self._pulse.stop()
+        self._hangs.stop()
+
+    def trusted(self, lease_until: float) -> bool:
+        """Is a lease claimed until then (of time.monotonic()), or renewed since, surely ours?"""
+        return time.monotonic() < max(self._pulse.trusted_until, lease_until)
+
+    async def trust(self) -> None:
+        """Wait for the next heartbeat to tell."""
+        self._renewed.clear()
+        self._pulse.hurry()
+        await self._renewed.wait()
+
+    def lead_astray(self, run: str, epoch: int) -> None:
+        """Nobody carries this run here any more, though it may still be ours: it is given back when that is known."""
+        self._astray.add((run, epoch))
+
+    def _carried(self) -> tuple[dict[str, Execution], Astray] | None:
+        """In the thread of the heartbeat: copies, for it can tell only about what there was before."""
+        carried = self._executions.copy(), self._astray.copy()
+        return carried if any(carried) or self._loading else None
+
+    def _heard(self, carried: tuple[dict[str, Execution], Astray], leases: list[Lease]) -> None:
+        """What the heartbeat told: runs that are lost, and runs that have something in their inbox."""
+        held = {(lease.run, lease.epoch): lease for lease in leases}
+        executions, astray = carried
+        for name, execution in executions.items():
+            lease = held.get((name, execution.run.lease_epoch))
+            if lease is None:
+                # One that is just ending or being given back has no lease any more: its write on the way tells.
+                if not (execution.unacked or execution.holding):
+                    execution.close("lost")
+            elif lease.inbox_count > execution.inbox_seen:
+                parking.notice(execution)
+        self._renewed.set()
+        self._astray -= astray
+        for run, epoch in astray & held.keys():
+            giving = asyncio.get_running_loop().create_task(self._give_back(run, epoch))
+            self._returns.add(giving)
+            giving.add_done_callback(self._returns.discard)
+
+    async def _give_back(self, run: str, epoch: int) -> None:
+        """A run that could not be loaded or written, for whatever reason, is free again; it would be ours for ever."""
+        try:
+            row = await self._store.run(run)
+            if row is not None and row.lease_epoch == epoch:
+                await self._store.append(Append(run, epoch, row.next_seq, transition=Transition("ready")))
+        except LeaseLost:
+            _log.debug("run %r was taken over", run)
+        except HoldfastError as problem:
+            self._astray.add((run, epoch))
+            _log.debug("run %r could not be given back, it is tried again: %s", run, problem)
