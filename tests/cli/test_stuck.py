@@ -1,0 +1,122 @@
+"""`holdfast runs --stuck`: which runs it names, and what it says of them."""
+
+import asyncio
+import time
+
+from tests.cli.processes import FLEET
+from tests.store.scenes import ManualClock, Place, finish, new, owned, park, write
+
+from holdfast.store.base import NewRun, Transition
+from holdfast.store.sqlite import SQLiteStore
+
+MINUTE = 60_000
+
+
+def ago(folder, scene):
+    """Do something in the store of this folder as if it were an hour ago."""
+    clock = ManualClock(round(time.time() * 1000) - 60 * MINUTE)
+    asyncio.run(scene(Place(SQLiteStore.from_url, f"sqlite:{folder}/holdfast.db"), clock))
+
+
+def test_nothing_is_stuck_where_all_goes_on(cli):
+    """Finished runs, waiting ones and those for later are not stuck."""
+
+    async def scene(place, clock):
+        async with place.open(clock) as store:
+            await finish(store, await owned(store, "done"))
+            await park(store, await owned(store, "waits"), seen=0, waits_for="message")
+            await store.create(new("later", delay_ms=120 * MINUTE))
+
+    ago(cli.folder, scene)
+    found = cli("runs", "--stuck")
+    assert (found.exit_code, found.stdout) == (0, "No run is stuck in sqlite:holdfast.db.\n")
+    assert cli.json("runs", "--stuck") == {"runs": []}
+
+
+async def trouble(place, clock):
+    """One run that nobody serves, one whose worker was stopped, and one that ended its process three times."""
+    async with place.open(clock) as store:
+        await store.create(new("unserved", agent="nobody", queue="slow", labels='{"team":"sea"}'))
+        clock.time += 1
+    stopped = await held(place, clock, "gone", "other")
+    await held(place, clock, "bad", "twice")
+    for number in range(3):
+        clock.time += MINUTE
+        store = place.connect(place.url, clock=clock)
+        await store.open()
+        (row,) = await store.claim(["twice"], 1, 1_000, alone=True)
+        if number == 2:
+            reason = "run 'bad' ended its process 3 times without any progress in between"
+            await store.append(write(row, transition=Transition("paused", reason=reason)))
+            await store.close()
+        else:
+            store.abandon()
+    assert stopped.lease_epoch == 1
+
+
+async def held(place, clock, run, agent):
+    store = place.connect(place.url, clock=clock)
+    await store.open()
+    row = await owned(store, run, agent=agent)
+    store.abandon()
+    return row
+
+
+def test_each_stuck_run_is_told_with_its_reason(cli):
+    """No worker, a lease that is over, and crashes: each in words, with what to do; the longest due first."""
+    ago(cli.folder, trouble)
+    lines = cli("runs", "--stuck").stdout.splitlines()
+    assert [line.split()[0] for line in lines[::3]] == ["unserved", "gone", "bad"]
+    assert lines[1] == "  it has been due for 1 h, and no live worker serves 'nobody'"
+    assert lines[2] == "  Go on: holdfast run FILE.py:nobody --id unserved"
+    assert "its process is gone or stopped, and its lease has been over for" in lines[4]
+    assert lines[7] == "  it is paused: run 'bad' ended its process 3 times without any progress in between"
+    assert lines[8] == "  holdfast resume bad"
+
+
+def test_stuck_runs_as_json_and_narrowed(cli):
+    """Each document is that of the list with the queue, the reason and the advice; the filters of the list apply."""
+    ago(cli.folder, trouble)
+    found = cli.json("runs", "--stuck")["runs"]
+    assert [(run["id"], run["queue"], run["crashes"]) for run in found] == [
+        ("unserved", "slow", 0), ("gone", "default", 0), ("bad", "default", 3),
+    ]  # fmt: skip
+    assert found[0]["stuck"].endswith("no live worker serves 'nobody'")
+    assert found[2]["advice"] == "holdfast resume bad"
+
+    def ids(*words):
+        return [run["id"] for run in cli.json("runs", "--stuck", *words)["runs"]]
+
+    assert ids("--label", "team=sea") == ids("--agent", "nobody") == ids("--limit", 1) == ["unserved"]
+    assert ids("--status", "paused") == ["bad"]
+    assert ids("--label", "team=land") == []
+
+
+def test_doctor_says_the_same_of_them(cli):
+    """Every stuck run is a problem of the store."""
+    ago(cli.folder, trouble)
+    found = {problem["run"]: problem["problem"] for problem in cli.json("doctor")["problems"]}
+    assert found.keys() == {"unserved", "gone", "bad"}
+    assert found["bad"].startswith("run bad: it is paused: ")
+
+
+def test_a_run_that_full_workers_leave_is_stuck(terminal):
+    """A live worker that serves the agent and has no room: the run is due for long, and that is said."""
+
+    async def scene(place, clock):
+        async with place.open(clock) as store:
+            await store.create(NewRun("first", "0" * 32, "read", '{"pages":1}'))
+            clock.time += 30 * MINUTE
+            await store.create(NewRun("second", "1" * 32, "read", '{"pages":1}'))
+
+    ago(terminal.folder, scene)
+    worker = terminal.start("worker", FLEET, "--concurrency", 1)
+    worker.until("body: page 0")
+    code, output = terminal.run("runs", "--stuck")
+    assert code == 0
+    head, reason, _ = output.splitlines()
+    assert head.startswith("second  read")
+    assert reason == "  it has been due for 30 min and no worker took it: those there are are full or hang"
+    terminal.touch("go-0")
+    worker.until("second  completed")
+    assert terminal.run("runs", "--stuck")[1].startswith("No run is stuck")
