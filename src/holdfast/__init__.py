@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         UnknownApproval,
         UnknownRun,
     )
+    from holdfast.flow import Limit, Rate
     from holdfast.logs import LogFilter
     from holdfast.resources import Resource, resource
     from holdfast.retry import Retry
@@ -66,6 +67,7 @@ __all__ = [
     "HoldfastError",
     "InDoubt",
     "LeafError",
+    "Limit",
     "Local",
     "LogFilter",
     "NewerJournal",
@@ -75,6 +77,7 @@ __all__ = [
     "NotInRun",
     "NotStorable",
     "Permanent",
+    "Rate",
     "Resource",
     "Retry",
     "RetryAfter",
@@ -127,6 +130,7 @@ _HOMES = {
         "RunExists RunFailed RunFinished RunPaused StepFailed StepTimeout StoreUnavailable UnknownAgent "
         "UnknownApproval UnknownRun "
     ),
+    "holdfast.flow": "Limit Rate",
     "holdfast.logs": "LogFilter",
     "holdfast.resources": "Resource resource",
     "holdfast.retry": "Retry",

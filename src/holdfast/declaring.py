@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protoco
 
 from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, LeafError, NotInRun
+from holdfast.flow import NORMAL, Limit, Rate, declared
 from holdfast.resources import step_outside_run
 from holdfast.retry import Retry, as_retry
 from holdfast.runtime import AgentSpec, Called, Placed, StepContext, StepSpec, call_plainly, here
@@ -164,6 +165,8 @@ def step(
     timeout: Duration | None = None,
     raises: tuple[type[Exception], ...] = (),
     in_doubt: Literal["retry", "ask", "fail"] = "retry",
+    limit: int | Limit | None = None,
+    rate: str | Rate | None = None,
 ) -> _StepDeco: ...
 @overload
 def step(
@@ -173,6 +176,8 @@ def step(
     timeout: Duration | None = None,
     raises: tuple[type[Exception], ...] = (),
     in_doubt: Callable[P, Coroutine[Any, Any, R | NotDone]],
+    limit: int | Limit | None = None,
+    rate: str | Rate | None = None,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Step[P, R]]: ...
 def step(
     fn: Any = None,
@@ -183,11 +188,16 @@ def step(
     timeout: Duration | None = None,
     raises: tuple[type[Exception], ...] = (),
     in_doubt: Any = "retry",
+    limit: int | Limit | None = None,
+    rate: str | Rate | None = None,
 ) -> Any:
-    """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt."""
+    """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt.
+
+    `limit=3` runs at most three bodies at once in all workers together, `rate="60/m"` begins at most so many.
+    """
 
     def declare(fn: Callable[..., Any]) -> Step[Any, Any]:
-        return _declare_step(fn, name, retry, timeout, raises, in_doubt)
+        return _declare_step(fn, name, retry, timeout, raises, in_doubt, limit, rate)
 
     return declare if fn is None else declare(fn)
 
@@ -199,6 +209,8 @@ def _declare_step(
     timeout: Duration | None,
     raises: tuple[type[Exception], ...],
     in_doubt: Any,
+    limit: int | Limit | None,
+    rate: str | Rate | None,
 ) -> Step[Any, Any]:
     if isinstance(fn, staticmethod | classmethod) or not inspect.isfunction(fn):
         raise BadArguments(f"@step belongs on a function or method written with def or async def, not on {fn!r}")
@@ -216,8 +228,9 @@ def _declare_step(
     for kind in raises:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
             raise BadArguments(f"raises={raises!r}: every entry must be an exception class")
+    own_name = _checked_name(fn.__name__.lstrip("_").strip("<>") or "step" if name is None else name, "a step")
     spec = StepSpec(
-        name=_checked_name(fn.__name__.lstrip("_").strip("<>") or "step" if name is None else name, "a step"),
+        name=own_name,
         fn=fn,
         signature=Signature(fn, skip_self=_is_method(fn)),
         retry=as_retry(retry),
@@ -226,6 +239,7 @@ def _declare_step(
         in_doubt=policy,
         probe=probe,
         threaded=not inspect.iscoroutinefunction(fn),
+        flow=None if limit is None and rate is None else declared("step", own_name, fn, limit=limit, rate=rate),
     )
     return Step(spec)
 
@@ -247,17 +261,44 @@ def _refused_method(fn: Callable[..., Any]) -> BadArguments:
 @overload
 def agent(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
 @overload
-def agent(*, name: str | None = None, version: str | None = None) -> _AgentDeco: ...
-def agent(fn: Any = None, /, *, name: str | None = None, version: str | None = None) -> Any:
-    """Declare an agent: plain async code that goes on where it stopped."""
+def agent(
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    queue: str | None = None,
+    priority: int = NORMAL,
+    limit: int | Limit | None = None,
+    rate: str | Rate | None = None,
+    singleton: str | bool = False,
+) -> _AgentDeco: ...
+def agent(
+    fn: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    queue: str | None = None,
+    priority: int = NORMAL,
+    limit: int | Limit | None = None,
+    rate: str | Rate | None = None,
+    singleton: str | bool = False,
+) -> Any:
+    """Declare an agent: plain async code that goes on where it stopped.
+
+    `queue=` is who serves it, `priority=` (0 to 9, higher first) what goes first, `limit=` how many run at once, `rate=`
+    how many begin in a time, and `singleton=` names a parameter: one unfinished run for each of its values.
+    """
+    flow = {"queue": queue, "priority": priority, "limit": limit, "rate": rate, "singleton": singleton}
 
     def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
-        return _declare_agent(fn, name, version)
+        return _declare_agent(fn, name, version, flow)
 
     return declare if fn is None else declare(fn)
 
 
-def _declare_agent(fn: Callable[..., Any], name: str | None, version: str | None) -> Agent[Any, Any]:
+def _declare_agent(
+    fn: Callable[..., Any], name: str | None, version: str | None, flow: dict[str, Any]
+) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
         reason = "an agent returns one value; return a list"
         raise BadArguments(f"@agent on the generator {fn.__qualname__!r} is refused: {reason}")
@@ -265,5 +306,8 @@ def _declare_agent(fn: Callable[..., Any], name: str | None, version: str | None
         raise BadArguments(f"@agent belongs on an `async def` function, not on {fn!r}")
     if _is_method(fn):
         raise _refused_method(fn)
+    if version is not None and (not isinstance(version, str) or not _NAME.fullmatch(version)):
+        raise BadArguments(f"version={version!r}: use a text of letters, digits and any of '_ . : @ -', such as '2'")
     signature = Signature(fn, what=f"agent {fn.__name__ if name is None else name!r}", stored=True)
-    return Agent(AgentSpec(_checked_name(fn.__name__ if name is None else name, "an agent"), fn, signature, version))
+    own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
+    return Agent(AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version))

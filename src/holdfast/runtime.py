@@ -16,6 +16,7 @@ from typing import Any, Generic, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.codec import Shape
 from holdfast.errors import HoldfastError, LeafError, NotInRun
+from holdfast.flow import Flow
 from holdfast.retry import Retry
 from holdfast.signature import Signature
 
@@ -39,6 +40,7 @@ class StepSpec:
     in_doubt: str  # 'retry', 'probe', 'ask', 'fail'
     probe: Callable[..., Coroutine[Any, Any, Any]] | None
     threaded: bool
+    flow: Flow | None = None  # its limit and rate, if it has any
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,6 +50,7 @@ class AgentSpec:
     name: str
     fn: Callable[..., Coroutine[Any, Any, Any]]
     signature: Signature
+    flow: Flow
     version: str | None = None
 
 

@@ -39,8 +39,8 @@ def forget(future: asyncio.Future[Any]) -> None:
 class SharedStore(abc.ABC):
     """The part of a `Store` that no database changes."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock, self.worker_id = clock, secrets.token_hex(8)
+    def __init__(self, clock: Clock, name: str = "") -> None:
+        self.clock, self.worker_id = clock, f"{name}-{secrets.token_hex(8)}".lstrip("-")
         self._listeners: list[Callable[[Change], None]] = []
         self._served: set[str] = set()
         self._waiting: list[Operation] = []

@@ -1,0 +1,231 @@
+"""Flow control as it is declared: how many at once, how often, what goes first. Data only: no clock and no I/O.
+
+What is declared of an agent becomes a `Lane` of each of its runs: the keys under which the store counts them. A key is the
+name of the agent or step and, with `per`, the stored value of one of its parameters; so it is the same in every process.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.codec import digest
+from holdfast.durations import Duration, milliseconds
+from holdfast.errors import BadArguments
+from holdfast.signature import Signature
+
+NORMAL: Final = 5  # the priority of what declares none
+HIGHEST: Final = 9
+_MOST: Final = 1_000_000
+_WINDOWS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_RATE: Final = re.compile(r"(\d+)/([smhd])")
+_QUEUE: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
+_LONG: Final = 120  # characters of a key's value; of a longer one only the digest is kept
+
+
+def _checked_count(n: object, what: str) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
+        raise BadArguments(f"{what} must be a whole number from 1 to {_MOST:,}, not {n!r}")
+    return n
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `n` at once, of all workers together; with `per`, for each value of that parameter."""
+
+    n: int
+    per: str | None = None
+
+    def __post_init__(self) -> None:
+        _checked_count(self.n, "a limit")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Rate:
+    """At most `n` in any `every`, of all workers together; with `per`, for each value of that parameter.
+
+    `Rate("60/m")` is `Rate(60, every="1m")`. They are spaced evenly.
+    """
+
+    n: int
+    every_ms: int
+    per: str | None = None
+
+    def __init__(self, n: int | str, *, every: Duration | None = None, per: str | None = None) -> None:
+        if isinstance(n, str):
+            found = _RATE.fullmatch(n)
+            if found is None or every is not None:
+                raise BadArguments(
+                    f"{n!r} is not a rate; write it as '5/s', '60/m', '1000/h' or '10/d', or as Rate(60, every='1m')"
+                )
+            n, every = int(found[1]), _WINDOWS_MS[found[2]] / 1000
+        if every is None:
+            raise BadArguments(f"Rate({n!r}) lacks the time in which; write '{n}/m' or Rate({n!r}, every='1m')")
+        if milliseconds(every) < 1:
+            raise BadArguments(f"every={every!r}: a rate is counted over some time, for example every='1m'")
+        object.__setattr__(self, "n", _checked_count(n, "a rate"))
+        object.__setattr__(self, "every_ms", milliseconds(every))
+        object.__setattr__(self, "per", per)
+
+
+def slack_ms(every_ms: int) -> int:
+    """How late a turn may be taken before it is lost: a claim or a commit takes its time."""
+    return max(every_ms // 10, 250)
+
+
+def interval_us(n: int, every_ms: int) -> int:
+    """The time between two turns. The slack is part of it, so that late ones too are at most `n` in any window."""
+    return math.ceil((every_ms + slack_ms(every_ms)) * 1000 / n)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """How one run, or one call of a step, is let through."""
+
+    priority: int = NORMAL
+    limit_key: str | None = None
+    limit_n: int | None = None
+    rate_key: str | None = None
+    rate_n: int | None = None
+    rate_ms: int | None = None
+    singleton_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What is declared of one agent or step. `name` begins its keys; `singleton` names a parameter, or is ''."""
+
+    name: str
+    queue: str | None = None
+    priority: int = NORMAL
+    limit: Limit | None = None
+    rate: Rate | None = None
+    singleton: str | None = None
+
+    def lane(self, arguments: str, defaults: Callable[[], Mapping[str, str]], *, child: bool = False) -> Lane:
+        """The keys of a call with these stored arguments. A parameter that was left out has its default's text.
+
+        Of a singleton there is one unfinished run at a time. A child cannot be another's, so it waits for its turn.
+        """
+        if self.limit is None and self.rate is None and self.singleton is None:
+            return Lane(self.priority)
+        values = _values(arguments, defaults) if any(self.parameters) else {}
+        limit, rate = self.limit, self.rate
+        limit_key, limit_n = (None, None) if limit is None else (self._key("", limit.per, values), limit.n)
+        singleton_key = None if self.singleton is None else self._key(" alone", self.singleton or None, values)
+        if singleton_key is not None and (child or limit is None):
+            limit_key, limit_n = singleton_key, 1
+        return Lane(
+            self.priority,
+            limit_key,
+            limit_n,
+            rate_key=None if rate is None else self._key("", rate.per, values),
+            rate_n=None if rate is None else rate.n,
+            rate_ms=None if rate is None else rate.every_ms,
+            singleton_key=None if child else singleton_key,
+        )
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters whose values are part of a key."""
+        limit, rate = self.limit and self.limit.per, self.rate and self.rate.per
+        return [name for name in (limit, rate, self.singleton) if name]
+
+    def _key(self, kind: str, per: str | None, values: Mapping[str, str]) -> str:
+        if per is None:
+            return self.name + kind
+        value = values.get(per, "null")
+        return f"{self.name}{kind} {per}={value if len(value) <= _LONG else digest(value)}"
+
+    def published(self, defaults: Mapping[str, str]) -> str:
+        """As JSON, for those who start the agent without its code."""
+        limit, rate = self.limit, self.rate
+        return json.dumps({
+            "name": self.name, "queue": self.queue, "priority": self.priority,
+            "limit": limit and [limit.n, limit.per], "rate": rate and [rate.n, rate.every_ms, rate.per],
+            "singleton": self.singleton, "defaults": dict(defaults),
+        })  # fmt: skip
+
+    @classmethod
+    def from_published(cls, text: str) -> tuple[Flow, dict[str, str]]:
+        """What was published, and the texts of the defaults."""
+        data = json.loads(text)
+        limit, rate, defaults = data["limit"], data["rate"], data["defaults"]
+        flow = cls(
+            data["name"], data["queue"], data["priority"],
+            limit and Limit(*limit), rate and Rate(rate[0], every=rate[1] / 1000, per=rate[2]), data["singleton"],
+        )  # fmt: skip
+        return flow, defaults
+
+
+def _values(arguments: str, defaults: Callable[[], Mapping[str, str]]) -> dict[str, str]:
+    given = json.loads(arguments)
+    texts = {name: json.dumps(value, sort_keys=True, separators=(",", ":")) for name, value in given.items()}
+    return {**defaults(), **texts}
+
+
+def declared(
+    kind: str,
+    name: str,
+    fn: Callable[..., Any],
+    *,
+    queue: str | None = None,
+    priority: int = NORMAL,
+    limit: int | Limit | None = None,
+    rate: str | Rate | None = None,
+    singleton: str | bool = False,
+) -> Flow:
+    """Check a declaration; `BadArguments` says what is wrong with it."""
+    what = f"{kind} {name!r}"
+    if queue is not None and (not isinstance(queue, str) or not _QUEUE.fullmatch(queue)):
+        raise BadArguments(f"{what}: queue={queue!r}: use 1 to 200 letters, digits or any of '_ . : @ -'")
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= HIGHEST:
+        raise BadArguments(f"{what}: priority={priority!r}: use a whole number from 0 to {HIGHEST}, higher goes first")
+    if limit is not None and not isinstance(limit, Limit):
+        limit = Limit(_checked_count(limit, f"{what}: limit="))
+    if rate is not None and not isinstance(rate, Rate):
+        if not isinstance(rate, str):
+            raise BadArguments(f"{what}: rate={rate!r}: write '60/m', or Rate(60, every='1m')")
+        rate = Rate(rate)
+    if not isinstance(singleton, bool | str) or singleton == "":
+        raise BadArguments(f"{what}: singleton={singleton!r}: name a parameter, or use True for one run of the agent")
+    alone = None if singleton is False else "" if singleton is True else singleton
+    flow = Flow(f"{kind}:{name}", queue, priority, limit, rate, alone)
+    _check_parameters(what, fn, flow)
+    return flow
+
+
+def _check_parameters(what: str, fn: Callable[..., Any], flow: Flow) -> None:
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    known = [name for name, found in inspect.signature(fn).parameters.items() if found.kind not in stars]
+    for name in flow.parameters:
+        if name not in known:
+            have = ", ".join(known) or "none"
+            raise BadArguments(f"{what}: there is no parameter {name!r} to count by; its parameters are: {have}")
+
+
+def default_texts(signature: Signature, flow: Flow) -> dict[str, str]:
+    """The stored texts of the defaults of the parameters that are part of a key."""
+    wanted, found = set(flow.parameters), {}
+    for parameter in signature.parameters:
+        if parameter.name not in wanted:
+            continue
+        if parameter.local:
+            raise BadArguments(
+                f"{signature.what}: {parameter.name} is {parameter.hint}, which is not stored and cannot be counted by"
+            )
+        if parameter.default_text is not None:
+            canonical = json.dumps(json.loads(parameter.default_text), sort_keys=True, separators=(",", ":"))
+            found[parameter.name] = canonical
+    return found
+
+
+def lane_of(flow: Flow, signature: Signature, arguments: str, *, child: bool = False) -> Lane:
+    """The lane of a call whose code is here."""
+    return flow.lane(arguments, functools.partial(default_texts, signature, flow), child=child)
