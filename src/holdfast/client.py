@@ -39,11 +39,14 @@ def open(
     return Client(url, agents=agents, settings=settings)
 
 
-def store_for(url: str | None) -> Store:
-    """The store that a URL names; `HOLDFAST_URL`, then a file in the current folder, when none is given."""
+def store_for(url: str | None, name: str = "") -> Store:
+    """The store that a URL names; `HOLDFAST_URL`, then a file in the current folder, when none is given.
+
+    `name` begins the id under which this process holds leases.
+    """
     url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
     if isinstance(url, str) and url.startswith("sqlite:"):
-        return SQLiteStore.from_url(url)
+        return SQLiteStore.from_url(url, name=name)
     raise BadArguments(
         f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r}"
     )
@@ -92,7 +95,7 @@ class Client:
         await self._close()
 
     def _make_store(self) -> Store:
-        return store_for(self._url)
+        return store_for(self._url, self._settings.name)
 
     async def _open(self) -> None:
         if self._store is not None:

@@ -99,6 +99,13 @@ def _pairs(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     return found
 
 
+def _words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    words = None if value is None else [word.strip() for word in value.split(",")]
+    if words is not None and not all(words):
+        raise click.BadParameter(f"{value!r} is not a list of names with commas between them", ctx, parameter)
+    return words
+
+
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         click.echo(f"holdfast {getattr(sys.modules['holdfast'], '__version__', 'unknown')}")
@@ -144,6 +151,12 @@ def run(
 @holdfast.command()
 @click.argument("apps", metavar="APP...", nargs=-1, required=True)
 @click.option("--concurrency", type=click.IntRange(1), default=200, show_default=True, help="Runs in memory at once.")
+@click.option("--queues", metavar="A,B", callback=_words, help="Serve only runs of these queues. Default: all.")
+@click.option("--grace", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
+              help="How long running steps may go on when the worker is told to stop.")  # fmt: skip
+@click.option("--lease", type=click.FloatRange(1), default=10.0, show_default=True, metavar="SECONDS",
+              help="After so long without a sign of life others take its runs over.")  # fmt: skip
+@click.option("--name", metavar="NAME", help="Begins the worker's id, which histories show.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Answer /healthz, /readyz and /metrics here; 0: any free port."
 )
@@ -151,11 +164,29 @@ def run(
     "--host", default="127.0.0.1", show_default=True, help="The address of --port; 0.0.0.0 for a cluster's probes."
 )
 @db_option
-def worker(apps: tuple[str, ...], concurrency: int, port: int | None, host: str, db: str | None) -> None:
-    """Serve the agents of modules or files until stopped."""
+def worker(
+    apps: tuple[str, ...], concurrency: int, queues: list[str] | None, grace: float, lease: float, name: str | None,
+    port: int | None, host: str, db: str | None,
+) -> None:  # fmt: skip
+    """Serve the agents of modules or files until stopped.
+
+    SIGTERM or Ctrl-C: nothing more is begun, running steps may end within the grace, every run is given back as soon as it
+    can be, and the exit code is 0. A second signal stops at once.
+    """
     from holdfast.cli.serving import worker as serve
 
-    click.get_current_context().exit(serve(db, apps, concurrency, host, port))
+    code = serve(
+        db,
+        apps,
+        host,
+        port,
+        concurrency=concurrency,
+        queues=queues,
+        stop_grace_s=grace,
+        lease_ttl_s=lease,
+        name=name or "",
+    )
+    click.get_current_context().exit(code)
 
 
 @holdfast.command()

@@ -136,9 +136,3 @@ def open_calls(hf: Client) -> dict[str, list[OpenCall]]:
             if began and not call.numbered and key not in execution.waits:
                 found.setdefault(run, []).append(OpenCall(key, call.name, call.preview, began))
     return found
-
-
-def carried_here(hf: Client) -> set[str]:
-    """The runs that this process has in memory."""
-    worker = hf._worker  # noqa: SLF001
-    return set() if worker is None else set(worker.executions)

@@ -75,7 +75,7 @@ def run(request: Request) -> int:
 
 
 async def _run(request: Request, module: ModuleType, agent: Agent[..., Any], run_id: str, logged: list[str]) -> int:
-    with Stop(lambda: _last_words(request, run_id)) as stop:
+    with Stop(lambda: _last_words(request, run_id), grace_s=Settings().stop_grace_s) as stop:
         return await _run_until(stop, request, module, agent, run_id, logged)
 
 

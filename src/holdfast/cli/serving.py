@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from types import ModuleType
-from typing import Any
+from typing import Any, Final, Self
 
-from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.loading import load_apps
 from holdfast.cli.output import console, say
-from holdfast.cli.reading import carried_here, latest_position, open_calls
+from holdfast.cli.reading import open_calls
 from holdfast.cli.running import listen_to_logs
-from holdfast.cli.stopping import Stop, first, leave_if_held
-from holdfast.client import Client, specs_of
+from holdfast.cli.stopping import Stop, leave_if_held
 from holdfast.client import open as open_store
+from holdfast.client import specs_of
 from holdfast.declaring import Agent
+from holdfast.model import Event
 from holdfast.worker.probes import Probes, listening
 from holdfast.worker.settings import Settings
 
+_MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not cost memory, nor hold up the runs
 
-def worker(url: str | None, targets: tuple[str, ...], concurrency: int, host: str, port: int | None) -> int:
-    """The command; returns its exit code."""
+
+def worker(url: str | None, targets: tuple[str, ...], host: str, port: int | None, **behaviour: Any) -> int:
+    """The command; returns its exit code. `behaviour` are fields of `Settings`."""
     apps = load_apps(targets)
     listen_to_logs(logging.WARNING)
     with listening(host, port) as probes:  # a port that is in use is told before any run is claimed
-        asyncio.run(_serve(url, apps, Settings(concurrency=concurrency), probes))
+        asyncio.run(_serve(url, apps, Settings(**behaviour), probes))
     leave_if_held(0)
     return 0  # to be stopped is how a worker ends
 
@@ -37,68 +40,68 @@ async def _serve(
     url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, probes: Probes | None
 ) -> None:
     names = ", ".join(spec.name for spec in specs_of(apps))
-    async with open_store(url) as hf:
-        position = await latest_position(hf)
+    report = Report()
+    observed = dataclasses.replace(settings, observer=report)
     last_words = "Stopped at once; another worker goes on with what was in the middle."
-    with Stop(lambda: say(last_words, "yellow")) as stop:
-        await _serve_until(stop, url, apps, settings, names, position, probes)
+    with Stop(lambda: say(last_words, "yellow"), grace_s=settings.stop_grace_s, late_code=0) as stop:
+        async with report, open_store(url, agents=apps, settings=observed) as hf:
+            if probes is not None and hf._worker is not None:  # noqa: SLF001
+                probes.health.watch(hf._worker)  # noqa: SLF001
+                say(f"Health and metrics at {probes.url}/healthz, /readyz and /metrics.")
+            of = f" of {', '.join(settings.queues)}" if settings.queues else ""
+            named = f" as {hf.store.worker_id}" if settings.name else ""
+            say(f"Serving {names}{of} from {hf.store.url}{named}. Ctrl-C stops at a safe point.")
+            await stop.asked.wait()
+            busy, grace = sum(map(len, open_calls(hf).values())), f"{settings.stop_grace_s:g} s"
+            steps = f"{busy} running step{'' if busy == 1 else 's'}"
+            waiting = f" Waiting up to {grace} for {steps}; Ctrl-C again stops at once." if busy else ""
+            say(f"Stopping.{waiting}", "yellow")
+        say("Stopped at a safe point: every run was given back.")
 
 
-async def _serve_until(
-    stop: Stop, url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, names: str, position: int,
-    probes: Probes | None,
-) -> None:  # fmt: skip
-    async with open_store(url, agents=apps, settings=settings) as hf:
-        if probes is not None and hf._worker is not None:  # noqa: SLF001
-            probes.health.watch(hf._worker)  # noqa: SLF001
-            say(f"Health and metrics at {probes.url}/healthz, /readyz and /metrics.")
-        say(f"Serving {names} from {hf.store.url}. Ctrl-C stops at a safe point.")
-        await _report(hf, position, stop)
-        busy, grace = sum(map(len, open_calls(hf).values())), f"{settings.stop_grace_s:g} s"
-        steps = f"{busy} running step{'' if busy == 1 else 's'}"
-        waiting = f" Waiting up to {grace} for {steps}; Ctrl-C again stops at once." if busy else ""
-        say(f"Stopping.{waiting}", "yellow")
-    say("Stopped at a safe point: every run was given back.")
+class Report:
+    """Prints what the runs carried here do, as it becomes durable, in a thread: the loop has better things to do."""
 
+    def __init__(self) -> None:
+        self._on = console(stderr=True)
+        self._waiting: list[Event | Text] = []
+        self._left_out, self._over = 0, False
+        self._heard = asyncio.Event()
 
-async def _report(hf: Client, position: int, stop: Stop) -> None:
-    """Print the events of the runs that are carried here, until asked to stop."""
-    on, heard = console(stderr=True), asyncio.Event()
-    carried: set[str] = set()
-    mine: set[str] = set()
+    async def __aenter__(self) -> Self:
+        self._printing = asyncio.get_running_loop().create_task(self._print())
+        return self
 
-    def changed(_: object) -> None:
-        # At a commit, before anyone hears of it: a run that ends with this very commit is still in memory.
-        mine.update(carried_here(hf))
-        heard.set()
+    async def __aexit__(self, *_: object) -> None:
+        self._over = True
+        self._heard.set()
+        await self._printing
 
-    hf.store.on_change(changed)
-    while True:
-        heard.clear()
-        gone = mine - carried_here(hf)  # all that these did here is in the feed already
-        while page := await hf.store.feed(position, None):
-            for event in page:
-                position = event.position
-                if event.run in mine and not is_quiet(event):
-                    _print(on, line(event))
-        here = carried_here(hf)
-        mine.update(here)
-        for run in sorted(carried - here):
-            await _say_left(hf, on, run)
-        carried = here
-        mine -= gone - here
-        if await first(stop, heard, 1.0):
-            return
+    def recorded(self, event: Event) -> None:
+        if not is_quiet(event):
+            self._keep(event)
 
+    def left(self, run: str, status: str, why: str) -> None:
+        self._keep(told_now(run, f"waits for a {why}" if status == "waiting" else f"paused: {why}"))
 
-async def _say_left(hf: Client, on: Console, run: str) -> None:
-    """A run that is no longer in memory and has not ended waits for something."""
-    row = await hf.store.run(run)
-    if row is not None and row.status in ("waiting", "paused"):
-        told = f"waits for a {row.waits_for}" if row.status == "waiting" else f"paused: {row.reason}"
-        _print(on, told_now(run, told))
+    def _keep(self, what: Event | Text) -> None:
+        if len(self._waiting) < _MOST_LINES:
+            self._waiting.append(what)
+            self._heard.set()
+        else:
+            self._left_out += 1
 
+    async def _print(self) -> None:
+        while not self._over:
+            await self._heard.wait()
+            self._heard.clear()
+            waiting, self._waiting = self._waiting, []
+            left_out, self._left_out = self._left_out, 0
+            await asyncio.to_thread(self._print_these, waiting, left_out)
 
-def _print(on: Console, text: Text) -> None:
-    on.print(text, soft_wrap=True)
-    on.file.flush()
+    def _print_these(self, waiting: list[Event | Text], left_out: int) -> None:
+        for each in waiting:
+            self._on.print(each if isinstance(each, Text) else line(each), soft_wrap=True)
+        if left_out:
+            self._on.print(Text(f"{left_out} more events came too quickly to be printed", "dim"), soft_wrap=True)
+        self._on.file.flush()

@@ -1,5 +1,8 @@
 """Ctrl-C and SIGTERM. The first asks to stop at a safe point, the second ends the process at once.
 
+When the grace is over and what cannot be stopped still runs (a thread, a loop that hangs), the process ends all the same:
+its runs are then taken over as those of a killed one.
+
 The handler is Python's own and not the loop's: it must be heard also while the user's code keeps the loop busy.
 """
 
@@ -18,17 +21,23 @@ from typing import Any, Final, Self
 
 from holdfast.cli.output import INTERRUPTED
 
+_GIVING_BACK_S: Final = 3.0  # after the grace, for what is given back then
 _ONE_PRESS_S: Final = 0.2  # a launcher that forwards signals delivers one press twice
 
 
 class Stop:
-    """Asked to stop? `asked` is set by the first signal; `last_words` is called before the second one ends it all."""
+    """Asked to stop? `asked` is set by the first signal; `last_words` is called before the second one ends it all.
 
-    def __init__(self, last_words: Callable[[], None]) -> None:
+    So does the end of the grace, a little later: with `late_code`.
+    """
+
+    def __init__(self, last_words: Callable[[], None], *, grace_s: float = 0.0, late_code: int = INTERRUPTED) -> None:
         self.asked = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._last_words = last_words
         self._first_at: float | None = None
+        self._late = threading.Timer(grace_s + _GIVING_BACK_S, self._end, [late_code])
+        self._late.daemon = True
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -39,15 +48,20 @@ class Stop:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._late.cancel()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now
             self._loop.call_soon_threadsafe(self.asked.set)
+            self._late.start()
         elif now - self._first_at > _ONE_PRESS_S:
-            self._last_words()
-            leave(INTERRUPTED)
+            self._end(INTERRUPTED)
+
+    def _end(self, code: int) -> None:
+        self._last_words()
+        leave(code)
 
 
 def leave(code: int) -> None:

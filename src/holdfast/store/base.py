@@ -167,7 +167,7 @@ class Store(Protocol):
 
     clock: Clock
     url: str
-    worker_id: str  # this process's incarnation, random at each opening
+    worker_id: str  # this process's incarnation: its name, if it has one, and what is random at each opening
 
     # Life of the store
     async def open(self) -> None: ...

@@ -45,9 +45,9 @@ class SQLiteStore(SharedStore):
     """A `Store` in a SQLite file. Open it in the loop that uses it."""
 
     def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "power", clock: Clock | None = None,
-                 faults: Faults | None = None) -> None:  # fmt: skip
+                 faults: Faults | None = None, name: str = "") -> None:  # fmt: skip
         check_library()
-        super().__init__(clock if clock is not None else SystemClock())
+        super().__init__(clock if clock is not None else SystemClock(), name)
         self.path = str(Path(path).absolute())
         self.url = f"sqlite:{path}" + ("" if durability == "power" else f"?durability={durability}")
         self._connect = functools.partial(connect, self.path, durability)
@@ -60,10 +60,12 @@ class SQLiteStore(SharedStore):
         self._on_its_way = 0  # operations given to the writer's thread whose results have not come back to the loop
 
     @classmethod
-    def from_url(cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None) -> SQLiteStore:
+    def from_url(
+        cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
+    ) -> SQLiteStore:
         """A store for `sqlite:PATH` or `sqlite:PATH?durability=process`."""
         options = parse_url(url)
-        return cls(options.path, durability=options.durability, clock=clock, faults=faults)
+        return cls(options.path, durability=options.durability, clock=clock, faults=faults, name=name)
 
     # Life of the store
 

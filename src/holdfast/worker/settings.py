@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from holdfast.codec import DEFAULT_LIMIT_BYTES
+from holdfast.errors import BadArguments
 from holdfast.model import Event
 from holdfast.runtime import StepSpec
+
+_NAME: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,39})?")
 
 
 class Observer(Protocol):
@@ -28,6 +32,7 @@ class Settings:
     """How a worker behaves. Times are seconds of real time."""
 
     concurrency: int = 200
+    name: str = ""  # begins the id of the worker, for people
     lease_ttl_s: float = 10.0
     hang_limit_s: float = 60.0  # a loop that has not turned for so long keeps its leases no more
     park_grace_s: float = 0.5
@@ -39,6 +44,14 @@ class Settings:
     replace: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     observe: Callable[[StepSpec, str], None] | None = None  # told of every body that runs
     observer: Observer | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise BadArguments(
+                f"name={self.name!r}: a worker's name is up to 40 letters, digits, dots, dashes and underscores"
+            )
+        if isinstance(self.queues, str):
+            raise BadArguments(f"queues={self.queues!r}: give a list of names, queues=[{self.queues!r}]")
 
     @property
     def trust_s(self) -> float:
