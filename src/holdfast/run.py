@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from holdfast.codec import UNTYPED, Shape, checked_size, shape_of
 from holdfast.declaring import Agent
-from holdfast.durations import Duration, moment, seconds, spoken
+from holdfast.durations import Duration, milliseconds, moment, seconds, spoken
 from holdfast.errors import (
     BadArguments,
     NondeterminismError,
@@ -202,6 +202,18 @@ class Run(Generic[R_co]):
     async def approvals(self) -> list[ApprovalRow]:
         """Its open questions."""
         return await self._client.approvals(run=self.id)
+
+    async def pause(self, *, reason: str = "", by: str = "") -> None:
+        """Stop it at the next safe point, until it is resumed; a body that runs may end. Messages still reach it."""
+        await self._client.store.pause(self.id, by=by or "someone", reason=reason)
+
+    async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
+        """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
+
+        When the grace is over, or at a second call, it ends whatever its code does.
+        """
+        grace_ms = milliseconds(grace)
+        await self._client.store.cancel(self.id, by=by or "someone", reason=reason, grace_ms=grace_ms)
 
     async def resume(self, *, by: str = "") -> None:
         """Let a paused run go on."""

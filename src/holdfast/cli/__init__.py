@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.commands import holdfast as main
+from holdfast.cli import commands, deeds
+from holdfast.cli.group import holdfast as main
 
-__all__ = ["main"]
+__all__ = ["commands", "deeds", "main"]

@@ -13,7 +13,8 @@ from holdfast.cli.showing import info_document, question_document
 from holdfast.client import Client
 
 
-def _who(by: str | None) -> str:
+def who(by: str | None) -> str:
+    """The name given, or that of the user of this computer."""
     if by is not None:
         return by
     try:
@@ -48,17 +49,9 @@ async def retry(url: str | None, run: str, by: str | None, *, as_json: bool) -> 
     """The command."""
     async with existing(url) as hf:
         await row_of(hf, run)
-        await hf.get(run).retry(by=_who(by))
+        await hf.get(run).retry(by=who(by))
         told = f"{run} goes on from its failure; what was recorded before stays."
         await _say_ready(hf, run, told, url, as_json=as_json)
-
-
-async def resume(url: str | None, run: str, by: str | None, *, as_json: bool) -> None:
-    """The command."""
-    async with existing(url) as hf:
-        await row_of(hf, run)
-        await hf.get(run).resume(by=_who(by))
-        await _say_ready(hf, run, f"{run} is no longer paused.", url, as_json=as_json)
 
 
 async def send(url: str | None, run: str, topic: str, value: str | None, key: str | None, *, as_json: bool) -> None:
@@ -77,7 +70,7 @@ async def answer(url: str | None, question: str, value: str, by: str | None, not
     """The command."""
     given = value if value in ("run", "fail") else value_of(value)
     async with existing(url) as hf:
-        decided = await hf.answer(question, given, by=_who(by), note=note)
+        decided = await hf.answer(question, given, by=who(by), note=note)
         if as_json:
             print_json({"question": question_document(decided), "answer": given, "by": decided.decided_by})
         else:

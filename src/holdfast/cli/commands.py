@@ -1,123 +1,10 @@
-"""The commands and their options. What they do is in the modules they import when called: `--help` stays quick."""
+"""Commands that run agents and look at runs. What they do is in the modules they import when called: `--help` stays quick."""
 
 from __future__ import annotations
 
-import io
-import sys
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
-
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
-STATUSES = ("ready", "running", "waiting", "paused", "completed", "failed", "cancelled")
-
-
-class Holdfast(click.Group):
-    """Lists commands in the order written, and turns our errors into one line and an exit code."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is no reason to stop
-                stream.reconfigure(errors="backslashreplace")
-        return super().main(*args, **options)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException, click.Abort):
-            raise
-        except KeyboardInterrupt:
-            ctx.exit(130)
-        except Exception as error:  # noqa: BLE001 - what is not ours is raised again
-            _explain(ctx, error)
-
-
-def _explain(ctx: click.Context, error: Exception) -> None:
-    from holdfast.errors import HoldfastError
-
-    if not isinstance(error, HoldfastError):
-        raise error
-    from holdfast.cli.output import BAD_USAGE, say
-
-    say(f"Error: {error}", "red")
-    ctx.exit(BAD_USAGE)
-
-
-def wait_for(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a short command's work."""
-    import asyncio
-
-    return asyncio.run(work)
-
-
-# Options and arguments that several commands have
-
-
-def _same_everywhere(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """`--db` may stand before the command or after it."""
-    return value if value is not None else ctx.find_root().params.get("db")
-
-
-def db_option(command: F) -> F:
-    """`--db`."""
-    text = "The store: sqlite:PATH. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the current folder."
-    return click.option("--db", metavar="URL", callback=_same_everywhere, help=text)(command)
-
-
-def json_option(command: F) -> F:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def _run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from holdfast.cli.listing import ids
-
-    try:
-        return [run for run in wait_for(ids(ctx.params.get("db"))) if run.startswith(incomplete)]
-    except Exception:  # noqa: BLE001 - a completion that fails offers nothing
-        return []
-
-
-def run_argument(command: F) -> F:
-    """The id of a run."""
-    return click.argument("run", metavar="ID", shell_complete=_run_ids)(command)
-
-
-def _pairs(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{value!r} is not of the form name=value", ctx, parameter)
-        if name in found:
-            raise click.BadParameter(f"{name!r} is given twice", ctx, parameter)
-        found[name] = text
-    return found
-
-
-def _words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    words = None if value is None else [word.strip() for word in value.split(",")]
-    if words is not None and not all(words):
-        raise click.BadParameter(f"{value!r} is not a list of names with commas between them", ctx, parameter)
-    return words
-
-
-def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo(f"holdfast {getattr(sys.modules['holdfast'], '__version__', 'unknown')}")
-        ctx.exit()
-
-
-@click.group(cls=Holdfast, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--db", metavar="URL", help="The store, for the command that follows.")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
-def holdfast(db: str | None) -> None:
-    """Agents that go on where they stopped. Try `holdfast demo` first."""
-
+from holdfast.cli.group import STATUSES, db_option, holdfast, json_option, pairs, run_argument, run_ids, wait_for, words
 
 # Running
 
@@ -125,9 +12,9 @@ def holdfast(db: str | None) -> None:
 @holdfast.command()
 @click.argument("target", metavar="FILE.py:AGENT")
 @click.argument("args", nargs=-1)
-@click.option("--arg", "named", metavar="NAME=VALUE", multiple=True, callback=_pairs, help="An argument by name.")
+@click.option("--arg", "named", metavar="NAME=VALUE", multiple=True, callback=pairs, help="An argument by name.")
 @click.option("--id", "run_id", metavar="ID", help="The run's id. The same id again goes on where the run stopped.")
-@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="A label, for lists.")
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="A label, for lists.")
 @db_option
 @json_option
 def run(
@@ -151,7 +38,7 @@ def run(
 @holdfast.command()
 @click.argument("apps", metavar="APP...", nargs=-1, required=True)
 @click.option("--concurrency", type=click.IntRange(1), default=200, show_default=True, help="Runs in memory at once.")
-@click.option("--queues", metavar="A,B", callback=_words, help="Serve only runs of these queues. Default: all.")
+@click.option("--queues", metavar="A,B", callback=words, help="Serve only runs of these queues. Default: all.")
 @click.option("--grace", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
               help="How long running steps may go on when the worker is told to stop.")  # fmt: skip
 @click.option("--lease", type=click.FloatRange(1), default=10.0, show_default=True, metavar="SECONDS",
@@ -205,7 +92,7 @@ def demo(keep: str | None, as_json: bool) -> None:
 @holdfast.command()
 @click.option("--status", multiple=True, type=click.Choice(STATUSES), help="Only runs in this state; repeatable.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
-@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Only runs so labelled.")
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Only runs so labelled.")
 @click.option("--stuck", is_flag=True, help="Only runs that do not go on by themselves, and why.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @db_option
@@ -241,7 +128,7 @@ def show(run: str, events: bool, svg: str | None, db: str | None, as_json: bool)
 
 
 @holdfast.command()
-@click.argument("run", metavar="[ID]", required=False, shell_complete=_run_ids)
+@click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
 @click.option("--after", type=click.IntRange(0), help="Begin after this position (without ID) or this many events.")
 @click.option("--no-follow", is_flag=True, help="Print what there is and stop.")
 @db_option
@@ -251,103 +138,6 @@ def tail(run: str | None, after: int | None, no_follow: bool, db: str | None, as
     from holdfast.cli.listing import tail as follow
 
     click.get_current_context().exit(wait_for(follow(db, run, after, follow=not no_follow, as_json=as_json)))
-
-
-@holdfast.command()
-@click.option("--run", metavar="ID", help="Only questions of this run.", shell_complete=_run_ids)
-@db_option
-@json_option
-def approvals(run: str | None, db: str | None, as_json: bool) -> None:
-    """List what waits for a person."""
-    from holdfast.cli.listing import approvals as list_approvals
-
-    wait_for(list_approvals(db, run, as_json=as_json))
-
-
-# Acting
-
-
-@holdfast.command()
-@click.argument("question", metavar="ID")
-@click.argument("value")
-@click.option("--by", metavar="NAME", help="Who answers; the user of this computer by default.")
-@click.option("--note", default="", metavar="TEXT", help="A note for the history.")
-@db_option
-@json_option
-def answer(question: str, value: str, by: str | None, note: str, db: str | None, as_json: bool) -> None:
-    """Answer a question about a step whose outcome is not known.
-
-    ID is the question's, or a run's with one open question. VALUE is run (it did not happen, run it), fail, or
-    '{"result": ...}' (it happened, with this result).
-    """
-    from holdfast.cli.acting import answer as give
-
-    wait_for(give(db, question, value, by, note, as_json=as_json))
-
-
-@holdfast.command()
-@run_argument
-@click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default.")
-@db_option
-@json_option
-def retry(run: str, by: str | None, db: str | None, as_json: bool) -> None:
-    """Let a failed run go on from its failure.
-
-    What was recorded before stays; the failed step runs again. A paused run is resumed.
-    """
-    from holdfast.cli.acting import retry as again
-
-    wait_for(again(db, run, by, as_json=as_json))
-
-
-@holdfast.command()
-@run_argument
-@click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default.")
-@db_option
-@json_option
-def resume(run: str, by: str | None, db: str | None, as_json: bool) -> None:
-    """Let a paused run go on."""
-    from holdfast.cli.acting import resume as go_on
-
-    wait_for(go_on(db, run, by, as_json=as_json))
-
-
-@holdfast.command()
-@run_argument
-@click.argument("topic")
-@click.argument("value", required=False)
-@click.option("--key", metavar="KEY", help="The same key twice is one message.")
-@db_option
-@json_option
-def send(run: str, topic: str, value: str | None, key: str | None, db: str | None, as_json: bool) -> None:
-    """Send a message to a run. VALUE is JSON, or else text."""
-    from holdfast.cli.acting import send as send_it
-
-    wait_for(send_it(db, run, topic, value, key, as_json=as_json))
-
-
-@holdfast.command()
-@click.option("--older-than", required=True, metavar="TIME", help="Finished longer ago than this: 30d, 12h.")
-@click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled")),
-              help="Runs that ended so; repeatable. Default: completed and cancelled.")  # fmt: skip
-@db_option
-@json_option
-def prune(older_than: str, status: tuple[str, ...], db: str | None, as_json: bool) -> None:
-    """Delete old finished runs with their children."""
-    from holdfast.cli.acting import prune as delete_old
-
-    wait_for(delete_old(db, older_than, status or ("completed", "cancelled"), as_json=as_json))
-
-
-@holdfast.command()
-@run_argument
-@db_option
-@json_option
-def delete(run: str, db: str | None, as_json: bool) -> None:
-    """Delete a finished run with its children."""
-    from holdfast.cli.acting import delete as delete_it
-
-    wait_for(delete_it(db, run, as_json=as_json))
 
 
 @holdfast.command()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import Shape
+from holdfast.engine import control
 from holdfast.engine.calls import Call, loaded
 from holdfast.engine.journal import Journal
 from holdfast.errors import HoldfastError
@@ -100,7 +101,8 @@ def carried(execution: Execution) -> dict[str, Any]:
     letters = [*execution.mailbox.unread(), *coming]
     unread = [[event.seq, event.data, execution.text_of(event), event.at] for event in letters]
     patches = execution.patches.answers
-    return {"era": execution.era + 1, "delivered": execution.numbered + 1, "unread": unread, "patches": patches}
+    kept = {"era": execution.era + 1, "delivered": execution.numbered + 1, "unread": unread, "patches": patches}
+    return kept if execution.cancelling is None else {**kept, "cancelling": control.carried(execution)}
 
 
 def resumed(execution: Execution) -> Event:
@@ -110,6 +112,7 @@ def resumed(execution: Execution) -> Event:
     execution.awaits_restore, execution.journal.restored = False, True
     enter_era(execution, event)
     execution.delivered, execution.time = event.data["delivered"], max(execution.time, event.at)
+    control.restored(execution, event.data.get("cancelling"))
     for seq, data, text, at in event.data["unread"]:
         execution.mailbox.deliver(Event(seq, "message.received", None, data, text, at=at))
     return event

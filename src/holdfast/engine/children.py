@@ -15,6 +15,7 @@ from holdfast.codec import UNTYPED
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
+from holdfast.engine.tasks import GateFuture
 from holdfast.errors import RunCancelled, RunFailed
 from holdfast.model import FINISHED, Event, plain_id
 from holdfast.runtime import AgentSpec
@@ -66,6 +67,10 @@ class ChildCall(Call):
         try:
             if event is None:
                 mailbox.wait("child", self._child, self.future)
+                event = yield from execution.rest(self)
+            if event.data["status"] == "cancelled" and execution.cancelling is not None and not execution.unwinding:
+                # It is part of our own being cancelled, and no failure: that this agent is told of once, and soon.
+                self.future = GateFuture(loop=execution.loop)
                 event = yield from execution.rest(self)
         except asyncio.CancelledError:
             mailbox.forget("child", self._child, self.future)

@@ -37,6 +37,10 @@ def conclude(execution: Execution) -> None:
         foreign.write(execution)
     if execution.holding:
         return  # it is being released; the next worker will end it
+    if root.cancelled() and execution.cancelling is not None:
+        execution.unawaited.clear()
+        finish(execution, "cancelled", None, None)
+        return
     error: BaseException | None
     error = asyncio.CancelledError("the agent was cancelled from inside") if root.cancelled() else root.exception()
     if error is None and execution.unawaited:
@@ -51,9 +55,14 @@ def conclude(execution: Execution) -> None:
         except NotStorable as problem:
             error = problem
         else:
-            _end(execution, "completed", text, None)
+            finish(execution, "completed", text, None)
             return
-    _end(execution, "failed", None, error_record(error))
+    finish(execution, "failed", None, error_record(error))
+
+
+def said(request: dict[str, Any], what: str) -> str:
+    """A request in words: what was done, by whom and why."""
+    return f"{what} by {request['by']}" + (f": {request['reason']}" if request["reason"] else "")
 
 
 def _pass_over(execution: Execution) -> None:
@@ -66,9 +75,16 @@ def _pass_over(execution: Execution) -> None:
         execution.journal.turn += 1
 
 
-def _end(execution: Execution, status: str, text: str | None, error: dict[str, Any] | None) -> None:
+def finish(execution: Execution, status: str, text: str | None, error: dict[str, Any] | None) -> None:
+    """Record how the run ended; it leaves memory once that is durable."""
+    if execution.finishing:
+        return
+    execution.finishing = True
     transition = Transition(status, result=text, error=None if error is None else json.dumps(error))
-    data = {} if error is None else {"error": error}
+    data: dict[str, Any] = {} if error is None else {"error": error}
+    if status == "cancelled" and execution.cancelling is not None:
+        data = {"by": execution.cancelling["by"], "reason": execution.cancelling["reason"]}
+        transition.reason = said(data, "cancelled")
     execution.may_begin.clear()
     execution.record(f"run.{status}", None, data, transition=transition, then=lambda _: execution.close("ended"))
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from holdfast.clock import Timer
 from holdfast.codec import Shape
-from holdfast.engine import foreign, parking
+from holdfast.engine import control, foreign, parking
 from holdfast.engine.calls import Call, Wait, outside
 from holdfast.engine.divergence import diverge, restless
 from holdfast.engine.ending import conclude, stalled
@@ -231,7 +231,8 @@ class Execution(Leaving):
             else:
                 return
             asker = self.calls.get(event.key or "")
-            simple = KINDS[event.kind].arrives or asker is call or (asker is not None and asker.withdrawn)
+            arrives = KINDS[event.kind].arrives and event.kind != "run.unwinding"  # which must find the task waiting
+            simple = arrives or asker is call or (asker is not None and asker.withdrawn)
             if not simple or not self._deliver(event):
                 return
             if self.live:
@@ -287,7 +288,10 @@ class Execution(Leaving):
         """Hand one outcome to the agent. False when it cannot be: nobody has asked for it yet."""
         if KINDS[event.kind].arrives:
             self._saw(event)
-            self.mailbox.deliver(event)
+            if event.kind.startswith("run."):
+                control.deliver(self, event)
+            else:
+                self.mailbox.deliver(event)
             return True
         call = self.calls.get(event.key or "")
         if call is None or (event.kind == "step.cancelled" and not call.withdrawn):
@@ -328,6 +332,7 @@ class Execution(Leaving):
         self.signals = []
         for _, _, happen in sorted(pending, key=lambda entry: entry[:2]):
             happen()
+        control.go_on(self)
         if self.noticed:  # something came while the run was loaded or replayed
             parking.notice(self)
 
@@ -365,11 +370,7 @@ class Execution(Leaving):
     # The inbox
 
     def arrive(self, signal: Signal) -> None:
-        """A signal becomes an event of the journal, and is seen once that is durable."""
-        names = {"child.ended": "child", "approval.decided": "approval"}
-        data = {**signal.data, names.get(signal.kind, "topic"): signal.topic}
-        self.inbox_seen = max(self.inbox_seen, signal.position)
-        self.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
+        control.arrive(self, signal)
 
     # What others report
 

@@ -32,6 +32,10 @@ class Leaving(Drivers):
         self.calls: dict[str, Call] = {}
         self.park_timer: Timer | None = None
         self.closing: str | None = None
+        self.finishing = self.pausing = False
+        self.cancelling: dict[str, Any] | None = None  # who asked the run to stop, why, and until when it may tidy up
+        self.unwinding = self.ends_now = False  # the agent was told; it was asked for twice
+        self.grace_timer: Timer | None = None
         self.left: Transition | None = None  # how it was parked or paused
         self.refusals = 0
         self.given_up = False  # what has not ended by now never will
@@ -42,8 +46,9 @@ class Leaving(Drivers):
         if self.closing:
             return
         self.closing = outcome
-        if self.park_timer is not None:
-            self.park_timer.cancel()
+        for timer in (self.park_timer, self.grace_timer):
+            if timer is not None:
+                timer.cancel()
         for call in self.calls.values():
             timer = getattr(call, "_timer", None)
             if timer is not None:

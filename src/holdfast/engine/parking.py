@@ -110,6 +110,7 @@ async def _fetch(execution: Execution) -> None:
         execution.fetching = False
         if execution.noticed:
             notice(execution)
+        execution.progress.set()
         execution.gate.kick()
 
 
@@ -122,13 +123,13 @@ async def release(execution: Execution, grace_s: float) -> None:
     execution.may_begin.clear()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(grace_s):
-            await _until(execution, lambda: not (execution.bodies or execution.unacked))
+            await until(execution, lambda: not (execution.bodies or execution.unacked))
     if execution.unstoppable and not execution.closing:
         _log.warning(
             "run %r is not given back yet: a step of it runs in a thread, which nothing can stop, and must not run twice",
             execution.run.id,
         )
-        await _until(execution, lambda: not execution.unstoppable)
+        await until(execution, lambda: not execution.unstoppable)
     if execution.closing:
         return
     # Only a run that has come to rest waits: one whose agent has an outcome and has not gone on yet would sleep for long.
@@ -138,6 +139,8 @@ async def release(execution: Execution, grace_s: float) -> None:
     if waiting and not busy and all(call.begun for call in execution.calls.values()):
         append = _giving_back(execution)
     execution.close("released")
+    await execution.let_through()  # a commit that is on its way
+    append.expected_seq = execution.next_seq
     try:
         await execution.store.append(append)
     except InboxMoved:
@@ -147,7 +150,7 @@ async def release(execution: Execution, grace_s: float) -> None:
         pass
 
 
-async def _until(execution: Execution, holds: Callable[[], bool]) -> None:
+async def until(execution: Execution, holds: Callable[[], bool]) -> None:
     """Until it is so, or the run leaves memory for another reason."""
     while not (holds() or execution.closing):
         execution.progress.clear()

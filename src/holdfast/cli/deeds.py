@@ -1,0 +1,153 @@
+"""Commands that act upon runs and the store: answer, retry, pause, resume, cancel, send, prune, delete."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.group import STATUSES, F, db_option, holdfast, json_option, pairs, run_argument, run_ids, wait_for
+
+
+@holdfast.command()
+@click.option("--run", metavar="ID", help="Only questions of this run.", shell_complete=run_ids)
+@db_option
+@json_option
+def approvals(run: str | None, db: str | None, as_json: bool) -> None:
+    """List what waits for a person."""
+    from holdfast.cli.listing import approvals as list_approvals
+
+    wait_for(list_approvals(db, run, as_json=as_json))
+
+
+# Acting
+
+
+@holdfast.command()
+@click.argument("question", metavar="ID")
+@click.argument("value")
+@click.option("--by", metavar="NAME", help="Who answers; the user of this computer by default.")
+@click.option("--note", default="", metavar="TEXT", help="A note for the history.")
+@db_option
+@json_option
+def answer(question: str, value: str, by: str | None, note: str, db: str | None, as_json: bool) -> None:
+    """Answer a question about a step whose outcome is not known.
+
+    ID is the question's, or a run's with one open question. VALUE is run (it did not happen, run it), fail, or
+    '{"result": ...}' (it happened, with this result).
+    """
+    from holdfast.cli.acting import answer as give
+
+    wait_for(give(db, question, value, by, note, as_json=as_json))
+
+
+@holdfast.command()
+@run_argument
+@click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default.")
+@db_option
+@json_option
+def retry(run: str, by: str | None, db: str | None, as_json: bool) -> None:
+    """Let a failed run go on from its failure.
+
+    What was recorded before stays; the failed step runs again. A paused run is resumed.
+    """
+    from holdfast.cli.acting import retry as again
+
+    wait_for(again(db, run, by, as_json=as_json))
+
+
+def wanted_options(command: F) -> F:
+    """Which runs: by id, or by what they are."""
+    for option in (
+        click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Runs so labelled."),
+        click.option("--status", "statuses", type=click.Choice(STATUSES), multiple=True, help="Runs in this state."),
+        click.option("--agent", metavar="NAME", help="Runs of this agent."),
+        click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default."),
+        click.argument("runs", metavar="[ID]...", nargs=-1, shell_complete=run_ids),
+    ):
+        command = option(command)
+    return command
+
+
+@holdfast.command()
+@wanted_options
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is shown and kept.")
+@db_option
+@json_option
+def pause(
+    runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
+    reason: str, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Stop runs at their next safe point, until they are resumed. A step that runs may end."""
+    from holdfast.cli.controlling import Wanted
+    from holdfast.cli.controlling import pause as stop
+
+    wait_for(stop(db, Wanted(runs, agent, statuses, labels), reason, by, as_json=as_json))
+
+
+@holdfast.command()
+@wanted_options
+@db_option
+@json_option
+def resume(
+    runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
+    db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Let paused runs go on."""
+    from holdfast.cli.controlling import Wanted
+    from holdfast.cli.controlling import resume as go_on
+
+    wait_for(go_on(db, Wanted(runs, agent, statuses, labels), by, as_json=as_json))
+
+
+@holdfast.command()
+@wanted_options
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is shown and kept.")
+@click.option("--grace", default="30s", show_default=True, metavar="DURATION", help="How long it may tidy up.")
+@db_option
+@json_option
+def cancel(
+    runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
+    reason: str, grace: str, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Stop runs for good: children first, then the agent may tidy up. A second time ends them at once."""
+    from holdfast.cli.controlling import Wanted
+    from holdfast.cli.controlling import cancel as stop
+
+    wait_for(stop(db, Wanted(runs, agent, statuses, labels), reason, grace, by, as_json=as_json))
+
+
+@holdfast.command()
+@run_argument
+@click.argument("topic")
+@click.argument("value", required=False)
+@click.option("--key", metavar="KEY", help="The same key twice is one message.")
+@db_option
+@json_option
+def send(run: str, topic: str, value: str | None, key: str | None, db: str | None, as_json: bool) -> None:
+    """Send a message to a run. VALUE is JSON, or else text."""
+    from holdfast.cli.acting import send as send_it
+
+    wait_for(send_it(db, run, topic, value, key, as_json=as_json))
+
+
+@holdfast.command()
+@click.option("--older-than", required=True, metavar="TIME", help="Finished longer ago than this: 30d, 12h.")
+@click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled")),
+              help="Runs that ended so; repeatable. Default: completed and cancelled.")  # fmt: skip
+@db_option
+@json_option
+def prune(older_than: str, status: tuple[str, ...], db: str | None, as_json: bool) -> None:
+    """Delete old finished runs with their children."""
+    from holdfast.cli.acting import prune as delete_old
+
+    wait_for(delete_old(db, older_than, status or ("completed", "cancelled"), as_json=as_json))
+
+
+@holdfast.command()
+@run_argument
+@db_option
+@json_option
+def delete(run: str, db: str | None, as_json: bool) -> None:
+    """Delete a finished run with its children."""
+    from holdfast.cli.acting import delete as delete_it
+
+    wait_for(delete_it(db, run, as_json=as_json))

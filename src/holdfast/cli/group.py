@@ -1,0 +1,122 @@
+"""The group of all commands: how errors are told, and the options that several commands have."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+STATUSES = ("ready", "running", "waiting", "paused", "completed", "failed", "cancelled")
+
+
+class Holdfast(click.Group):
+    """Lists commands in the order written, and turns our errors into one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is no reason to stop
+                stream.reconfigure(errors="backslashreplace")
+        return super().main(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            ctx.exit(130)
+        except Exception as error:  # noqa: BLE001 - what is not ours is raised again
+            _explain(ctx, error)
+
+
+def _explain(ctx: click.Context, error: Exception) -> None:
+    from holdfast.errors import HoldfastError
+
+    if not isinstance(error, HoldfastError):
+        raise error
+    from holdfast.cli.output import BAD_USAGE, say
+
+    say(f"Error: {error}", "red")
+    ctx.exit(BAD_USAGE)
+
+
+def wait_for(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a short command's work."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+# Options and arguments that several commands have
+
+
+def _same_everywhere(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """`--db` may stand before the command or after it."""
+    return value if value is not None else ctx.find_root().params.get("db")
+
+
+def db_option(command: F) -> F:
+    """`--db`."""
+    text = "The store: sqlite:PATH. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the current folder."
+    return click.option("--db", metavar="URL", callback=_same_everywhere, help=text)(command)
+
+
+def json_option(command: F) -> F:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Completes the id of a run."""
+    from holdfast.cli.listing import ids
+
+    try:
+        return [run for run in wait_for(ids(ctx.params.get("db"))) if run.startswith(incomplete)]
+    except Exception:  # noqa: BLE001 - a completion that fails offers nothing
+        return []
+
+
+def run_argument(command: F) -> F:
+    """The id of a run."""
+    return click.argument("run", metavar="ID", shell_complete=run_ids)(command)
+
+
+def pairs(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`name=value`, any number of times."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{value!r} is not of the form name=value", ctx, parameter)
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice", ctx, parameter)
+        found[name] = text
+    return found
+
+
+def words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """`a,b,c`."""
+    found = None if value is None else [word.strip() for word in value.split(",")]
+    if found is not None and not all(found):
+        raise click.BadParameter(f"{value!r} is not a list of names with commas between them", ctx, parameter)
+    return found
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"holdfast {getattr(sys.modules['holdfast'], '__version__', 'unknown')}")
+        ctx.exit()
+
+
+@click.group(cls=Holdfast, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--db", metavar="URL", help="The store, for the command that follows.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def holdfast(db: str | None) -> None:
+    """Agents that go on where they stopped. Try `holdfast demo` first."""
