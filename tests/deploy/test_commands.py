@@ -1,0 +1,97 @@
+"""Commands, options and variables of the deployment files are those that the command line has."""
+
+import asyncio
+import re
+import shlex
+
+import click
+import pytest
+from tests.cli.processes import Terminal
+from tests.deploy.files import DEPLOY, ROOT, commands, option
+
+import holdfast
+from holdfast.cli import main
+
+PAGES = [
+    DEPLOY / "README.md",
+    DEPLOY / "systemd" / "README.md",
+    ROOT / "docs" / "operations.md",
+    DEPLOY / "compose.yaml",
+]
+DEPLOYED = [path for path in [ROOT / "Dockerfile", *DEPLOY.rglob("*")] if path.is_file() and path.suffix != ".pyc"]
+
+
+def parsed(words):
+    """The options of `holdfast WORDS`, as click reads them; it refuses what the command does not have."""
+    assert words[0].endswith("holdfast"), words
+    with main.make_context("holdfast", list(words[1:])) as context:
+        name, command, rest = main.resolve_command(context, list(words[1:]))
+        with command.make_context(name, rest, parent=context) as found:
+            return name, found.params
+
+
+@pytest.mark.parametrize("where", commands())
+def test_each_command_is_one_that_the_command_line_has(where):
+    """A worker with a port for probes, and a grace that is said or the default."""
+    name, params = parsed(commands()[where])
+    assert name == "worker"
+    assert params["port"] == 9464
+    assert len(params["apps"]) == 1
+
+
+def test_an_option_that_is_not_there_is_noticed():
+    """The check itself fails on an unknown option and on an unknown command."""
+    with pytest.raises(click.UsageError, match="no-such"):
+        parsed(["holdfast", "worker", "app.py", "--no-such"])
+    with pytest.raises(click.UsageError, match="serv"):
+        parsed(["holdfast", "servee"])
+
+
+def test_every_variable_is_one_that_the_code_reads():
+    """HOLDFAST_... in a deployment file is a variable of the package."""
+    known = {name for path in (ROOT / "src").rglob("*.py") for name in re.findall(r"HOLDFAST_[A-Z]+", path.read_text())}
+    for path in [*DEPLOYED, *PAGES]:
+        assert set(re.findall(r"HOLDFAST_[A-Z]+", path.read_text())) <= known, path.name
+
+
+def console_lines(path):
+    """Commands in the page: lines of console blocks, and comments of YAML, that call holdfast."""
+    text = path.read_text()
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL) if path.suffix == ".md" else [text]
+    lines = [line.lstrip("#$ ") for block in blocks for line in block.splitlines()]
+    return [
+        line.split("holdfast ", 1)[1] for line in lines if re.match(r"(docker compose exec worker )?holdfast ", line)
+    ]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_in_the_pages_are_ones_the_command_line_has(path):
+    """Every `holdfast ...` line of a console block can be read by the command line."""
+    for line in console_lines(path):
+        parsed(["holdfast", *shlex.split(line, comments=True)])
+
+
+def test_the_pages_have_commands():
+    """The check above looks at something."""
+    assert sum(len(console_lines(path)) for path in PAGES) > 5
+
+
+def test_the_command_of_the_compose_file_serves_the_agents_beside_it(tmp_path):
+    """The worker as deployed, with the example's agents, carries a run to its end and drains with exit code 0."""
+    words = [word.replace("/app/", f"{DEPLOY}/app/") for word in commands()["compose.yaml"][1:]]
+    words = [word.replace("=9464", "=0").replace("=0.0.0.0", "=127.0.0.1") for word in words]
+    assert option(words, "port") == "0"
+    terminal = Terminal(tmp_path)
+    try:
+        worker = terminal.start(*words)
+        worker.until("Serving welcome")
+
+        async def run():
+            async with holdfast.open(f"sqlite:{tmp_path}/holdfast.db") as hf:
+                return await hf.run("welcome", "ana")
+
+        assert asyncio.run(run()) == "hello ana"
+        worker.signal(15)
+        assert worker.wait() == 0
+    finally:
+        terminal.close()

@@ -1,0 +1,100 @@
+"""The manifests: the schemas of Kubernetes, and that they fit the worker and each other."""
+
+import kubernetes_validate
+import pytest
+from tests.deploy.files import DEPLOY, KUBERNETES, container, document, kind, option
+
+from holdfast.worker.health import PATIENCE_S
+from holdfast.worker.metrics import METRICS
+from holdfast.worker.settings import Settings
+
+OLDEST = "1.32"  # `sleep` as a preStop hook is there from then on without a feature gate
+MANIFESTS = [path for path in KUBERNETES if path.name != "kustomization.yaml"]
+
+
+@pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_each_manifest_fits_its_schema(path, version):
+    """Strictly: no field that the API does not know."""
+    kubernetes_validate.validate(document(path), version, strict=True)
+
+
+def test_a_wrong_manifest_is_noticed():
+    """The check itself fails on a field that is not there."""
+    wrong = kind("Deployment")
+    wrong["spec"]["template"]["spec"]["gracePeriod"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError, match="gracePeriod"):
+        kubernetes_validate.validate(wrong, OLDEST, strict=True)
+
+
+def test_the_kustomization_names_every_manifest_and_the_image():
+    """What is applied is what is there."""
+    found = document(DEPLOY / "kubernetes" / "kustomization.yaml")
+    assert sorted(found["resources"]) == [path.name for path in MANIFESTS]
+    assert found["namespace"] == kind("Namespace")["metadata"]["name"]
+    assert [image["name"] for image in found["images"]] == [container()["image"]]
+    assert all(image["newTag"] != "latest" for image in found["images"])
+
+
+def test_selectors_select_the_workers():
+    """The budget, the policy and the autoscaler are about the pods of the Deployment."""
+    deployment = kind("Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        deployment["spec"]["selector"], kind("PodDisruptionBudget")["spec"]["selector"],
+        kind("NetworkPolicy")["spec"]["podSelector"],
+        deployment["spec"]["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"],
+    ]  # fmt: skip
+    for selector in selectors:
+        assert selector["matchLabels"].items() <= labels.items()
+    target = kind("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])
+    assert "replicas" not in deployment["spec"]  # each apply would undo what the autoscaler did
+    assert kind("ServiceAccount")["metadata"]["name"] == deployment["spec"]["template"]["spec"]["serviceAccountName"]
+
+
+def test_a_pod_has_time_to_drain():
+    """The pod's time to end is longer than preStop and the grace together."""
+    pod = kind("Deployment")["spec"]["template"]["spec"]
+    grace_s = float(option(container()["args"], "grace"))
+    needed_s = container()["lifecycle"]["preStop"]["sleep"]["seconds"] + grace_s
+    assert pod["terminationGracePeriodSeconds"] >= needed_s + 5
+
+
+def test_probes_ask_the_port_of_the_worker_and_wait_long_enough():
+    """A probe waits longer than the worker takes to say no, and no pod is killed before its leases are given up."""
+    (port,) = container()["ports"]
+    assert str(port["containerPort"]) == option(container()["args"], "port")
+    assert option(container()["args"], "host") == "0.0.0.0"
+    paths = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    for name, path in paths.items():
+        probe = container()[name]
+        assert probe["httpGet"] == {"path": path, "port": port["name"]}
+        assert probe["timeoutSeconds"] > PATIENCE_S
+    liveness = container()["livenessProbe"]
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] > Settings().hang_limit_s
+    annotations = kind("Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == str(port["containerPort"])
+    assert annotations["prometheus.io/path"] == "/metrics"
+    assert kind("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"] == port["containerPort"]
+
+
+def test_a_pod_can_do_nothing_but_work():
+    """Not root, no rights, a root file system that cannot be written, bounded memory."""
+    pod, worker = kind("Deployment")["spec"]["template"]["spec"], container()
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert worker["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+    assert pod["automountServiceAccountToken"] is False
+    assert "memory" in worker["resources"]["limits"]
+    assert worker["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_the_autoscaler_follows_a_metric_that_workers_have():
+    """Its name and its label are those of METRICS."""
+    (metric,) = kind("HorizontalPodAutoscaler")["spec"]["metrics"]
+    named = metric["external"]["metric"]
+    (found,) = [each for each in METRICS if each.name == named["name"]]
+    assert set(named["selector"]["matchLabels"]) <= set(found.labels)

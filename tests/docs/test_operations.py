@@ -1,0 +1,122 @@
+"""docs/operations.md: its tables are made from the code, its numbers are measured, its backup works under load."""
+
+import asyncio
+import re
+
+import apsw
+from tests.cli.processes import Terminal
+from tests.docs.pages import ROOT, module
+from tests.docs.test_pages import between, page
+
+import holdfast
+from holdfast.worker.metrics import METRICS
+
+PAGE = "docs/operations.md"
+
+AGENT = """
+import asyncio, os, holdfast
+
+@holdfast.step
+async def effect(run: str, n: int) -> str:
+    with open(os.environ["EFFECTS"], "a") as file:
+        file.write(f"{run} {n} {holdfast.idempotency_key()}\\n")
+    return f"result {n} " + "x" * 200
+
+@holdfast.agent
+async def busy(run: str, steps: int) -> int:
+    return sum([len(await effect(run, n)) > 0 for n in range(steps)])
+"""
+
+
+def test_the_table_of_metrics_is_made_from_the_code():
+    """Every metric with its kind, labels and meaning, in order."""
+    rows = ["| metric | | labels | meaning |", "|---|---|---|---|"]
+    for each in METRICS:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        rows.append(f"| `{each.name}` | {each.kind} | {labels} | {each.help} |")
+    assert between(page(PAGE), "metrics").strip() == "\n".join(rows)
+
+
+def test_alerts_are_about_metrics_that_exist():
+    """Each name in the table of alerts is one of ours, and most of ours have an alert or a sentence."""
+    known = {each.name for each in METRICS}
+    alerts = page(PAGE).split("## What to alert on")[1].split("\n## ")[0]
+    named = {re.sub(r"_(bucket|count|sum)$", "", name) for name in re.findall(r"holdfast_\w+", alerts)}
+    assert named <= known
+    assert len(named) >= 8
+
+
+# A row of the table of sizes -> where benchmarks/results.md has the number.
+MEASURED = {
+    "steps a second, many runs at once": r"\| 500 runs of 20 steps \| ([\d,]+) steps/s",
+    "steps a second, one run alone": r"\| 2 \| 1 run of 1000 steps \| ([\d,]+) steps/s",
+    "processor time per step, many runs at once": r"\| 500 runs of 20 steps, durability=power \|.*?processor (\d+)",
+    "memory of a worker that serves 100,000 waiting runs": r"serves 100,000 waiting runs \| (\d+) MB",
+    "room in the store for 100,000 waiting runs": r"start 100,000 runs and park them all \|.*?([\d.]+) MB of file",
+    "room in the store for a recorded result of 2 KiB": r"each kept by the agent \| [\d,]+ KiB \| ([\d.]+) x",
+    "resume after 10,000 steps": r"resume after 10000 steps: .*? \| ([\d.]+) s",
+    "the same with a checkpoint every 100 steps": r"the same with a checkpoint every 100: .*? \| ([\d.]+) ms",
+}
+
+
+def test_what_is_said_of_sizes_was_measured():
+    """Each row of the table holds by the numbers of the benchmarks as they are now."""
+    table = page(PAGE).split("| what | measured |")[1].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()[2:]]
+    assert [what for what, _ in rows] == list(MEASURED)
+    for what, said in rows:
+        more, bound = re.match(r"(more|less) than ([\d,.]+)", said).groups()
+        measured = float(re.search(MEASURED[what], page("benchmarks/results.md"))[1].replace(",", ""))
+        bound = float(bound.replace(",", ""))
+        assert measured > bound if more == "more" else measured < bound, f"{what}: {said}, measured {measured}"
+
+
+def test_a_backup_under_load_goes_on_with_the_same_keys(tmp_path):
+    """A copy taken while a worker writes is sound; its runs go on from it, and what runs again has the same key."""
+    (tmp_path / "agents.py").write_text(AGENT)
+    back_up = module(PAGE, "operations: backup").back_up
+    source, copy = tmp_path / "a.db", tmp_path / "copy.db"
+    terminal = Terminal(tmp_path)
+    terminal.env["EFFECTS"] = str(tmp_path / "effects")
+    runs, steps = 20, 60
+
+    async def start():
+        async with holdfast.open(f"sqlite:{source}") as hf:
+            for n in range(runs):
+                await hf.start("busy", f"r{n}", steps, id=f"r{n}")
+
+    async def end(url):
+        async with holdfast.open(url) as hf:
+            return [await hf.get(f"r{n}").result(timeout=50) for n in range(runs)]
+
+    def effects(name="effects"):
+        return [tuple(line.split()) for line in (tmp_path / name).read_text().splitlines()]
+
+    try:
+        worker = terminal.start("worker", "agents.py", "--db", f"sqlite:{source}")
+        worker.until("Serving busy")
+        asyncio.run(start())
+        worker.until("done")
+        back_up(str(source), str(copy))  # the worker writes all the while
+        assert asyncio.run(end(f"sqlite:{source}")) == [steps] * runs
+        worker.kill()
+        first = {(run, n): key for run, n, key in effects()}
+        db = apsw.Connection(str(copy))
+        assert db.pragma("integrity_check") == "ok"
+        recorded = db.execute("SELECT count(*) FROM events WHERE kind = 'step.completed'").get
+        db.close()
+        assert 0 < recorded < runs * steps
+        terminal.env["EFFECTS"] = str(tmp_path / "again")
+        second = terminal.start("worker", "agents.py", "--db", f"sqlite:{copy}")
+        second.until("Serving busy")
+        assert asyncio.run(end(f"sqlite:{copy}")) == [steps] * runs
+    finally:
+        terminal.close()
+    again = {(run, n): key for run, n, key in effects("again")}
+    assert len(effects("again")) == len(again) == runs * steps - recorded  # what was recorded did not run again
+    assert all(first[call] == key for call, key in again.items())
+
+
+def test_the_page_is_linked():
+    """The README leads to it."""
+    assert "docs/operations.md" in (ROOT / "README.md").read_text()
