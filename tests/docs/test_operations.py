@@ -93,7 +93,7 @@ def test_a_backup_under_load_goes_on_with_the_same_keys(tmp_path):
         return [tuple(line.split()) for line in (tmp_path / name).read_text().splitlines()]
 
     try:
-        worker = terminal.start("worker", "agents.py", "--db", f"sqlite:{source}")
+        worker = terminal.start("worker", "agents.py", "--db", f"sqlite:{source}", "--lease", 2)
         worker.until("Serving busy")
         asyncio.run(start())
         worker.until("done")
