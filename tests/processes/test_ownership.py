@@ -117,6 +117,23 @@ def test_a_stopped_process_that_wakes_up_does_nothing(forks, place, agent):
     check_tokens(lines)
 
 
+def test_a_loop_that_hangs_for_too_long_loses_its_runs(forks, place):
+    """Past the limit the leases of a hung process are kept no more: others go on, and it does nothing when it turns."""
+    hung = serve(forks, place, "hogging", "worked", runs=[("worked", ["held"], "other")], hang_limit_s=1.5, **SHORT)
+    assert hung.read()["body"] == "held"
+    start(place, ("hogging", ["it", 8.0], "greedy"))
+    until(lambda: (place.folder / "hogged-it").exists())
+    began, heir = time.monotonic(), serve(forks, place, "hogging", "worked", **SHORT)
+    (place.folder / "go-held").touch()
+    completed(place, "greedy", "other")
+    assert 1.5 < time.monotonic() - began < 8.0
+    assert {line.pid for line in place.lines() if line.what in ("it-2", "held-3")} == {heir.pid}
+    assert "not prolonged any more" in hung.log.read_text()
+    until(lambda: "turns again" in hung.log.read_text())
+    until(lambda: executions(hung) == [])
+    once(place, "greedy")
+
+
 @pytest.mark.timeout(90)
 def test_a_run_that_kills_its_process_is_paused(forks, place):
     """A run that ends its process five times without progress is paused with the reason; others are served on."""

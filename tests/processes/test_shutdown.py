@@ -57,6 +57,22 @@ def test_a_body_that_takes_too_long_is_left_in_doubt(forks, place, agent):
     check_tokens(place.lines())
 
 
+def test_a_thread_that_must_not_run_twice_is_waited_for(forks, place):
+    """A thread cannot be stopped: its run is given back when it has returned, however long after the grace that is."""
+    first = serve(forks, place, "worked_in_thread", runs=[("worked_in_thread", ["it"], "run")], stop_grace_s=0.1)
+    assert first.read()["body"] == "it"
+    serve(forks, place, "worked_in_thread")
+    first.signal(signal.SIGTERM)
+    until(lambda: "is not given back yet" in first.log.read_text())
+    assert place.run("run", "status") == "running"
+    assert first.poll() is None
+    (place.folder / "go-it").touch()
+    until(lambda: place.run("run", "status") == "completed")
+    assert first.wait() == 0
+    assert [line.what for line in place.lines()] == ["it-1", "it", "it-3"]
+    assert "run.interrupted" not in {event.kind for event in place.events()}
+
+
 @pytest.mark.parametrize("attempt", range(3))
 def test_closing_right_after_opening(forks, place, attempt):
     """A process that closes while its runs are being claimed and loaded gives all of them back, and does not wait."""

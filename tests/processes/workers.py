@@ -87,6 +87,16 @@ async def worked_in_thread(what: str) -> list[str]:
 
 
 @holdfast.agent
+async def hogging(what: str, seconds: float) -> list[str]:
+    """Keeps the loop to itself, the first time only."""
+    first = await scenes.act(f"{what}-1")
+    if not (here().folder / f"hogged-{what}").exists():
+        (here().folder / f"hogged-{what}").touch()
+        time.sleep(seconds)  # noqa: ASYNC251
+    return [first, await scenes.act(f"{what}-2")]
+
+
+@holdfast.agent
 async def leaving(nap_s: float) -> str:
     await holdfast.spawn(napping, nap_s)
     return "left"

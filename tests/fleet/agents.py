@@ -1,0 +1,96 @@
+"""What the fleets of these tests serve. Each effect is one line of a ledger outside of anything Holdfast knows."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import holdfast
+
+FOLDER = Path(os.environ.get("FLEET", "."))
+
+
+def effect(what):
+    """One line: run, call, process, time, what. Written in one call, so that lines of several processes do not mix."""
+    step = holdfast.this_step()
+    assert step.run is not None
+    line = f"{step.run.id}\t{step.key}\t{os.getpid()}\t{time.time()}\t{what}\n"
+    ledger = os.open(FOLDER / "ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(ledger, line.encode())
+    os.close(ledger)
+
+
+def allowed(name):
+    return (FOLDER / name).exists()
+
+
+@holdfast.step
+async def act(what: str, takes_s: float = 0.0) -> str:
+    effect(what)
+    await asyncio.sleep(takes_s)
+    return what
+
+
+@holdfast.step
+async def held(what: str) -> str:
+    """Ends when the test allows it."""
+    effect(what)
+    while not allowed(f"go-{what}"):
+        await asyncio.sleep(0.005)
+    return what
+
+
+@holdfast.step(in_doubt="fail")
+def held_in_thread(what: str) -> str:
+    """The same in a thread; leaves a sign of life all the time."""
+    effect(what)
+    while not allowed(f"go-{what}"):
+        (FOLDER / f"alive-{what}").write_text(str(time.time()))
+        time.sleep(0.005)
+    return what
+
+
+@holdfast.agent
+async def steady(steps: int, takes_s: float) -> int:
+    for number in range(steps):
+        await act(str(number), takes_s)
+    return steps
+
+
+@holdfast.agent
+async def pausing(steps: int) -> int:
+    """Is nearly always between two steps."""
+    for number in range(steps):
+        await act(str(number))
+        await asyncio.sleep(0.1)
+    return steps
+
+
+@holdfast.agent
+async def slow(what: str) -> str:
+    await held(what)
+    return await act("after")
+
+
+@holdfast.agent
+async def stubborn(what: str) -> str:
+    await held_in_thread(what)
+    return await act("after")
+
+
+@holdfast.agent
+async def hog(what: str, seconds: float) -> str:
+    await held(what)
+    time.sleep(seconds)  # noqa: ASYNC251 - this is the line that must be named
+    return await act("after")
+
+
+@holdfast.step
+async def hog_in_body(what: str, seconds: float) -> None:
+    effect(what)
+    time.sleep(seconds)  # noqa: ASYNC251
+
+
+@holdfast.agent
+async def hogging_step(what: str, seconds: float) -> None:
+    await hog_in_body(what, seconds)

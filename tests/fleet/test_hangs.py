@@ -1,0 +1,43 @@
+"""One agent that keeps the loop to itself is named, and costs nobody a lease."""
+
+import re
+
+from tests.fleet import agents
+
+OTHERS = [f"other-{number}" for number in range(20)]
+
+
+def test_a_hog_is_named_and_nobody_loses_a_lease(fleet):
+    """An agent blocks for three leases: no lease is lost to an idle worker, nothing runs twice, and the log has its line."""
+    owner = fleet.worker("--lease", "1")
+    fleet.start((agents.hog, ["hog", 3.0], "greedy"), *[(agents.steady, [20, 0.1], other) for other in OTHERS])
+    fleet.until(lambda: len({effect.run for effect in fleet.effects()}) == 21)
+    rival = fleet.worker("--lease", "1")
+    fleet.allow("hog")
+    told = owner.until("has not turned for")
+    assert re.search(r"run 'greedy' \(agent 'hog'\) keeps it at \S*agents\.py:\d+ in hog", told)
+    line = int(re.search(r"agents\.py:(\d+)", told)[1])
+    assert "time.sleep" in agents.FOLDER.joinpath(agents.__file__).read_text().splitlines()[line - 1]
+    over = owner.until("the loop turns again after")
+    assert 2.0 < float(re.search(r"after ([\d.]+) s", over)[1]) < 10.0
+    assert "run 'greedy'" in over
+    assert set(fleet.results(["greedy", *OTHERS]).values()) == {"after", 20}
+    assert set(fleet.counts().values()) == {1}
+    assert {effect.pid for effect in fleet.effects()} == {owner.pid}
+    assert not fleet.events("run.interrupted")
+    assert owner.said().count("has not turned for") == 1
+    for each in (owner, rival):
+        each.stop()
+        assert each.ended() == 0
+
+
+def test_a_body_that_hogs_is_named(fleet):
+    """The body of a step that blocks the loop is named like an agent, with its run."""
+    owner = fleet.worker("--lease", "1")
+    fleet.start((agents.hogging_step, ["it", 2.0], "greedy"))
+    told = owner.until("has not turned for")
+    assert re.search(
+        r"a step of run 'greedy' \(agent 'hogging_step'\) keeps it at \S*agents\.py:\d+ in hog_in_body", told
+    )
+    fleet.results(["greedy"])
+    assert len(fleet.effects()) == 1
