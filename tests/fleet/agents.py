@@ -81,14 +81,14 @@ async def stubborn(what: str) -> str:
 @holdfast.agent
 async def hog(what: str, seconds: float) -> str:
     await held(what)
-    time.sleep(seconds)  # noqa: ASYNC251 - this is the line that must be named
+    time.sleep(seconds)  # this is the line that must be named
     return await act("after")
 
 
 @holdfast.step
 async def hog_in_body(what: str, seconds: float) -> None:
     effect(what)
-    time.sleep(seconds)  # noqa: ASYNC251
+    time.sleep(seconds)
 
 
 @holdfast.agent

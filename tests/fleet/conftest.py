@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter, namedtuple
+from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.fleet import agents
@@ -21,15 +22,23 @@ SOURCE = AGENTS.parents[2] / "src"
 PATIENCE_S = 40.0  # a bound, never a measure
 
 STORES = {
-    "sqlite": lambda request, folder: f"sqlite:{folder / 'fleet.db'}?durability=process",
+    "sqlite": lambda folder: f"sqlite:{folder / 'fleet.db'}?durability=process",
 }
 
-Effect = namedtuple("Effect", "run key pid at what")
+
+class Effect(NamedTuple):
+    """One line of the ledger."""
+
+    run: str
+    key: str
+    pid: int
+    at: float
+    what: str
 
 
 @pytest.fixture(params=STORES)
 def fleet(request, tmp_path):
-    started = Fleet(STORES[request.param](request, tmp_path), tmp_path)
+    started = Fleet(STORES[request.param](tmp_path), tmp_path)
     yield started
     started.close()
 

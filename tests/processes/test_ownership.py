@@ -122,7 +122,7 @@ def test_a_loop_that_hangs_for_too_long_loses_its_runs(forks, place):
     hung = serve(forks, place, "hogging", "worked", runs=[("worked", ["held"], "other")], hang_limit_s=1.5, **SHORT)
     assert hung.read()["body"] == "held"
     start(place, ("hogging", ["it", 8.0], "greedy"))
-    until(lambda: (place.folder / "hogged-it").exists())
+    until((place.folder / "hogged-it").exists)
     began, heir = time.monotonic(), serve(forks, place, "hogging", "worked", **SHORT)
     (place.folder / "go-held").touch()
     completed(place, "greedy", "other")

@@ -92,7 +92,7 @@ async def hogging(what: str, seconds: float) -> list[str]:
     first = await scenes.act(f"{what}-1")
     if not (here().folder / f"hogged-{what}").exists():
         (here().folder / f"hogged-{what}").touch()
-        time.sleep(seconds)  # noqa: ASYNC251
+        time.sleep(seconds)
     return [first, await scenes.act(f"{what}-2")]
 
 
