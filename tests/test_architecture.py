@@ -7,7 +7,7 @@ from pathlib import Path
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
     "words": "errors durations model clock retry naming tagged exact sameness codec hints signature schema failures flow",
-    "contracts": "runtime store.base",
+    "contracts": "runtime store.base store.joint",
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",
     "services": "worker run client",

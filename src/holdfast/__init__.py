@@ -46,7 +46,18 @@ if TYPE_CHECKING:
     from holdfast.run import Run, RunEvent, RunInfo
     from holdfast.signature import Local
     from holdfast.verbs.children import Child, spawn
-    from holdfast.verbs.facts import idempotency_key, note, now, patched, rng, scope, this_run, this_step, uuid4
+    from holdfast.verbs.facts import (
+        connection,
+        idempotency_key,
+        note,
+        now,
+        patched,
+        rng,
+        scope,
+        this_run,
+        this_step,
+        uuid4,
+    )
     from holdfast.verbs.messages import receive, receive_nowait
     from holdfast.verbs.state import checkpoint, restore
     from holdfast.verbs.waiting import sleep, timeout
@@ -100,6 +111,7 @@ __all__ = [
     "UnknownRun",
     "agent",
     "checkpoint",
+    "connection",
     "idempotency_key",
     "note",
     "now",
@@ -137,7 +149,7 @@ _HOMES = {
     "holdfast.run": "Run RunEvent RunInfo",
     "holdfast.signature": "Local",
     "holdfast.verbs.children": "Child spawn",
-    "holdfast.verbs.facts": "idempotency_key note now patched rng scope this_run this_step uuid4",
+    "holdfast.verbs.facts": "connection idempotency_key note now patched rng scope this_run this_step uuid4",
     "holdfast.verbs.messages": "receive receive_nowait",
     "holdfast.verbs.state": "checkpoint restore",
     "holdfast.verbs.waiting": "sleep timeout",

@@ -14,7 +14,7 @@ from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.flow import NORMAL, Limit, Rate, declared
 from holdfast.resources import step_outside_run
 from holdfast.retry import Retry, as_retry
-from holdfast.runtime import AgentSpec, Called, Placed, StepContext, StepSpec, call_plainly, here
+from holdfast.runtime import AgentSpec, Called, Isolation, Placed, StepContext, StepSpec, call_plainly, here
 from holdfast.signature import Signature
 
 P = ParamSpec("P")
@@ -24,6 +24,7 @@ S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
 
 _NAME = re.compile(r"[\w][\w.:@-]{0,99}")
+_ISOLATION: Final[dict[Any, Isolation | None]] = {False: None, True: "read committed", "serializable": "serializable"}
 
 
 class NotDone:
@@ -82,6 +83,11 @@ class Step(_CoroutineFunction, Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Called[R_co]:
         place = here()
+        if place is None and self.spec.transaction is not None:
+            raise NotInRun(
+                f"step {self.name!r} was called outside a run, where there is no transaction to be part of. Call it from an "
+                "agent; in a test, from one in `holdfast.testing.open(agents=[...])`, which has a database of its own"
+            )
         if place is None:
             return self._outside(args, kwargs)
         if isinstance(place, StepContext):
@@ -179,6 +185,17 @@ def step(
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Step[P, R]]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: int | Retry = 1,
+    timeout: Duration | None = None,
+    raises: tuple[type[Exception], ...] = (),
+    transaction: Literal[True, "serializable"],
+    limit: int | Limit | None = None,
+    rate: str | Rate | None = None,
+) -> _StepDeco: ...
 def step(
     fn: Any = None,
     /,
@@ -187,17 +204,20 @@ def step(
     retry: int | Retry = 1,
     timeout: Duration | None = None,
     raises: tuple[type[Exception], ...] = (),
-    in_doubt: Any = "retry",
+    in_doubt: Any = None,
+    transaction: Any = False,
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
 ) -> Any:
     """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt.
 
     `limit=3` runs at most three bodies at once in all workers together, `rate="60/m"` begins at most so many.
+    With `transaction=True` the body gets a `connection()` to the store's database, and what it writes there is committed
+    together with the step's record, or not at all.
     """
 
     def declare(fn: Callable[..., Any]) -> Step[Any, Any]:
-        return _declare_step(fn, name, retry, timeout, raises, in_doubt, limit, rate)
+        return _declare_step(fn, name, retry, timeout, raises, in_doubt, transaction, limit, rate)
 
     return declare if fn is None else declare(fn)
 
@@ -209,6 +229,7 @@ def _declare_step(
     timeout: Duration | None,
     raises: tuple[type[Exception], ...],
     in_doubt: Any,
+    transaction: Any,
     limit: int | Limit | None,
     rate: str | Rate | None,
 ) -> Step[Any, Any]:
@@ -217,12 +238,19 @@ def _declare_step(
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
         reason = "a step returns one value; return a list"
         raise BadArguments(f"@step on the generator {fn.__qualname__!r} is refused: {reason}")
-    policy, probe = in_doubt, None
+    if not isinstance(transaction, bool | str) or transaction not in _ISOLATION:
+        raise BadArguments(f"transaction={transaction!r}: use True, or 'serializable'")
+    if transaction and in_doubt is not None:
+        raise BadArguments(
+            f"step {fn.__qualname__!r}: in_doubt= with transaction= is refused: what the body writes is committed with the "
+            "record or not at all, so there is no doubt. Leave in_doubt= out"
+        )
+    policy, probe = "retry" if in_doubt is None else in_doubt, None
     if callable(in_doubt):
         policy, probe = "probe", getattr(in_doubt, "fn", in_doubt)
         if not inspect.iscoroutinefunction(probe):
             raise BadArguments(f"in_doubt={in_doubt!r}: a probe is an async function that takes the step's arguments")
-    elif in_doubt not in ("retry", "ask", "fail"):
+    elif policy not in ("retry", "ask", "fail"):
         raise BadArguments(f"in_doubt={in_doubt!r}: use 'retry', 'ask', 'fail', or an async probe function")
     raises = tuple(raises) if isinstance(raises, tuple | list) else (raises,)
     for kind in raises:
@@ -239,6 +267,7 @@ def _declare_step(
         in_doubt=policy,
         probe=probe,
         threaded=not inspect.iscoroutinefunction(fn),
+        transaction=_ISOLATION[transaction],
         flow=None if limit is None and rate is None else declared("step", own_name, fn, limit=limit, rate=rate),
     )
     return Step(spec)

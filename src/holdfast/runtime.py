@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Never, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.codec import Shape
 from holdfast.errors import HoldfastError, LeafError, NotInRun
@@ -21,6 +21,7 @@ from holdfast.retry import Retry
 from holdfast.signature import Signature
 
 S = TypeVar("S")
+Isolation = Literal["read committed", "serializable"]
 T_co = TypeVar("T_co", covariant=True)
 # A durable call, as type checkers see it. `Never` fits wherever somebody names a yield type, and so does `Any`; but with
 # an explicit `Any` mypy gives up on `asyncio.gather(one(), other())` and makes both results `Any`.
@@ -40,6 +41,7 @@ class StepSpec:
     in_doubt: str  # 'retry', 'probe', 'ask', 'fail'
     probe: Callable[..., Coroutine[Any, Any, Any]] | None
     threaded: bool
+    transaction: Isolation | None = None  # its body and its record are one transaction of the store
     flow: Flow | None = None  # its limit and rate, if it has any
 
 
@@ -75,6 +77,7 @@ class StepContext:
     attempt: int
     run: RunFacts | None = None
     resources: Resources | None = None
+    connection: Any = None  # of the transaction that the body is in, if it is in one
 
     @property
     def idempotency_key(self) -> str:

@@ -38,6 +38,7 @@ class Drivers(Recorder):
         self.lease_until = 0.0  # of time.monotonic(); heartbeats prolong it for all runs of a worker
         self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
         self.may_begin.set()
+        self.turn = asyncio.Lock()  # of the one transaction a run may have open
 
     @property
     def holding(self) -> bool:

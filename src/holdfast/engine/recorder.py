@@ -2,6 +2,10 @@
 
 An append is queued at once and acknowledged later; the store commits the appends of a run in order. A refused write means
 that another worker owns the run: it is lost. Once the run is leaving nothing is recorded any more.
+
+While a transaction that will hold a record of this run is open, the pen is held: what is recorded gets its number and
+waits. It is written in that transaction, up to the step's own record, or after it; so the order of numbers is the order of
+commits all the same.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ class Recorder:
         self._heard = host.recorded
         self.next_seq = run.next_seq
         self.unacked = 0
+        self._on_their_way = 0  # of these: given to the store
+        self._held: list[tuple[Append, Callable[[int], None]]] | None = None  # and those that wait for a transaction
         self.numbered = 0  # outcomes that have a place in the journal, over all eras
         self.undelivered: dict[int, Event] = {}  # those of them that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
@@ -100,15 +106,24 @@ class Recorder:
     def write(self, append: Append, acknowledged: Callable[[int], None], *, alone: bool = False) -> None:
         """Queue an append; what is refused ends this attempt."""
         self.unacked += 1
+        if self._held is None:
+            self._post(append, acknowledged, alone)
+        else:
+            self._held.append((append, acknowledged))
+
+    def _post(self, append: Append, acknowledged: Callable[[int], None], alone: bool = False) -> None:
+        self._on_their_way += 1
         try:
             self.store.post(
                 append, lambda at, error: self.outside.run(self._told, acknowledged, at, error), alone=alone
             )
         except StoreUnavailable:
+            self._on_their_way -= 1
             self.unacked -= 1
             self.close("lost")
 
     def _told(self, acknowledged: Callable[[int], None], at: int, error: BaseException | None) -> None:
+        self._on_their_way -= 1
         self.unacked -= 1
         self.progress.set()
         if error is None:
@@ -117,6 +132,61 @@ class Recorder:
         if not isinstance(error, LeaseLost | StoreUnavailable):
             _log.error("run %r: its journal could not be written: %r", self.run.id, error)
         self.close("lost")
+
+    # Writing in somebody's transaction
+
+    async def hold(self) -> None:
+        """Keep back what is recorded from now on; returns when all before it is in the store."""
+        if self._held is None:
+            self._held = []
+        while self._on_their_way:
+            self.progress.clear()
+            await self.progress.wait()
+
+    def held(self) -> list[Append]:
+        """What is kept back, in order."""
+        return [append for append, _ in self._held or ()]
+
+    def committed(self, count: int, at: int) -> None:
+        """So many of them are in the store now, by the transaction."""
+        assert self._held is not None
+        done, self._held = self._held[:count], self._held[count:]
+        for _, acknowledged in done:
+            self.unacked -= 1
+            self.outside.run(acknowledged, at)
+
+    def take_back(self, nth: int) -> None:
+        """The n-th of them did not happen: it loses its number, and those after it move up. Nobody has seen any of them."""
+        assert self._held is not None
+        append, _ = self._held.pop(nth)
+        self.unacked -= 1
+        count = len(append.events)
+        for event in append.events:
+            self.numbered -= self.undelivered.pop(event.seq, None) is not None
+        for later, _ in self._held[nth:]:
+            later.expected_seq -= count
+            for event in later.events:
+                moved = self.undelivered.pop(event.seq, None)
+                event.seq -= count
+                if moved is not None:
+                    self.undelivered[event.seq] = moved
+        self.next_seq -= count
+
+    def let_go(self, *, lost: bool = False) -> None:
+        """The transaction is over: what is still kept back is written now. `lost`: nothing of it may be."""
+        held, self._held = self._held or [], None
+        if lost:
+            self.unacked -= len(held)
+        else:
+            for append, acknowledged in held:
+                self._post(append, acknowledged)
+        self.progress.set()
+
+    async def let_through(self) -> None:
+        """Wait until nothing is kept back."""
+        while self._held is not None:
+            self.progress.clear()
+            await self.progress.wait()
 
     async def durably(self, kind: str, key: str, data: dict[str, Any], **more: Any) -> Event:
         """Record, and go on once it is durable. One that leaves memory meanwhile is cancelled."""

@@ -21,6 +21,7 @@ from holdfast.engine.calls import Call, NoteCall, ReceiveCall, Tick, TimerCall, 
 from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.steps import StepCall
+from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.runtime import AgentSpec, Durable, RunFacts, StepSpec, _here
 from holdfast.signature import Bound
@@ -105,7 +106,8 @@ class Scope:
                 raise BadArguments(f"step {spec.name!r} is a method; call it on an object, or pass one first")
             target, args = args[0], args[1:]
         bound = spec.signature.bind(args, kwargs)
-        call = StepCall(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
+        kind = StepCall if spec.transaction is None else TransactionCall
+        call = kind(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
         call.prepare(spec, target, bound)
         return self._durable(spec.name, call)
 

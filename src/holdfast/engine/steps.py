@@ -15,6 +15,7 @@ import contextvars
 import functools
 import inspect
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,7 @@ class _Past:
 
 
 @dataclass(slots=True)
-class _Ended:
+class Ended:
     """How an attempt ended. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
 
     value: Any = None
@@ -66,21 +67,21 @@ class _Ended:
     final: bool = False
 
 
-_RUN_IT = _Ended()
+_RUN_IT = Ended()
 
 
 class StepCall(Call):
     """One call of a step."""
 
     of = "step"
-    __slots__ = ("_began_at", "_bound", "_context", "_copy", "_has_copy", "_past", "_spec", "_target", "_task")
+    __slots__ = ("_began_at", "_bound", "_context", "_copy", "_has_copy", "_limit_s", "_past", "_spec", "_target", "_task")
 
     def prepare(self, spec: StepSpec, target: object, bound: Bound) -> None:
         self._spec, self._target, self._bound = spec, target, bound
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = None
         self._has_copy = False
-        self._began_at = 0
+        self._began_at, self._limit_s = 0, spec.timeout_s
         self._context = (
             contextvars.copy_context()
         )  # the body sees the caller's context variables, live and resumed alike
@@ -118,7 +119,7 @@ class StepCall(Call):
 
     # One attempt
 
-    async def _attempt(self) -> _Ended:
+    async def _attempt(self) -> Ended:
         execution, spec = self.execution, self._spec
         await execution.permission()
         execution.bodies += 1  # from the intent on: a run that is given back in between would be in doubt for nothing
@@ -134,7 +135,7 @@ class StepCall(Call):
             execution.host.body_runs(spec, self.key)
             began_s, how = execution.loop.time(), "stopped"
             try:
-                ended = await self._body(context)
+                ended = await self._perform(context)
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
                 execution.host.body_ended(how, execution.loop.time() - began_s)
@@ -142,13 +143,20 @@ class StepCall(Call):
         finally:
             execution.body_ended()
 
-    async def _body(self, context: StepContext) -> _Ended:
+    async def _perform(self, context: StepContext) -> Ended:
+        return await self._body(context)
+
+    def _function(self) -> tuple[Callable[..., Any], bool]:
+        """What runs, and whether in a thread."""
         spec = self._spec
         fn = self.execution.host.replacement(spec) or spec.fn
+        return fn, spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
+
+    async def _body(self, context: StepContext) -> Ended:
+        fn, threaded = self._function()
         args = self._bound.args if self._target is None else (self._target, *self._bound.args)
         body = functools.partial(fn, *args, **self._bound.kwargs)
-        limit = None if spec.timeout_s is None else asyncio.timeout(spec.timeout_s)
-        threaded = spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
+        limit = None if self._limit_s is None else asyncio.timeout(self._limit_s)
         try:
             with Placed(context):
                 if not threaded:
@@ -159,43 +167,43 @@ class StepCall(Call):
                         return ended
                     coroutine = ended.value  # a decorator hid that the function is async
                 if limit is None:
-                    return _Ended(await coroutine)
+                    return Ended(await coroutine)
                 async with limit:
-                    return _Ended(await coroutine)
+                    return Ended(await coroutine)
         except InDoubt as error:
-            return _Ended(error=error, doubt=True)
+            return Ended(error=error, doubt=True)
         except Exception as error:
             if limit is not None and limit.expired():  # whatever the body made of being stopped
-                return _Ended(error=self._timed_out(error), doubt=True)
-            return _Ended(error=error)
+                return Ended(error=self._timed_out(error), doubt=True)
+            return Ended(error=error)
         except asyncio.CancelledError:
             if self._task is not None and self._task.cancelling() == 0:  # the body's own, not ours
-                return _Ended(error=RuntimeError("the body of the step was cancelled from inside"))
+                return Ended(error=RuntimeError("the body of the step was cancelled from inside"))
             raise
         except (KeyboardInterrupt, Suspended, LeaseLost):
             raise
         except BaseException as error:  # sys.exit() in a body ends the body, not the worker
             problem = RuntimeError(f"the body of the step raised {type(error).__name__}: {error}")
             problem.__cause__ = error
-            return _Ended(error=problem)
+            return Ended(error=problem)
 
-    async def _in_thread(self, body: Any) -> _Ended:
+    async def _in_thread(self, body: Any) -> Ended:
         """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
         execution, may_repeat = self.execution, self._spec.in_doubt == "retry"
         running = execution.run_in_thread(body)
         execution.unstoppable += not may_repeat
         try:
-            done, _ = await asyncio.wait([running], timeout=self._spec.timeout_s)
+            done, _ = await asyncio.wait([running], timeout=self._limit_s)
             if not done:
                 if may_repeat:
-                    return _Ended(error=self._timed_out(), doubt=True)
+                    return Ended(error=self._timed_out(), doubt=True)
                 await asyncio.wait([running])
-            return _Ended(running.result())
+            return Ended(running.result())
         finally:
             execution.unstoppable -= not may_repeat
 
     def _timed_out(self, cause: Exception | None = None) -> StepTimeout:
-        timed_out = StepTimeout(f"no end within {self._spec.timeout_s:g} s")
+        timed_out = StepTimeout(f"no end within {self._limit_s:g} s")
         timed_out.__cause__ = cause  # its traceback shows where the body was
         return timed_out
 
@@ -226,23 +234,23 @@ class StepCall(Call):
 
     # In doubt
 
-    async def _resolve(self, error: Exception, *, crashed: bool) -> _Ended:
+    async def _resolve(self, error: Exception, *, crashed: bool) -> Ended:
         """The policy, before any further attempt: what happened, or that it must run (again)."""
         policy = self._spec.in_doubt
         if policy == "probe":
             found = await self._probe()
             if found is not None:
                 return found
-            return _RUN_IT if crashed else _Ended(error=error)
+            return _RUN_IT if crashed else Ended(error=error)
         if policy == "ask":
             return await self._ask(error)
         if policy == "fail":
             timed_out = isinstance(error, StepTimeout)  # which says by itself that the effect is not known
             unknown = error if timed_out else InDoubt(f"whether the effect happened is not known: {error}")
-            return _Ended(error=unknown, final=True)
+            return Ended(error=unknown, final=True)
         return _RUN_IT
 
-    async def _probe(self) -> _Ended | None:
+    async def _probe(self) -> Ended | None:
         """Look whether the effect happened; None when it did not. A probe that fails is tried again like a step."""
         execution, spec, past = self.execution, self._spec, self._past
         assert spec.probe is not None
@@ -256,19 +264,19 @@ class StepCall(Call):
             try:
                 with Placed(context):
                     value = await spec.probe(*args, **self._bound.kwargs)
-                return None if isinstance(value, NotDone) else _Ended(value)
+                return None if isinstance(value, NotDone) else Ended(value)
             except Exception as error:
                 past.probes += 1
                 problem, wait_s = error, spec.retry.delay_s(past.probes, error, f"{self.key}:probe")
                 if wait_s is None:
                     unknown = InDoubt(f"the probe failed, so what happened is not known: {error!r}")
                     unknown.__cause__ = error
-                    return _Ended(error=unknown, final=True)
+                    return Ended(error=unknown, final=True)
             finally:
                 execution.body_ended()
             await self._put_off(wait_s, problem, probes=past.probes)
 
-    async def _ask(self, error: Exception) -> _Ended:
+    async def _ask(self, error: Exception) -> Ended:
         """Ask a person; the answer may come days later, in another process."""
         execution, past = self.execution, self._past
         # By its place in the journal: after a retry of the run the same attempt may have to be asked about again.
@@ -299,8 +307,8 @@ class StepCall(Call):
         if answer == "fail":
             by = decided.data.get("by")
             unknown = InDoubt(f"whether the effect happened is not known; {by} decided to fail the step")
-            return _Ended(error=unknown, final=True)
-        return _Ended(self._spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
+            return Ended(error=unknown, final=True)
+        return Ended(self._spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
 
     async def _put_question(self, question: str, text: str) -> None:
         schema = json.dumps(self._spec.signature.returns.schema())

@@ -211,7 +211,7 @@ def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str,
 def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
     """Why was it refused? Written before: the time of that. Else `InboxMoved` or `LeaseLost`."""
     append, transition = queued.append, queued.append.transition
-    at = yield from _written_at(tx, queued)
+    at = yield from written_at(tx, queued)
     if at is not None:
         return at
     found = yield from tx.row("fence", run=append.run)
@@ -233,7 +233,7 @@ def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
     )
 
 
-def _written_at(tx: Transaction, queued: QueuedAppend) -> Asking[int | None]:
+def written_at(tx: Transaction, queued: QueuedAppend) -> Asking[int | None]:
     """When exactly these events were written by this epoch; None if they were not. Atomic: so was all else in it."""
     if not queued.rows:
         return None

@@ -22,6 +22,7 @@ import asyncio
 import concurrent.futures
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ from typing import Any, Protocol
 from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
 from holdfast.model import ApprovalRow, Event, RunRow, Signal
+from holdfast.store.joint import Joint
 
 
 @dataclass(slots=True)
@@ -203,6 +205,14 @@ class Store(Protocol):
 
     def append(self, append: Append) -> asyncio.Future[int]:
         """The same, to be awaited."""
+        ...
+
+    def transaction(self, isolation: str) -> AbstractAsyncContextManager[Joint]:
+        """Open a transaction for somebody's own statements: 'read committed' or 'serializable', or what is stricter."""
+        ...
+
+    def shuts_out(self, isolation: str) -> bool:
+        """Must nothing else be written to the run while such a transaction of it is open?"""
         ...
 
     async def claim(

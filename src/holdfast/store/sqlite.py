@@ -13,6 +13,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -25,6 +26,8 @@ from holdfast.store import connection, leases, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Ailment, Append, Change, Faults, Lease, News, Told, settle
 from holdfast.store.connection import Durability, check_library, connect, parse_url
+from holdfast.store.joint import Joint
+from holdfast.store.loans import Loans
 from holdfast.store.migrate import migrate
 from holdfast.store.operations import Aside, Result
 from holdfast.store.peers import Peers
@@ -55,6 +58,10 @@ class SQLiteStore(SharedStore):
         self._writer = Writer(
             self._open_for_writing, self.clock, self.worker_id, deliver=self._from_writer,
             committed=self._peers.poke, moved=self._moved, died=self._died, faults=faults,
+        )  # fmt: skip
+        self._loans = Loans(
+            self._connect, self.clock, self.worker_id, submit=lambda work: self._submit(work, journal=False, small=True),
+            died=self._writer.kill, faults=faults,
         )  # fmt: skip
         self._readers = Readers(self.path, self._connect, self._check_open)
         self._on_its_way = 0  # operations given to the writer's thread whose results have not come back to the loop
@@ -106,6 +113,7 @@ class SQLiteStore(SharedStore):
         if self._registered:
             forget(self._submit(leases.depart(self.worker_id), journal=False))  # on a full disk it would never be done
         self._open = False
+        await asyncio.to_thread(self._loans.close)
         self._hand_over()
         self._writer.stop()
         await asyncio.to_thread(self._writer.join)
@@ -132,7 +140,7 @@ class SQLiteStore(SharedStore):
         self._peers.close(died=True)
 
     def observe(self, commit: Callable[[int, float], None]) -> None:
-        self._writer.observe = commit
+        self._writer.observe = self._loans.observe = commit
 
     def ailment(self) -> Ailment | None:
         if not self._writer.thread.is_alive():
@@ -163,6 +171,13 @@ class SQLiteStore(SharedStore):
             _log.debug("the loop is closed; nobody waits any more")
 
     # Writing
+
+    def transaction(self, isolation: str) -> AbstractAsyncContextManager[Joint]:
+        self._check_open()
+        return self._loans.lend()  # alone in the file, which is stricter than any isolation
+
+    def shuts_out(self, isolation: str) -> bool:
+        return True
 
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
         self._check_open()

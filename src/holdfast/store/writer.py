@@ -52,7 +52,7 @@ _TROUBLE: Final = (*_BROKEN, apsw.FullError, apsw.BusyError, apsw.LockedError)
 _RUINED: Final = (apsw.CorruptError, apsw.NotADBError)
 
 
-def _inject(hook: Callable[[int], None], writes: int) -> None:
+def inject(hook: Callable[[int], None], writes: int) -> None:
     """Call a test's hook. `Crash` kills the writer; any other exception is to us what a failing disk is."""
     try:
         hook(writes)
@@ -325,13 +325,13 @@ class Writer:
         faults = self._faults
         writes = sum(operation.journal for operation in batch) if faults is not None else 0
         if faults is not None and writes:
-            _inject(faults.before_commit, writes)
+            inject(faults.before_commit, writes)
         if self._killed:
             raise Crash
         try:
             self._db.execute("COMMIT")
             if faults is not None and writes:
-                _inject(faults.after_commit, writes)
+                inject(faults.after_commit, writes)
         except apsw.Error:
             for operation in batch:
                 operation.again = True

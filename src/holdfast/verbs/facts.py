@@ -71,6 +71,19 @@ def this_step() -> StepContext:
     return place
 
 
+def connection() -> Any:
+    """The database connection of the step's transaction: what is written through it is committed with the step's record.
+
+    An `apsw.Connection` when the store is a SQLite file, an `asyncpg.Connection` when it is PostgreSQL.
+    """
+    place = here()
+    found = place.connection if isinstance(place, StepContext) else None
+    if found is None:
+        where = f"the step at {place.key!r} has none" if isinstance(place, StepContext) else "there is none here"
+        raise NotInRun(f"connection() is that of a step's transaction, and {where}; declare it @step(transaction=True)")
+    return found
+
+
 def idempotency_key() -> str:
     """The same string for every attempt of this call, in every process, for ever; different for every other call."""
     place = here()

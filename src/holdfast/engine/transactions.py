@@ -1,0 +1,125 @@
+"""Transactional steps: what the body writes to the store's database is committed with the step's record, or not at all.
+
+In order: the run's pen is held (recorder.py), the transaction begins, the body runs and writes through its connection, the
+record gets its number, and what is held up to it is appended by that same transaction. Only then it commits.
+
+Crash points. Before the commit nothing happened, neither the body's writes nor the record: the body runs again. After it
+both are there: never again. There is no point in between, so there is no doubt and no intent. A lease that was lost is found
+by the append's fence, before the commit, and takes the body's writes with it.
+
+When the database undoes a transaction by itself (a conflict with another one, a connection that is gone, a full disk), the
+body runs again: that is not a failure of the step, but it is in the history and does not go on for ever.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from holdfast.engine.steps import Ended, StepCall
+from holdfast.errors import BadArguments, LeaseLost, NotStorable, StoreUnavailable, Suspended
+from holdfast.runtime import StepContext
+from holdfast.store.base import Append
+from holdfast.store.joint import Joint, Undone, to_its_end
+
+MOST_UNDONE: Final = 20  # times in a row; then it is a failure like any other
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.01, 2.0
+
+
+class TransactionCall(StepCall):
+    """One call of a step whose body and record are one transaction."""
+
+    __slots__ = ()
+
+    async def _attempt(self) -> Ended:
+        undone = 0
+        while True:
+            ended = await super()._attempt()
+            if not isinstance(ended.error, Undone):
+                return ended
+            undone += 1
+            if undone > MOST_UNDONE:
+                return Ended(error=ended.error.reason)
+            wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**undone) * random.uniform(0.5, 1)
+            await self._put_off(wait_s, ended.error.reason)
+            await self._until_due()
+            self._past.attempt += 1
+
+    async def _perform(self, context: StepContext) -> Ended:
+        execution, isolation = self.execution, self._spec.transaction
+        assert isolation is not None
+        self._past.in_doubt = False
+        async with execution.turn:  # of two transactions of a run the second begins when the first is over
+            try:
+                if execution.store.shuts_out(isolation):
+                    await execution.hold()
+                async with execution.store.transaction(isolation) as transaction:
+                    return await self._inside(transaction, context)
+            except Undone as error:
+                return Ended(error=error)
+            except (LeaseLost, StoreUnavailable):
+                execution.let_go(lost=True)
+                execution.close("lost")
+                raise
+            finally:
+                context.connection = None  # for a thread that still runs
+                execution.let_go()
+
+    async def _inside(self, transaction: Joint, context: StepContext) -> Ended:
+        """Run the body and commit. Whatever is returned before that is rolled back."""
+        execution, longest_s = self.execution, transaction.longest_s
+        if longest_s is not None:
+            self._limit_s = longest_s if self._limit_s is None else min(longest_s, self._limit_s)
+        if self._function()[1] and not transaction.in_threads:
+            problem = BadArguments(
+                f"step {self.name!r} is a plain function, which runs in a thread, but the connection of its transaction "
+                f"belongs to the event loop: write it with `async def` and await what it asks of the connection"
+            )
+            return Ended(error=problem, final=True)
+        context.connection = transaction.connection
+        ended = await self._body(context)
+        ended.doubt = False
+        if ended.error is not None:
+            if transaction.undid(ended.error):
+                ended.error = Undone(ended.error)
+            return ended
+        try:
+            text, self._copy = execution.stored(self._spec.signature.returns, ended.value, "result")
+        except NotStorable as error:
+            return Ended(error=error, final=True)
+        await execution.hold()
+        return await self._commit(transaction, ended, text)
+
+    async def _commit(self, transaction: Joint, ended: Ended, text: str) -> Ended:
+        """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
+        execution = self.execution
+        execution.record("step.completed", self.key, self.facts(**self._spent()), text)
+        if execution.closing:
+            raise Suspended
+        self.numbered = True
+        appends = execution.held()
+        try:
+            at = await to_its_end(transaction.commit(appends))
+        except (LeaseLost, StoreUnavailable):
+            raise
+        except Exception as error:
+            self._not_written(len(appends) - 1, appends[-1])
+            return Ended(error=error)
+        self._has_copy = True
+        execution.committed(len(appends), at)
+        execution.let_go()
+        return ended
+
+    def _not_written(self, nth: int, record: Append) -> None:
+        """The record has a number and did not happen. If meanwhile nobody waits for it any more, that is what happened."""
+        if not self.withdrawn:
+            self.numbered = False
+            self.execution.take_back(nth)
+            return
+        (event,) = record.events
+        event.kind, event.data, event.value, event.blob = "step.cancelled", self.facts(in_doubt=False), None, None
+        record.blobs = {}
+        raise Suspended
+
+    def _complete(self, value: Any) -> None:
+        """It is recorded already."""
