@@ -22,7 +22,7 @@ SOURCE = AGENTS.parents[2] / "src"
 PATIENCE_S = 40.0  # a bound, never a measure
 
 STORES = {
-    "sqlite": lambda folder: f"sqlite:{folder / 'fleet.db'}?durability=process",
+    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'fleet.db'}?durability=process",
 }
 
 
@@ -38,7 +38,7 @@ class Effect(NamedTuple):
 
 @pytest.fixture(params=STORES)
 def fleet(request, tmp_path):
-    started = Fleet(STORES[request.param](tmp_path), tmp_path)
+    started = Fleet(STORES[request.param](request), tmp_path)
     yield started
     started.close()
 
