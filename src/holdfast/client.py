@@ -15,6 +15,7 @@ from holdfast.codec import UNTYPED, checked_size, digest, preview
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, RunExists, UnknownAgent, UnknownApproval
+from holdfast.flow import Flow, Lane, lane_of
 from holdfast.model import FINISHED, KINDS, ApprovalRow, RunRow, checked_run_id, checked_statuses, plain_id
 from holdfast.run import Run, RunEvent, RunInfo, stored_value
 from holdfast.runtime import AgentSpec
@@ -56,7 +57,7 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
     """The agents named, and all agents of the modules named."""
     if isinstance(agents, Agent | ModuleType):
         raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
-    specs: dict[str, AgentSpec] = {}
+    specs: dict[tuple[str, str | None], AgentSpec] = {}
     for entry in agents:
         found = (
             [value for value in vars(entry).values() if isinstance(value, Agent)]
@@ -66,9 +67,11 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
         for agent in found:
             if not isinstance(agent, Agent):
                 raise BadArguments(f"agents= takes agents (functions with @holdfast.agent) and modules, not {agent!r}")
-            known = specs.setdefault(agent.name, agent.spec)
+            known = specs.setdefault((agent.name, agent.spec.version), agent.spec)
             if known is not agent.spec:
-                raise BadArguments(f"two agents are named {agent.name!r}; give one another name with @agent(name=...)")
+                raise BadArguments(
+                    f"two agents are named {agent.name!r}; give one another name with @agent(name=...), or another version"
+                )
     return list(specs.values())
 
 
@@ -151,26 +154,34 @@ class Client:
         self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
         kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
     ) -> Run[Any]:  # fmt: skip
-        """Start a run and return at once. The same id again is the same run; with other arguments it is `RunExists`."""
-        name, version, text = await self._input(agent, args, dict(kwargs or {}))
+        """Start a run and return at once. The same id again is the same run; with other arguments it is `RunExists`.
+
+        While a singleton has not ended, it is that run that is returned.
+        """
+        name, version, text, flow, lane = await self._input(agent, args, dict(kwargs or {}))
         run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
         delay_ms = 0 if after is None else milliseconds(after)
         stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
         stored, blobs = spilled(checked_size(text, self._settings.value_limit_bytes, "the arguments"))
-        new = NewRun(run_id, secrets.token_hex(16), name, stored, version, "default", stored_labels, delay_ms=delay_ms)
+        uid, queue = secrets.token_hex(16), flow.queue or "default"
+        new = NewRun(run_id, uid, name, stored, version, queue, stored_labels, delay_ms=delay_ms, lane=lane)
         row, created = await self.store.create(new, blobs)
-        if not created:
+        if row.id != run_id and id is not None:
+            raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
+        if not created and row.id == run_id:
             await self._check_same(row, name, text)
-        return Run(self, run_id, agent if isinstance(agent, Agent) else None)
+        return Run(self, row.id, agent if isinstance(agent, Agent) else None)
 
-    async def _input(self, agent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str | None, str]:
-        if isinstance(agent, Agent):
-            return agent.name, agent.spec.version, agent.spec.signature.bind(args, kwargs).text
-        if not isinstance(agent, str):
+    async def _input(
+        self, agent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[str, str | None, str, Flow, Lane]:
+        """The name, the version, the stored arguments, and how the run is let through."""
+        if not isinstance(agent, Agent | str):
             raise BadArguments(f"start takes an agent (a function with @holdfast.agent) or its name, not {agent!r}")
-        spec = next((spec for spec in self._specs if spec.name == agent), None)
+        spec = agent.spec if isinstance(agent, Agent) else self._spec(agent)
         if spec is not None:
-            return agent, spec.version, spec.signature.bind(args, kwargs).text
+            text = spec.signature.bind(args, kwargs).text
+            return spec.name, spec.version, text, spec.flow, lane_of(spec.flow, spec.signature, text)
         published = await self.store.agents()
         if agent not in published:
             known = ", ".join(sorted(published)) or "none so far"
@@ -178,10 +189,12 @@ class Client:
                 f"no worker ever published an agent {agent!r} in this store (published: {known}). "
                 "Start a worker that has it, or check the name"
             )
-        version, schema, _ = published[agent]
-        arguments, text = arguments_from_published(json.loads(schema), args, kwargs, agent)
-        check_against(json.loads(schema), arguments, agent)
-        return agent, version, text
+        version, schema_text, _ = published[agent]
+        schema = json.loads(schema_text)
+        flow, defaults = Flow.from_published(schema.pop("x-flow"))
+        arguments, text = arguments_from_published(schema, args, kwargs, agent)
+        check_against(schema, arguments, agent)
+        return agent, version, text, flow, flow.lane(text, lambda: defaults)
 
     async def _check_same(self, row: RunRow, name: str, text: str) -> None:
         before = await unspilled(self.store, row.input) or "{}"
@@ -329,10 +342,12 @@ class Client:
             async with asyncio.timeout(_LOOK_AGAIN_S):
                 await ear.wait()
 
-    def _spec(self, agent: str) -> AgentSpec | None:
+    def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
+        """The code of an agent, if it is here; the newest, unless a version is named."""
         if self._worker is not None:
-            return self._worker.spec_of(agent)
-        return next((spec for spec in self._specs if spec.name == agent), None)
+            return self._worker.spec_of(agent, version)
+        fits = [spec for spec in self._specs if spec.name == agent and version in (None, spec.version)]
+        return fits[-1] if fits else None
 
 
 def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:

@@ -143,19 +143,18 @@ class Flow:
         value = values.get(per, "null")
         return f"{self.name}{kind} {per}={value if len(value) <= _LONG else digest(value)}"
 
-    def published(self, defaults: Mapping[str, str]) -> str:
-        """As JSON, for those who start the agent without its code."""
+    def published(self, defaults: Mapping[str, str]) -> dict[str, Any]:
+        """As plain data, for those who start the agent without its code."""
         limit, rate = self.limit, self.rate
-        return json.dumps({
+        return {
             "name": self.name, "queue": self.queue, "priority": self.priority,
             "limit": limit and [limit.n, limit.per], "rate": rate and [rate.n, rate.every_ms, rate.per],
             "singleton": self.singleton, "defaults": dict(defaults),
-        })  # fmt: skip
+        }  # fmt: skip
 
     @classmethod
-    def from_published(cls, text: str) -> tuple[Flow, dict[str, str]]:
+    def from_published(cls, data: dict[str, Any]) -> tuple[Flow, dict[str, str]]:
         """What was published, and the texts of the defaults."""
-        data = json.loads(text)
         limit, rate, defaults = data["limit"], data["rate"], data["defaults"]
         flow = cls(
             data["name"], data["queue"], data["priority"],

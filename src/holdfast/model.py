@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from holdfast.errors import BadArguments
 
 Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled"]
-WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry"]
+WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate"]
 
 # Which states can follow which: the picture in docs/design.md is drawn from this table.
 TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -50,6 +50,7 @@ KINDS: Final[dict[str, Kind]] = {
     "run.failed": Kind("the agent raised"),
     "run.cancelled": Kind("the run was cancelled"),
     "step.started": Kind("a body is about to run (written only where a crash must be noticed)"),
+    "step.held": Kind("a body waits for its turn: its step has a rate"),
     "step.retrying": Kind("an attempt failed; the next one comes later"),
     "step.completed": Kind("a step returned", closes=True),
     "step.failed": Kind("a step failed for good", closes=True),
@@ -122,6 +123,18 @@ class RunRow:
     started_at: int | None = None
     finished_at: int | None = None
     updated_at: int = 0
+    priority: int = 5
+    limit_key: str | None = None
+    limit_n: int | None = None
+    rate_key: str | None = None
+    rate_n: int | None = None
+    rate_ms: int | None = None
+    singleton_key: str | None = None
+
+
+# Agents by name: the newest version, the schema of its arguments as JSON, and the versions that live workers serve ('' is
+# among them if there are any: a run without a version is served by all).
+Published = dict[str, tuple[str | None, str, frozenset[str]]]
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from holdfast.errors import (
     RunPaused,
     UnknownRun,
 )
-from holdfast.model import FINISHED, ApprovalRow, Event, RunRow, checked_statuses
+from holdfast.model import FINISHED, ApprovalRow, Event, Published, RunRow, checked_statuses
 from holdfast.store.base import News, spilled, unspilled
 from holdfast.verbs.messages import checked_topic
 
@@ -57,21 +57,26 @@ class RunInfo:
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, row: RunRow, served: dict[str, tuple[str | None, str, bool]]) -> RunInfo:
+    def of(cls, row: RunRow, published: Published) -> RunInfo:
         def when(at: int | None) -> datetime | None:
             return None if at is None else moment(at)
 
         error = None if row.error is None else json.loads(row.error)
-        waits_for = row.waits_for if row.status == "waiting" else None
-        if row.status == "ready" and not served.get(row.agent, (None, "", False))[2]:
+        waits_for = row.waits_for if row.status in ("waiting", "ready") else None
+        if row.status == "ready" and not is_served(row, published):
             waits_for = "worker"
         return cls(
             id=row.id, agent=row.agent, status=row.status, waits_for=waits_for, reason=row.reason,
             error=None if error is None else f"{error.get('type')}: {error.get('message')}",
             labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
-            crashes=row.crash_count, due_at=when(row.due_at) if row.status == "waiting" else None,
+            crashes=row.crash_count, due_at=when(row.due_at) if row.status == "waiting" or waits_for == "rate" else None,
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
         )  # fmt: skip
+
+
+def is_served(row: RunRow, published: Published) -> bool:
+    """Does a live worker have the code for this run?"""
+    return (row.version or "") in published.get(row.agent, (None, "", frozenset[str]()))[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,7 @@ class Run(Generic[R_co]):
             if self._agent.name != row.agent:
                 raise BadArguments(f"run {self.id!r} is of agent {row.agent!r}, not of {self._agent.name!r}")
             return self._agent.spec.signature.returns
-        spec = self._client._spec(row.agent)
+        spec = self._client._spec(row.agent, row.version)
         return spec.signature.returns if spec is not None else UNTYPED
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:

@@ -147,10 +147,10 @@ async def test_published_agents(place: Place) -> None:
     async with place.open() as client:
         async with place.open() as worker:
             await worker.publish([("a", "1", "{}"), ("b", None, '{"x":1}')])
-            assert await client.agents() == {"a": ("1", "{}", True), "b": (None, '{"x":1}', True)}
+            assert await client.agents() == {"a": ("1", "{}", {"", "1"}), "b": (None, '{"x":1}', {""})}
             await worker.publish([("a", "2", "{}")])
-            assert await client.agents() == {"a": ("2", "{}", True), "b": (None, '{"x":1}', True)}
-        assert await client.agents() == {"a": ("2", "{}", False), "b": (None, '{"x":1}', False)}
+            assert await client.agents() == {"a": ("2", "{}", {"", "1", "2"}), "b": (None, '{"x":1}', {""})}
+        assert await client.agents() == {"a": ("2", "{}", set()), "b": (None, '{"x":1}', set())}
 
 
 @scenario

@@ -36,7 +36,8 @@ async def doctor(url: str | None, *, as_json: bool) -> int:
         print_json({
             "holdfast": version(), "python": platform.python_version(), "platform": platform.platform(),
             "durability": durability.partition(":")[0], "store": facts,
-            "agents": [{"name": name, "version": own, "served": served} for name, (own, _, served) in agents.items()],
+            "agents": [{"name": name, "version": own, "served": bool(served), "versions": sorted(filter(None, served))}
+                       for name, (own, _, served) in agents.items()],
             "problems": problems,
         })  # fmt: skip
     else:
@@ -61,7 +62,8 @@ def _print(
     counts = ", ".join(f"{count} {status}" for status, count in facts["runs"].items())
     fact("Runs", counts or "none")
     fact("Events", f"{facts['events']}, {facts['blobs']} large values, {facts['open_approvals']} open questions")
-    fact("Workers", f"{facts['workers']} registered")
+    codes = ", ".join(f"{count} with code {code}" for code, count in facts["code_versions"].items() if code)
+    fact("Workers", f"{facts['workers']} registered" + (f" ({codes})" if codes else ""))
     live = ", ".join(name for name, (_, _, served) in agents.items() if served)
     idle = ", ".join(name for name, (_, _, served) in agents.items() if not served)
     fact("Agents", " ".join([f"served now: {live or 'none'}", *([f"(not now: {idle})"] if idle else [])]))

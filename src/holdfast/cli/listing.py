@@ -80,11 +80,13 @@ async def runs(
 
 
 def _waits(info: RunInfo) -> str:
-    if info.waits_for == "worker":
+    if info.waits_for == "worker" and info.version is None:
         return "no live worker"
-    if info.waits_for == "timer" and info.due_at is not None:
+    if info.waits_for == "worker":
+        return f"waits for a worker with version {info.version} of {info.agent}"
+    if info.waits_for in ("timer", "rate") and info.due_at is not None:
         left_s = (info.due_at - datetime.now(UTC)).total_seconds()
-        return f"timer in {spoken(left_s)}" if left_s > 0 else "timer, due"
+        return f"{info.waits_for} in {spoken(left_s)}" if left_s > 0 else f"{info.waits_for}, due"
     return str(info.waits_for)
 
 

@@ -11,17 +11,15 @@ from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing
 from holdfast.cli.showing import info_document, status_text
 from holdfast.durations import spoken
-from holdfast.model import RunRow
+from holdfast.model import Published, RunRow
 from holdfast.naming import cut
-from holdfast.run import RunInfo
+from holdfast.run import RunInfo, is_served
 
 LATE_MS: Final = 60_000
 CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do
 
-Served = dict[str, tuple[str | None, str, bool]]  # agent -> version, schema, is a live worker serving it
 
-
-def why_stuck(row: RunRow, served: Served, now: int, url: str | None) -> tuple[str, str] | None:
+def why_stuck(row: RunRow, served: Published, now: int, url: str | None) -> tuple[str, str] | None:
     """What keeps an unfinished run, and what to do; None when nothing does."""
     late_ms = now - row.due_at if row.due_at is not None else 0
     late = spoken(max(late_ms, 0) / 1000)
@@ -33,12 +31,12 @@ def why_stuck(row: RunRow, served: Served, now: int, url: str | None) -> tuple[s
         crashes = f"it has ended its process {row.crash_count} times without progress in between"
         return crashes, f"{look}. It runs alone in its process now, and is paused at the fifth time"
     if row.due_at is None or late_ms <= 0:
-        no_worker = row.status == "ready" and not _is_served(row, served)
-        return (f"no live worker serves {row.agent!r}", go_on) if no_worker else None
+        no_worker = row.status == "ready" and not is_served(row, served)
+        return (f"no live worker serves {_code(row)}", go_on) if no_worker else None
     if row.status == "running":
         return (f"it is in the middle, its process is gone or stopped, and its lease has been over for {late}", go_on)
-    if not _is_served(row, served):
-        return (f"it has been due for {late}, and no live worker serves {row.agent!r}", go_on)
+    if not is_served(row, served):
+        return (f"it has been due for {late}, and no live worker serves {_code(row)}", go_on)
     if late_ms > LATE_MS:
         queue = "" if row.queue == "default" else f", or none takes queue {row.queue!r}"
         advice = "Look at their logs and at holdfast_backlog_age_seconds, or start another one"
@@ -46,8 +44,8 @@ def why_stuck(row: RunRow, served: Served, now: int, url: str | None) -> tuple[s
     return None
 
 
-def _is_served(row: RunRow, served: Served) -> bool:
-    return served.get(row.agent, (None, "", False))[2]
+def _code(row: RunRow) -> str:
+    return repr(row.agent) if row.version is None else f"version {row.version} of {row.agent!r}"
 
 
 async def stuck_runs(

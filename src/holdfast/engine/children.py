@@ -17,6 +17,7 @@ from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
 from holdfast.engine.tasks import GateFuture
 from holdfast.errors import RunCancelled, RunFailed
+from holdfast.flow import lane_of
 from holdfast.model import FINISHED, Event, plain_id
 from holdfast.runtime import AgentSpec
 from holdfast.store.base import NewRun, unspilled
@@ -111,11 +112,14 @@ def child_id(execution: Execution, key: str, agent: str) -> str:
 
 
 def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text: str) -> NewRun:
-    """The child's row; it lives in the same queue, with the same labels, in the same tree."""
+    """The child's row: with the same labels, in the same tree, and in the same queue unless its agent has one."""
     run = execution.run
     execution.host.serve(spec)
-    uid = execution.derived(f"uid:{key}")
-    return NewRun(child, uid, spec.name, text, spec.version, run.queue, run.labels, run.id, key, run.root_id or run.id)
+    lane = lane_of(spec.flow, spec.signature, text, child=True)
+    return NewRun(
+        child, execution.derived(f"uid:{key}"), spec.name, text, spec.version, spec.flow.queue or run.queue, run.labels,
+        run.id, key, run.root_id or run.id, lane=lane,
+    )  # fmt: skip
 
 
 async def look_for_end(execution: Execution, child: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
+from holdfast.store.admission import freed
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, to_json
 
@@ -63,7 +64,7 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
             raise Refused
         for fence in going:
             tx.changed(fence[6])
-    parents = (yield from _leave(tx, leaving)) if leaving else {}
+    parents, keys = (yield from _leave(tx, leaving)) if leaving else ({}, [])
     for queued in batch:
         if queued.stored_with:
             yield from _store_with(tx, queued.append)
@@ -74,6 +75,7 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     for fence, transition in leaving:
         if transition.status in FINISHED:
             yield from _end(tx, fence[6], fence[7], parents[fence[6]], transition)
+    yield from freed(tx, keys)
 
 
 def apply_one(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
@@ -121,8 +123,10 @@ def _merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[t
     return going, [(fences[run], transition) for run, transition in leaving.items()]
 
 
-def _leave(tx: Transaction, leaving: list[tuple[Fence, Transition]]) -> Asking[dict[str, str | None]]:
-    """End the leases; returns the parents."""
+def _leave(
+    tx: Transaction, leaving: list[tuple[Fence, Transition]]
+) -> Asking[tuple[dict[str, str | None], list[str | None]]]:
+    """End the leases; returns the parents, and the limits of which slots are free now."""
     lists = []
     for fence, transition in leaving:
         status = transition.status
@@ -138,7 +142,7 @@ def _leave(tx: Transaction, leaving: list[tuple[Fence, Transition]]) -> Asking[d
     left: list[Any] = yield Many("leave", lists)
     if len(left) != len(leaving):
         raise Refused
-    return dict(left)
+    return {run: parent for run, parent, _ in left}, [key for _, _, key in left]
 
 
 def _awaited(topics: Sequence[str] | None) -> str | None:
@@ -159,11 +163,13 @@ def _store_with(tx: Transaction, append: Append) -> Asking[None]:
 
 
 def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
-    """Create a run; None if there is one with this id."""
+    """Create a run; None if there is one with this id, or an unfinished one of its singleton."""
+    lane = run.lane
     created = yield from tx.row(
         "insert_run", id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
         due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
-        labels=run.labels,
+        labels=run.labels, priority=lane.priority, limit_key=lane.limit_key, limit_n=lane.limit_n, rate_key=lane.rate_key,
+        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key,
     )  # fmt: skip
     if created is not None:
         tx.changed(run.id, News.DUE)

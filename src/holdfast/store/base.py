@@ -29,7 +29,8 @@ from typing import Any, Protocol
 
 from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
-from holdfast.model import ApprovalRow, Event, RunRow, Signal
+from holdfast.flow import Lane
+from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.store.joint import Joint
 
 
@@ -48,6 +49,7 @@ class NewRun:
     parent_key: str | None = None
     root_id: str = ""
     delay_ms: int = 0
+    lane: Lane = field(default_factory=Lane)
 
 
 @dataclass(slots=True)
@@ -169,6 +171,7 @@ class Store(Protocol):
 
     clock: Clock
     url: str
+    code_version: str | None  # of the code that this process runs, for people
     worker_id: str  # this process's incarnation: its name, if it has one, and what is random at each opening
 
     # Life of the store
@@ -228,6 +231,9 @@ class Store(Protocol):
     ) -> list[RunRow]:
         """Take up to `limit` due runs of these agents (of this root's tree and these queues only, if given), epoch + 1 each.
 
+        An agent is a name, for runs of no version, or a name and a version with a space between them, beside the name. All
+        runs taken have the same priority, the highest that is due. A run whose limit has no slot, or whose rate no turn, is
+        held back.
         A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
         with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
         a run that this very incarnation is running. `sure`: there is one, so it need not be looked for before.
@@ -246,9 +252,30 @@ class Store(Protocol):
         """Make the runs of dead incarnations due now; returns how many. A stopped (not dead) process keeps its runs."""
         ...
 
+    # Who may run now
+    async def let_in(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None) -> int:
+        """Make runs due that a `claim` with these arguments held back and that would find a slot now; tells how many.
+
+        The end of a run that had a slot does so itself. This is for what it cannot know, and is bounded: call it now and
+        then.
+        """
+        ...
+
+    async def take_turn(self, key: str, n: int, every_ms: int) -> int:
+        """Reserve the next turn of a rate; returns its time, which may be now."""
+        ...
+
+    async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> bool:
+        """Take one of `n` slots for the body of a call, if one is free. It is free again when the run's lease ends."""
+        ...
+
+    async def leave_slot(self, run: str, call: str, epoch: int) -> None:
+        """The body has ended."""
+        ...
+
     # Writes from outside
     async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
-        """Create the run, or return the one with this id; True when it was created."""
+        """Create the run, or return the one with this id or the unfinished one of its singleton; True: it was created."""
         ...
 
     async def send(
@@ -287,7 +314,7 @@ class Store(Protocol):
         ...
 
     async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
-        """Record (name, version, schema JSON) of agents this process serves."""
+        """Record (name, version, schema JSON) of agents this process serves; of several versions the last is the newest."""
         ...
 
     # Reads
@@ -320,8 +347,8 @@ class Store(Protocol):
     async def blob(self, digest: str) -> bytes: ...
     async def approvals(self, *, run: str | None = None, approval: str | None = None,
                         statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]: ...  # fmt: skip
-    async def agents(self) -> dict[str, tuple[str | None, str, bool]]:
-        """Published agents: name -> (version, schema JSON, is a live worker serving it)."""
+    async def agents(self) -> Published:
+        """What was published, and which of it live workers serve."""
         ...
 
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,

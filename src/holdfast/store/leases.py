@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from holdfast.model import RunRow
+from holdfast.store.admission import Due, admitted, freed
 from holdfast.store.base import Lease, News
 from holdfast.store.transaction import Asking, Count, Transaction, listed, to_json
+
+_ROUNDS: Final = 10  # of looking at what is due, while some of it has no slot or turn
+_LOOKED_AT: Final = 100  # in each round but the first
 
 
 @dataclass(slots=True)
 class Claim:
-    """Take due runs. Remembers what it took, for the case that its commit is unknown."""
+    """Take due runs of one level. Remembers what it took, for the case that its commit is unknown.
+
+    Of a thousand runs that one key holds back a claim looks at as many as it may, so that they soon stand in nobody's way.
+    """
 
     agents: list[str]
     limit: int
@@ -31,28 +38,54 @@ class Claim:
                 held += yield from tx.rows("held", run=run, epoch=epoch)
             if held:
                 return [RunRow(*row) for row in held]
-        picked = yield from tx.rows("pick", agents=to_json(self.agents), root=self.root, queues=listed(self.queues),
-                         alone=int(self.alone), limit=1 if self.alone else self.limit)  # fmt: skip
-        self.taken = [(run, epoch + 1) for run, _, _, epoch, _ in picked]
+        claimed: list[RunRow] = []
+        self.taken = []
+        limit = 1 if self.alone else self.limit
+        look = limit
+        for _ in range(_ROUNDS):
+            found = yield from tx.rows("pick", limit=look, **self.ours)
+            due = [Due(*row) for row in found]
+            picked = yield from admitted(tx, due, limit - len(claimed))
+            claimed += yield from self._take(tx, picked)
+            if len(claimed) >= limit or len(picked) == len(due):
+                break
+            look = max(limit - len(claimed), _LOOKED_AT)
+        return claimed
+
+    @property
+    def ours(self) -> dict[str, Any]:
+        """Which runs may be taken, as queries want to know it."""
+        return ours(self.agents, self.root, self.queues, self.alone)
+
+    def _take(self, tx: Transaction, picked: list[Due]) -> Asking[list[RunRow]]:
         if not picked:
             return []
-        ids = [run for run, *_ in picked]
-        rows = yield from tx.rows("claim", ids=to_json(ids), ttl=self.ttl_ms)
+        self.taken += [(run.id, run.epoch + 1) for run in picked]
+        rows = yield from tx.rows("claim", ids=to_json([run.id for run in picked]), ttl=self.ttl_ms)
         claimed = {row[0]: RunRow(*row) for row in rows}
-        for run, status, owner, epoch, seq in picked:
-            if status == "running":
-                yield from record(tx, run, seq, epoch + 1, "run.interrupted", {"owner": owner, "epoch": epoch})
-            tx.changed(run, News.MOVED)
-        return [claimed[run] for run in ids]  # the statement returns them in no particular order
+        for run in picked:
+            if run.status == "running":
+                data = {"owner": run.owner, "epoch": run.epoch}
+                yield from record(tx, run.id, run.seq, run.epoch + 1, "run.interrupted", data)
+            tx.changed(run.id, News.MOVED)
+        return [claimed[run.id] for run in picked]  # the statement returns them in no particular order
+
+
+def ours(agents: Iterable[str], root: str | None, queues: Iterable[str] | None, alone: bool) -> dict[str, Any]:
+    """Which runs a worker may take, as queries want to know it."""
+    return {"agents": to_json(list(agents)), "root": root, "queues": listed(queues), "alone": int(alone)}
 
 
 def release(leases: Iterable[tuple[str, int]]) -> Callable[[Transaction], Asking[None]]:
     """Give back runs whose claimer went away before it heard of them."""
 
     def work(tx: Transaction) -> Asking[None]:
+        keys = []
         for run, epoch in leases:
-            yield from tx.rows("release", run=run, epoch=epoch)
-            tx.changed(run, News.DUE)
+            for released, key in (yield from tx.rows("release", run=run, epoch=epoch)):
+                keys.append(key)
+                tx.changed(released, News.DUE)
+        yield from freed(tx, keys)
 
     return work
 
@@ -85,8 +118,11 @@ def depart(worker: str) -> Callable[[Transaction], Asking[None]]:
     """This incarnation closes: what it still holds (it was claimed a moment ago, say) is given back, and it is forgotten."""
 
     def work(tx: Transaction) -> Asking[None]:
-        for (run,) in (yield from tx.rows("release_all")):
+        keys = []
+        for run, key in (yield from tx.rows("release_all")):
+            keys.append(key)
             tx.changed(run, News.DUE)
+        yield from freed(tx, keys)
         yield from tx.rows("forget_worker", worker=worker)
 
     return work

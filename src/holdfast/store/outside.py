@@ -23,7 +23,7 @@ _NAMED_BLOB: Final = re.compile(r'"\$blob"\s*:\s*"([^"]+)"')
 
 
 def create(run: NewRun, blobs: dict[str, bytes]) -> Callable[[Transaction], Asking[tuple[RunRow, bool]]]:
-    """Create the run, or find the one with this id."""
+    """Create the run, or find the one with this id, or the unfinished one of its singleton."""
 
     def work(tx: Transaction) -> Asking[tuple[RunRow, bool]]:
         row = yield from insert_run(tx, run)
@@ -31,7 +31,10 @@ def create(run: NewRun, blobs: dict[str, bytes]) -> Callable[[Transaction], Aski
             for digest, content in blobs.items():
                 yield from tx.rows("insert_blob", digest=digest, content=content)
             return RunRow(*row), True
-        found = RunRow(*(yield from tx.row("run", run=run.id)))
+        row = yield from tx.row("run", run=run.id)
+        if row is None and run.lane.singleton_key is not None:
+            row = yield from tx.row("singleton", key=run.lane.singleton_key)
+        found = RunRow(*row)
         return found, tx.again and found.uid == run.uid  # the uid is random: then it was our own lost commit
 
     return work
@@ -104,6 +107,9 @@ def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transac
             raise RunFinished(f"run {run!r} is {found.status} and cannot be resumed{advice}")
         if found.status not in ("paused", "failed"):
             raise RunActive(f"run {run!r} is {found.status}; only a paused or failed run can be resumed")
+        other = found.singleton_key and (yield from tx.row("singleton", key=found.singleton_key))
+        if other and other[0] != run:
+            raise RunActive(f"run {run!r} cannot go on while {other[0]!r}, of the same singleton, has not ended")
         seq = found.next_seq
         yield from tx.rows("resume", run=run, status=found.status, seq=seq)
         if cut is not None or found.status == "failed":
@@ -191,12 +197,15 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
         yield from tx.rows("delete_blob", digest=digest)
 
 
-def publish(agents: list[tuple[str, str | None, str]], served: list[str]) -> Callable[[Transaction], Asking[None]]:
-    """Record what these names mean now, and all that this incarnation serves."""
+def publish(
+    agents: list[tuple[str, str | None, str]], served: list[str], code_version: str | None
+) -> Callable[[Transaction], Asking[None]]:
+    """Record what these names mean now, and all that this incarnation serves. Of several versions the last one counts."""
+    newest = {agent[0]: agent for agent in agents}
 
     def work(tx: Transaction) -> Asking[None]:
-        yield from tx.rows("register_worker", agents=to_json(served))
-        for name, version, schema in sorted(agents):
+        yield from tx.rows("register_worker", agents=to_json(served), version=code_version)
+        for name, version, schema in sorted(newest.values(), key=lambda agent: agent[0]):
             yield from tx.rows("publish_agent", name=name, version=version, schema=schema)
 
     return work

@@ -31,7 +31,11 @@ def load(text: str) -> dict[str, str]:
         for word, columns in COLUMNS.items():
             sql = sql.replace(word, columns)
         queries[name] = sql
-    return {name: _NAMED.sub(lambda word: queries[word[1]], sql) for name, sql in queries.items()}
+
+    def whole(sql: str) -> str:
+        return _NAMED.sub(lambda word: whole(queries[word[1]]), sql)
+
+    return {name: whole(sql) for name, sql in queries.items()}
 
 
 QUERIES: Final = load(resources.files(__package__).joinpath("queries.sql").read_text(encoding="utf-8"))

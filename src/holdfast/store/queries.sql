@@ -45,7 +45,7 @@ SET next_seq = :next_seq, updated_at = :now, steps = steps + :steps,
     reason = :reason, finished_at = :finished_at, lease_owner = NULL
 WHERE id = :run AND lease_epoch = :epoch AND next_seq = :expected AND status = 'running'
   AND (:unseen_after IS NULL OR inbox_count <= :unseen_after)
-RETURNING id, parent_id
+RETURNING id, parent_id, limit_key
 
 -- name: record
 -- Insert one event of the journal.
@@ -62,12 +62,12 @@ SELECT seq, kind, key, data, value, blob, at FROM events
 WHERE run_id = :run AND seq >= :first AND seq < :end AND epoch = :epoch ORDER BY seq
 
 -- name: insert_run
--- Create a run unless one with this id exists; due when its delay is over.
+-- Create a run unless one with this id exists, or an unfinished one of this singleton; due when its delay is over.
 INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, parent_id, parent_key, root_id, labels,
-                  created_at, updated_at)
+                  created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key)
 VALUES (:id, :uid, :agent, 'ready', :input, :version, :queue, :due_at, :parent_id, :parent_key, :root_id, :labels,
-        :now, :now)
-ON CONFLICT (id) DO NOTHING
+        :now, :now, :priority, :limit_key, :limit_n, :rate_key, :rate_n, :rate_ms, :singleton_key)
+ON CONFLICT DO NOTHING
 RETURNING {run}
 
 -- name: insert_blob
@@ -103,14 +103,25 @@ VALUES (:run, :position, :signal_id, :kind, :topic, :value, :data, :now)
 -- Where a signal with this id lies, if it came before.
 SELECT position FROM signals WHERE run_id = :run AND signal_id = :signal_id
 
--- name: due
--- The runs a claim takes: due, of these agents and queues, not running here; after two crashes only one that is claimed alone.
-SELECT id, status, lease_owner, lease_epoch, next_seq FROM runs
-WHERE due_at <= :now AND agent IN (SELECT value FROM json_each(:agents))
+-- name: ours
+-- What a worker may take: runs of its agents, in the versions it has, of its queues and its tree, not running here; after
+-- two crashes only one that is claimed alone.
+agent IN (SELECT value FROM json_each(:agents))
+  AND (version IS NULL OR agent || ' ' || version IN (SELECT value FROM json_each(:agents)))
   AND (status <> 'running' OR lease_owner <> :worker)
   AND (:root IS NULL OR root_id = :root)
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
+
+-- name: due
+-- The runs a claim takes: those of the highest level that has any, the longest due first.
+WITH level (n) AS (VALUES (9), (8), (7), (6), (5), (4), (3), (2), (1), (0))
+SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
+       rate_ms
+FROM runs
+WHERE priority = (SELECT max(n) FROM level
+                  WHERE EXISTS (SELECT 1 FROM runs WHERE priority = n AND due_at <= :now AND {ours}))
+  AND due_at <= :now AND {ours}
 ORDER BY due_at LIMIT :limit
 
 -- name: pick
@@ -127,6 +138,83 @@ SET crash_count = crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
 WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {run}
 
+-- name: lock_key
+-- Nobody else counts under this key until the transaction ends. SQLite's one writer needs no such lock.
+SELECT :key
+
+-- name: occupied
+-- How many slots of these limits are taken. A run that lost its owner keeps its slot: it is claimed in it.
+SELECT limit_key, count(*) FROM runs WHERE status = 'running' AND limit_key IN (SELECT value FROM json_each(:keys))
+GROUP BY limit_key
+
+-- name: hold_back
+-- These runs are not let through: until a slot is free (due_at is null), or until their turn.
+UPDATE runs SET status = 'ready', due_at = :due_at, waits_for = :waits_for, awaits = NULL, updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: wake
+-- A slot is free: who waited for it longest is due, ahead of those that came later.
+UPDATE runs SET due_at = created_at, updated_at = :now
+WHERE id IN (SELECT id FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL
+             ORDER BY created_at, id LIMIT :limit)
+RETURNING id
+
+-- name: wake_ours
+-- The same among the runs that this worker may take.
+UPDATE runs SET due_at = created_at, updated_at = :now
+WHERE id IN (SELECT id FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL AND {ours}
+             ORDER BY created_at, id LIMIT :limit)
+RETURNING id
+
+-- name: held_keys
+-- The limits after a key, in order, for which runs wait: how many slots are taken, and how many there are.
+WITH RECURSIVE held (key, depth) AS (
+  SELECT min(limit_key), 1 FROM runs WHERE waits_for = 'slot' AND due_at IS NULL AND limit_key > :after
+  UNION ALL
+  SELECT (SELECT min(limit_key) FROM runs WHERE waits_for = 'slot' AND due_at IS NULL AND limit_key > held.key), depth + 1
+  FROM held WHERE held.key IS NOT NULL AND depth < :limit)
+SELECT held.key, (SELECT count(*) FROM runs WHERE status = 'running' AND limit_key = held.key),
+       (SELECT limit_n FROM runs WHERE limit_key = held.key AND waits_for = 'slot' AND due_at IS NULL
+        ORDER BY created_at, id LIMIT 1)
+FROM held WHERE held.key IS NOT NULL
+
+-- name: room
+-- How many slots of a limit are taken, and how many there are for the run that was held longest.
+SELECT (SELECT count(*) FROM runs WHERE status = 'running' AND limit_key = :key),
+       (SELECT limit_n FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL
+        ORDER BY created_at, id LIMIT 1)
+
+-- name: take_turns
+-- Reserve turns of a rate; returns the time of the first of them.
+INSERT INTO rates (key, next) VALUES (:key, :micros + :interval)
+ON CONFLICT (key) DO UPDATE
+SET next = CASE WHEN rates.next > :micros THEN rates.next ELSE :micros END + :interval
+RETURNING next - :interval
+
+-- name: forget_rates
+-- What has passed says nothing.
+DELETE FROM rates WHERE next < :micros
+
+-- name: clear_slots
+-- Slots of this limit, and of this call, that no living owner has.
+DELETE FROM slots
+WHERE (run_id = :run AND call = :call) OR (key = :key AND NOT EXISTS (
+  SELECT 1 FROM runs WHERE id = run_id AND status = 'running' AND lease_epoch = slots.epoch AND due_at > :now))
+
+-- name: take_slot
+-- Take one of so many slots; no row means that none is free.
+INSERT INTO slots (key, run_id, call, epoch)
+SELECT :key, :run, :call, :epoch WHERE (SELECT count(*) FROM slots WHERE key = :key) < :limit
+RETURNING key
+
+-- name: leave_slot
+-- The body has ended.
+DELETE FROM slots WHERE run_id = :run AND call = :call AND epoch = :epoch
+
+-- name: singleton
+-- The unfinished run of a singleton.
+SELECT {run} FROM runs WHERE singleton_key = :key AND finished_at IS NULL
+
 -- name: held
 -- One run, if it still has this owner and epoch: a claim whose commit was unknown finds what it took.
 SELECT {run} FROM runs WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
@@ -135,6 +223,7 @@ SELECT {run} FROM runs WHERE id = :run AND lease_owner = :worker AND lease_epoch
 -- Give back a run that was claimed and never begun.
 UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now
 WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
+RETURNING id, limit_key
 
 -- name: heartbeat
 -- Prolong every lease of one incarnation.
@@ -148,11 +237,11 @@ UPDATE runs SET due_at = :now WHERE lease_owner = :worker AND status = 'running'
 -- name: release_all
 -- An incarnation that closes gives back what it still holds: that is no crash.
 UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now
-WHERE lease_owner = :worker AND status = 'running' RETURNING id
+WHERE lease_owner = :worker AND status = 'running' RETURNING id, limit_key
 
 -- name: register_worker
 -- An incarnation that holds its lock says so, and what it serves.
-INSERT INTO workers (id, agents, started_at, seen_at) VALUES (:worker, :agents, :now, :now)
+INSERT INTO workers (id, agents, version, started_at, seen_at) VALUES (:worker, :agents, :version, :now, :now)
 ON CONFLICT (id) DO UPDATE SET agents = excluded.agents, seen_at = excluded.seen_at
 
 -- name: seen_worker
@@ -166,6 +255,10 @@ DELETE FROM workers WHERE id = :worker
 -- name: workers
 -- All incarnations that said they are there.
 SELECT id, agents, started_at, seen_at FROM workers ORDER BY started_at, id
+
+-- name: code_versions
+-- The versions of the code that workers run.
+SELECT version, count(*) FROM workers GROUP BY version ORDER BY version
 
 -- name: publish_agent
 -- What this name means now.
@@ -339,13 +432,8 @@ SELECT content FROM blobs WHERE digest = :digest
 
 -- name: next_due
 -- When a run that `due` would take is due next.
-SELECT due_at FROM runs
-WHERE due_at IS NOT NULL AND agent IN (SELECT value FROM json_each(:agents))
-  AND (status <> 'running' OR lease_owner <> :worker)
-  AND (:root IS NULL OR root_id = :root)
-  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
-  AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
-ORDER BY due_at LIMIT 1
+WITH level (n) AS (VALUES (9), (8), (7), (6), (5), (4), (3), (2), (1), (0))
+SELECT min((SELECT due_at FROM runs WHERE priority = n AND due_at IS NOT NULL AND {ours} ORDER BY due_at LIMIT 1)) FROM level
 
 -- name: count_runs
 -- How many runs there are in each state.
@@ -364,7 +452,7 @@ WHERE finished_at IS NULL GROUP BY status, queue ORDER BY status, queue
 -- name: stuck
 -- Unfinished runs that do not go on: due for long and not taken, or ending their process again and again.
 SELECT {run} FROM runs
-WHERE id IN (SELECT id FROM runs WHERE due_at <= :late
+WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :late
              UNION ALL
              SELECT id FROM runs
              WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND crash_count >= 2)

@@ -114,6 +114,7 @@ def facts() -> Asking[dict[str, Any]]:
     counted = yield from rows("count_runs")
     ((events, signals, blobs, questions, workers),) = yield from rows("count_rows")
     ((schema,),) = yield from rows("newest_migration")
+    versions = yield from rows("code_versions")
     return {
         "schema": schema,
         "runs": dict(counted),
@@ -122,4 +123,5 @@ def facts() -> Asking[dict[str, Any]]:
         "blobs": blobs,
         "open_approvals": questions,
         "workers": workers,
+        "code_versions": dict(versions),
     }

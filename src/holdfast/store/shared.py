@@ -17,8 +17,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
-from holdfast.model import ApprovalRow, Event, RunRow, Signal
-from holdfast.store import leases, outside, reads
+from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
+from holdfast.store import admission, leases, outside, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.operations import Operation, Result, Work
@@ -42,7 +42,9 @@ class SharedStore(abc.ABC):
     def __init__(self, clock: Clock, name: str = "") -> None:
         self.clock, self.worker_id = clock, f"{name}-{secrets.token_hex(8)}".lstrip("-")
         self._listeners: list[Callable[[Change], None]] = []
-        self._served: set[str] = set()
+        self._served: set[str] = set()  # names of agents, and names with a version after a space
+        self.code_version: str | None = None
+        self._held_after = ""  # the limit up to which held runs were looked at
         self._waiting: list[Operation] = []
         self._said_due = False  # a commit of ours made a run due, and no claim has looked since
         self._open = self._registered = False
@@ -129,10 +131,8 @@ class SharedStore(abc.ABC):
         # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
         said_so, self._said_due = self._said_due, False
         if not (said_so or sure):
-            due = await self._glance(
-                reads.rows, "due", agents=to_json(claim.agents), worker=self.worker_id, root=root, queues=listed(queues),
-                alone=int(alone), limit=1, now=self.clock.now(),
-            )  # fmt: skip
+            now = self.clock.now()
+            due = await self._glance(reads.rows, "due", worker=self.worker_id, limit=1, now=now, **claim.ours)
             if not due:
                 return []
         if not self._registered:
@@ -153,10 +153,26 @@ class SharedStore(abc.ABC):
     async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
         published = list(agents)
         self._served.update(name for name, _, _ in published)
+        self._served.update(f"{name} {version}" for name, version, _ in published if version is not None)
         if not self._registered:
             await self._hold_lock()  # first: from the first lease on, whoever can take it takes us for dead
-        await self._submit(outside.publish(published, sorted(self._served)), journal=False)
+        await self._submit(outside.publish(published, sorted(self._served), self.code_version), journal=False)
         self._registered = True
+
+    async def let_in(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None) -> int:
+        held = await self._glance(reads.rows, "held_keys", after=self._held_after, limit=admission.KEYS_AT_ONCE)
+        self._held_after = held[-1][0] if len(held) == admission.KEYS_AT_ONCE else ""
+        keys = [key for key, taken, slots in held if taken < slots]
+        return await self._submit(admission.let_in(keys, leases.ours(agents, root, queues, False))) if keys else 0
+
+    async def take_turn(self, key: str, n: int, every_ms: int) -> int:
+        return await self._submit(admission.take_turn(key, n, every_ms), small=True, runs=())
+
+    async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> bool:
+        return await self._submit(admission.take_slot(key, n, run, call, epoch), small=True, runs=())
+
+    async def leave_slot(self, run: str, call: str, epoch: int) -> None:
+        await self._submit(admission.leave_slot(run, call, epoch), small=True, runs=())
 
     async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
         return await self._submit(outside.create(run, blobs or {}), small=not blobs)
@@ -215,11 +231,19 @@ class SharedStore(abc.ABC):
 
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
                        alone: bool = True) -> int | None:  # fmt: skip
-        found = await self._glance(
-            reads.rows, "next_due", agents=to_json(list(agents)), worker=self.worker_id, root=root, queues=listed(queues),
-            alone=int(alone),
-        )  # fmt: skip
-        return found[0][0] if found else None
+        ours = leases.ours(agents, root, queues, alone)
+        found = await self._glance(reads.rows, "next_due", worker=self.worker_id, **ours)
+        due_at: int | None = found[0][0]
+        return due_at
+
+    async def _published(self, served: set[str]) -> Published:
+        """What was published, and which versions of it are among those that live workers serve."""
+        found = await self._read(reads.rows, "agents")
+        versions: dict[str, set[str]] = {}
+        for each in served:
+            name, _, version = each.partition(" ")
+            versions.setdefault(name, set()).add(version)
+        return {name: (version, schema, frozenset(versions.get(name, ()))) for name, version, schema in found}
 
     async def census(self) -> list[Census]:
         return [Census(*row) for row in await self._read(reads.rows, "census", now=self.clock.now())]

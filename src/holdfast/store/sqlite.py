@@ -21,7 +21,7 @@ import apsw
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreUnavailable
-from holdfast.model import Event, Signal
+from holdfast.model import Event, Published, Signal
 from holdfast.store import connection, leases, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Ailment, Append, Change, Faults, Lease, News, Told, settle
@@ -251,14 +251,13 @@ class SQLiteStore(SharedStore):
         found = await self._readers.glance(reads.inbox, run, after, min(limit, _AT_A_GLANCE))
         return found if len(found) < _AT_A_GLANCE else await self._readers.read(reads.inbox, run, after, limit)
 
-    async def agents(self) -> dict[str, tuple[str | None, str, bool]]:
+    async def agents(self) -> Published:
         served: set[str] = set()
         for worker, names, _, seen_at in await self._read(reads.rows, "workers"):
             alive = self._peers.alive(worker)
             if seen_at > self.clock.now() - _SEEN_LATELY_MS if alive is None else alive:
                 served.update(json.loads(names))
-        found = await self._read(reads.rows, "agents")
-        return {name: (version, schema, name in served) for name, version, schema in found}
+        return await self._published(served)
 
     async def facts(self) -> dict[str, Any]:
         about = await self._readers.look(functools.partial(connection.facts, path=self.path))

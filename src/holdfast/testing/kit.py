@@ -212,7 +212,7 @@ class TestClient(Client):
         worker = self._worker
         if worker is None:  # it is crashing right now
             return None
-        parked: int | None = await self.store.next_due(list(worker._agents))
+        parked: int | None = await self.store.next_due(worker.serves)
         inside = self.clock.next_timer()
         running = {name for name, execution in worker.executions.items() if execution.live}
         if parked is not None and running and inside is not None:
@@ -233,7 +233,7 @@ class TestClient(Client):
 
     async def _unclaimed(self) -> bool:
         """Is a parked or new run due that no worker has taken yet?"""
-        served = self._worker._agents if self._worker is not None else {}
+        served = self._worker.serves if self._worker is not None else []
         rows = await self.store.runs(statuses=("ready", "waiting"), limit=1000)
         return any(row.agent in served and (row.due_at or math.inf) <= self.clock.now() for row in rows)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+from holdfast.flow import default_texts
 from holdfast.runtime import AgentSpec
 
 
 def schema_of(spec: AgentSpec) -> str:
-    """The agent's parameters as JSON Schema."""
-    return json.dumps(spec.signature.schema())
+    """The agent's parameters as JSON Schema, and how its runs are let through."""
+    flow = spec.flow.published(default_texts(spec.signature, spec.flow))
+    return json.dumps(spec.signature.schema() | {"x-flow": flow})

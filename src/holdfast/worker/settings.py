@@ -33,6 +33,7 @@ class Settings:
 
     concurrency: int = 200
     name: str = ""  # begins the id of the worker, for people
+    version: str | None = None  # of the code, for people: a commit, a build, a date
     lease_ttl_s: float = 10.0
     hang_limit_s: float = 60.0  # a loop that has not turned for so long keeps its leases no more
     park_grace_s: float = 0.5

@@ -28,7 +28,7 @@ from holdfast.worker import draining, suspects
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.publishing import schema_of
-from holdfast.worker.reach import called_by
+from holdfast.worker.served import Served
 from holdfast.worker.settings import Settings
 
 _log = logging.getLogger("holdfast")
@@ -63,16 +63,14 @@ class Worker:
         self.recorded: Callable[[Event], None] | None = None if observer is None else observer.recorded
         self._tasks: list[asyncio.Task[None]] = []
         self._graces: dict[str, float] = {}
-        self._agents: dict[str, AgentSpec] = {}
-        self._unpublished: list[AgentSpec] = []
+        self._served = Served(specs)
+        store.code_version = self.settings.version
         self._look = asyncio.Event()
         self._sure = False  # the time has come at which a run is due
         self._stopping = False
         self._ours: dict[str, Any] = {"root": self.settings.root, "queues": self.settings.queues}  # what may be claimed
         self._solo: str | None = None
         self._suspect = suspects.Wait()
-        for spec in specs:
-            self.serve(spec)
 
     # Life
 
@@ -171,9 +169,9 @@ class Worker:
         if not overdue:
             sure, self._sure = self._sure, False
             limit = min(free, max(_FIRST_CLAIMED, self._carried()), _MOST_CLAIMED)
-            claimed = await self.store.claim(list(self._agents), limit, ttl_ms, sure=sure, **self._ours)
+            claimed = await self.store.claim(self._served.names, limit, ttl_ms, sure=sure, **self._ours)
         if overdue or (not claimed and not self._carried()):
-            claimed = await self.store.claim(list(self._agents), 1, ttl_ms, alone=True, **self._ours)
+            claimed = await self.store.claim(self._served.names, 1, ttl_ms, alone=True, **self._ours)
             if claimed and claimed[0].crash_count >= suspects.CRASHES_ALONE:
                 self._solo = claimed[0].id
                 self._suspect = suspects.Wait()
@@ -191,7 +189,7 @@ class Worker:
         """Until a change, or until the next run is due. Polling is the truth; being told only shortens it."""
         timer = None
         if not self._full():
-            due = await self.store.next_due(list(self._agents), alone=not self._carried(), **self._ours)
+            due = await self.store.next_due(self._served.names, alone=not self._carried(), **self._ours)
             if due is not None:  # it may have become due since the claim: then the timer fires at once
                 timer = self.clock.call_at(due, self._is_due)
         try:
@@ -240,7 +238,9 @@ class Worker:
                 if run.crash_count >= suspects.CRASHES_PAUSED:
                     await suspects.pause(self.store, run)
                     return
-                execution = await begin(self, run, self._agents[run.agent])
+                spec = self._served.spec_of(run.agent, run.version)
+                assert spec is not None, f"run {run.id!r} was claimed, and no agent {run.agent!r} is served"
+                execution = await begin(self, run, spec)
                 execution.lease_until = lease_until
                 self.executions[run.id] = execution
             finally:
@@ -293,6 +293,8 @@ class Worker:
                     self.measures.recovered += recovered
                     self._look.set()
                 await self._look_for_suspects()
+                if not self._full() and await self.store.let_in(self._served.names, **self._ours):
+                    self._look.set()
             except StoreUnavailable as problem:
                 _log.debug("looking for dead workers failed; trying again: %s", problem)
             except HoldfastError:
@@ -302,7 +304,7 @@ class Worker:
         if not self._carried():
             self._suspect = suspects.Wait()
             return
-        names, ours = list(self._agents), self._ours
+        names, ours = self._served.names, self._ours
         first, other = [await self.store.next_due(names, alone=alone, **ours) for alone in (True, False)]
         self._suspect.look(time.monotonic(), first, other, self.clock.now())
         if self._suspect.over(time.monotonic()):
@@ -315,26 +317,20 @@ class Worker:
         return 0.0 if self._full() else grace_s
 
     def serve(self, spec: AgentSpec) -> None:
-        known = self._agents.get(spec.name)
-        if known is None:
-            for each in (spec, *called_by(spec)):
-                if each.name not in self._agents:
-                    self._agents[each.name] = each
-                    self._unpublished.append(each)
+        if self._served.add(spec):
             self._look.set()
-        elif known.fn is not spec.fn:
-            raise BadArguments(
-                f"two agents are named {spec.name!r}: {known.fn.__module__}.{known.fn.__qualname__} and "
-                f"{spec.fn.__module__}.{spec.fn.__qualname__}; give one another name with @agent(name=...)"
-            )
 
     async def _publish(self) -> None:
-        if self._unpublished:
-            specs, self._unpublished = self._unpublished, []
+        if specs := self._served.unpublished():
             await self.store.publish([(spec.name, spec.version, schema_of(spec)) for spec in specs])
 
-    def spec_of(self, agent: str) -> AgentSpec | None:
-        return self._agents.get(agent)
+    @property
+    def serves(self) -> list[str]:
+        """The agents it has, as the store knows them."""
+        return self._served.names
+
+    def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
+        return self._served.spec_of(agent, version)
 
     def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
         return self._replace.get(spec)

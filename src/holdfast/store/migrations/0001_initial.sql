@@ -34,11 +34,22 @@ CREATE TABLE runs (
   created_at     BIGINT NOT NULL,
   started_at     BIGINT,
   finished_at    BIGINT,
-  updated_at     BIGINT NOT NULL
+  updated_at     BIGINT NOT NULL,
+  priority       BIGINT NOT NULL DEFAULT 5,   -- 9 is claimed first
+  limit_key      TEXT,                        -- at most limit_n runs with this key are running
+  limit_n        BIGINT,
+  rate_key       TEXT,                        -- at most rate_n runs with this key begin in rate_ms
+  rate_n         BIGINT,
+  rate_ms        BIGINT,
+  singleton_key  TEXT                         -- one unfinished run has this key
 );
--- The claim walks this one from its start; the agent is in it so that other workers' runs are passed over without
--- reading their rows.
-CREATE INDEX runs_due ON runs (due_at, agent) WHERE due_at IS NOT NULL;
+-- The claim walks a level of this one from its start; the agent is in it so that other workers' runs are passed over
+-- without reading their rows.
+CREATE INDEX runs_due ON runs (priority, due_at, agent) WHERE due_at IS NOT NULL;
+-- Who has a slot of a limit, and who waits for one, the oldest first.
+CREATE INDEX runs_slots ON runs (limit_key) WHERE status = 'running' AND limit_key IS NOT NULL;
+CREATE INDEX runs_held ON runs (limit_key, created_at, id) WHERE waits_for = 'slot' AND due_at IS NULL;
+CREATE UNIQUE INDEX runs_singleton ON runs (singleton_key) WHERE singleton_key IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX runs_lease ON runs (lease_owner) WHERE lease_owner IS NOT NULL;
 CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX runs_root ON runs (root_id);
@@ -104,6 +115,22 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_run ON approvals (run_id);
 CREATE INDEX approvals_open ON approvals (asked_at) WHERE status = 'open';
 
+-- When the next turn of a rate is, in microseconds. A row whose time has passed says nothing: it may be deleted.
+CREATE TABLE rates (
+  key  TEXT   NOT NULL PRIMARY KEY,
+  next BIGINT NOT NULL
+);
+
+-- Who has a slot of a step's limit. It counts while its run is running under that epoch, with a lease that is not over.
+CREATE TABLE slots (
+  key    TEXT   NOT NULL,
+  run_id TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  call   TEXT   NOT NULL,                     -- the key of the call
+  epoch  BIGINT NOT NULL,
+  PRIMARY KEY (run_id, call)
+);
+CREATE INDEX slots_key ON slots (key);
+
 -- Large values by digest: the same content is stored once, whoever wrote it.
 CREATE TABLE blobs (
   digest  TEXT NOT NULL PRIMARY KEY,
@@ -118,10 +145,12 @@ CREATE TABLE agents (
   published_at BIGINT NOT NULL
 ) WITHOUT ROWID;
 
--- Incarnations that hold an OS lock beside the file. `agents` is the JSON list of what they serve.
+-- Incarnations that hold a lock that others can try. `agents` is the JSON list of what they serve: names, and names with
+-- a version after a space. `version` is that of their code, for people.
 CREATE TABLE workers (
   id         TEXT   NOT NULL PRIMARY KEY,
   agents     TEXT   NOT NULL,
+  version    TEXT,
   started_at BIGINT NOT NULL,
   seen_at    BIGINT NOT NULL
 ) WITHOUT ROWID;

@@ -1,0 +1,189 @@
+"""Who may run now: slots of limits, turns of rates. Pieces of work in a write transaction.
+
+Limits of agents. At most `limit_n` runs with a `limit_key` are running. A run that is due and finds no slot is held: it
+has no due time and `waits_for` is 'slot', so it stands in no claim's way. Whoever stops running wakes the one that was held
+longest, in the same transaction. Both count under a lock on the key, so no wake-up is lost: if the claim comes first, the
+leaver finds the run it held; if the leaver comes first, the claim finds its slot. What a wake-up cannot know (a limit that
+was raised, a run that was woken and that no worker serves) is found by `let_in`, now and then.
+
+Rates. The turns of a key are one after the other, `interval_us` apart. A run that is due takes the next turn; if it is not
+yet, the run is due again at that time. A turn that was not taken in time is lost and another is taken: so a pile of
+runs that were due while no worker lived begins as slowly as any other.
+
+Slots of steps are rows, for a run may have many bodies. They count while their run is running under the same epoch and
+its lease is not over: those of a dead worker are free at once.
+
+Lock order: the rows of runs, then keys in their order, then held rows, of which locked ones are passed over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from holdfast.flow import interval_us, slack_ms
+from holdfast.store.base import News
+from holdfast.store.transaction import Asking, Transaction, to_json
+
+KEYS_AT_ONCE: Final = 200
+
+
+class Due(NamedTuple):
+    """A run that is due, as `due` finds it."""
+
+    id: str
+    status: str
+    owner: str | None
+    epoch: int
+    seq: int
+    due_at: int
+    waits_for: str | None
+    started_at: int | None
+    limit_key: str | None
+    limit_n: int | None
+    rate_key: str | None
+    rate_n: int | None
+    rate_ms: int | None
+
+    @property
+    def limited(self) -> bool:
+        """Must it have a slot? One that lost its owner has it still."""
+        return self.limit_key is not None and self.status != "running"
+
+    def needs_turn(self, now: int) -> bool:
+        """Must it take a turn? One that has begun has had it, and one that waited for its turn has it, if it is in time."""
+        if self.rate_key is None or self.rate_ms is None or self.started_at is not None:
+            return False
+        return self.waits_for != "rate" or now > self.due_at + slack_ms(self.rate_ms)
+
+
+def admitted(tx: Transaction, due: list[Due], room: int) -> Asking[list[Due]]:
+    """Those of the due runs that may run now, in their order and at most so many; who has no slot or turn is held."""
+    keys = {run.limit_key for run in due if run.limited} | {run.rate_key for run in due if run.needs_turn(tx.now)}
+    if not keys:
+        return due[:room]
+    yield from _lock(tx, keys)
+    refused = yield from _without_slot(tx, due)
+    yield from _hold(tx, refused, None, "slot")
+    held = set(refused)
+    passing = [run for run in due if run.id not in held][:room]
+    late = yield from _before_their_turn(tx, [run for run in passing if run.needs_turn(tx.now)])
+    for due_at, runs in late.items():
+        yield from _hold(tx, runs, due_at, "rate")
+        held.update(runs)
+    return [run for run in passing if run.id not in held]
+
+
+def _without_slot(tx: Transaction, due: list[Due]) -> Asking[list[str]]:
+    keys = sorted({run.limit_key for run in due if run.limited and run.limit_key})
+    counted = (yield from tx.rows("occupied", keys=to_json(keys))) if keys else []
+    taken = Counter({key: count for key, count in counted})  # noqa: C416 - rows of a database are no tuples
+    refused = []
+    for run in due:
+        if not run.limited:
+            continue
+        if taken[run.limit_key] < (run.limit_n or 1):
+            taken[run.limit_key] += 1
+        else:
+            refused.append(run.id)
+    return refused
+
+
+def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[int, list[str]]]:
+    """The runs whose turn is later, by its time. A turn is taken by each."""
+    late: dict[int, list[str]] = {}
+    by_key: dict[str, list[Due]] = {}
+    for run in due:
+        by_key.setdefault(run.rate_key or "", []).append(run)
+    for key in sorted(by_key):
+        runs = by_key[key]
+        interval = interval_us(runs[0].rate_n or 1, runs[0].rate_ms or 1)
+        first = yield from _take_turns(tx, key, interval, len(runs))
+        for number, run in enumerate(runs):
+            at = _milliseconds(first + number * interval)
+            if at > tx.now:
+                late.setdefault(at, []).append(run.id)
+    return late
+
+
+def _take_turns(tx: Transaction, key: str, interval: int, turns: int) -> Asking[int]:
+    (first,) = yield from tx.row("take_turns", key=key, micros=tx.now * 1000, interval=interval * turns)
+    return int(first)
+
+
+def _milliseconds(micros: int) -> int:
+    return -(-micros // 1000)  # rounded up: nothing begins early
+
+
+def _hold(tx: Transaction, runs: list[str], due_at: int | None, waits_for: str) -> Asking[None]:
+    if runs:
+        yield from tx.rows("hold_back", ids=to_json(runs), due_at=due_at, waits_for=waits_for)
+        for run in runs:
+            tx.changed(run, News.MOVED)
+
+
+def _lock(tx: Transaction, keys: Iterable[str | None]) -> Asking[None]:
+    for key in sorted({key for key in keys if key is not None}):
+        yield from tx.rows("lock_key", key=key)
+
+
+def freed(tx: Transaction, keys: Iterable[str | None]) -> Asking[None]:
+    """Runs with these limits stopped running: for each, the one that was held longest is due."""
+    slots = Counter(key for key in keys if key is not None)
+    if not slots:
+        return
+    yield from _lock(tx, slots)
+    for key in sorted(slots):
+        for (run,) in (yield from tx.rows("wake", key=key, limit=slots[key])):
+            tx.changed(run, News.DUE)
+
+
+def let_in(keys: list[str], ours: dict[str, Any]) -> Callable[[Transaction], Asking[int]]:
+    """Wake held runs that this worker may take, of limits that were seen to have free slots; returns how many."""
+
+    def work(tx: Transaction) -> Asking[int]:
+        woken = 0
+        yield from _lock(tx, keys)
+        for key in sorted(keys):
+            taken, slots = yield from tx.row("room", key=key)
+            found = yield from tx.rows("wake_ours", key=key, limit=max((slots or 0) - taken, 0), **ours)
+            for (run,) in found:
+                tx.changed(run, News.DUE)
+            woken += len(found)
+        return woken
+
+    return work
+
+
+# Steps
+
+
+def take_turn(key: str, n: int, every_ms: int) -> Callable[[Transaction], Asking[int]]:
+    """Reserve the next turn of a rate; returns its time."""
+
+    def work(tx: Transaction) -> Asking[int]:
+        return _milliseconds((yield from _take_turns(tx, key, interval_us(n, every_ms), 1)))
+
+    return work
+
+
+def take_slot(key: str, n: int, run: str, call: str, epoch: int) -> Callable[[Transaction], Asking[bool]]:
+    """Take a slot for the body of a call, if one is free."""
+
+    def work(tx: Transaction) -> Asking[bool]:
+        yield from tx.rows("lock_key", key=key)
+        yield from tx.rows("clear_slots", key=key, run=run, call=call)
+        taken = yield from tx.rows("take_slot", key=key, run=run, call=call, epoch=epoch, limit=n)
+        return bool(taken)
+
+    return work
+
+
+def leave_slot(run: str, call: str, epoch: int) -> Callable[[Transaction], Asking[None]]:
+    """The body of a call has ended."""
+
+    def work(tx: Transaction) -> Asking[None]:
+        yield from tx.rows("leave_slot", run=run, call=call, epoch=epoch)
+
+    return work
