@@ -40,14 +40,16 @@ async def test_unfinished_runs_are_counted_by_queue_and_state(place: Place) -> N
         await store.append(write(stopped, transition=Transition("paused", reason="so")))
         await store.create(new("later", queue="slow", delay_ms=2_000))
         await store.create(new("new", queue="slow"))
-        assert sorted(await store.census(), key=lambda row: (row.queue, row.status)) == [
-            Census("default", "paused", 1, 0, None),
-            Census("default", "running", 1, 0, running.due_at),
-            Census("default", "waiting", 2, 0, clock.time + 500),
-            Census("slow", "ready", 2, 1, clock.time),
+        assert sorted(await store.census(1_000), key=lambda row: (row.queue, row.status)) == [
+            Census("default", "paused", 1, 0, 0, None),
+            Census("default", "running", 1, 0, 0, running.due_at),
+            Census("default", "waiting", 2, 0, 0, clock.time + 500),
+            Census("slow", "ready", 2, 1, 0, clock.time),
         ]
         clock.time += TTL
-        due = {(row.queue, row.status): row.due for row in await store.census()}
+        counts = await store.census(TTL - 100)
+        assert [(row.queue, row.status, row.late) for row in counts if row.late] == [("slow", "ready", 1)]
+        due = {(row.queue, row.status): row.due for row in counts}
         assert due == {
             ("default", "paused"): 0,
             ("default", "running"): 1,

@@ -37,7 +37,7 @@ def numbers(text):
 
 
 async def seen(hf):
-    census = await hf.store.census()
+    census = await hf.store.census(health.LATE_MS)
     return numbers(exposition(Sight(hf._worker, census))[1])
 
 

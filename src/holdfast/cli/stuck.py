@@ -14,8 +14,8 @@ from holdfast.durations import spoken
 from holdfast.model import Published, RunRow
 from holdfast.naming import cut
 from holdfast.run import RunInfo, is_served
+from holdfast.worker.health import LATE_MS
 
-LATE_MS: Final = 60_000
 CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do
 
 

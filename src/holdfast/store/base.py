@@ -131,6 +131,7 @@ class Census:
     status: str
     runs: int
     due: int  # of these; for running ones that is: whose lease is over
+    late: int  # of these, due for long
     first_due_at: int | None
 
 
@@ -356,8 +357,8 @@ class Store(Protocol):
         """The earliest time (it may be past) at which a `claim` with the same arguments would find a run."""
         ...
 
-    async def census(self) -> list[Census]:
-        """Counts of unfinished runs by queue and state, from an index."""
+    async def census(self, late_ms: int) -> list[Census]:
+        """Counts of unfinished runs by queue and state, from an index; late are those due for longer than this."""
         ...
 
     async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:

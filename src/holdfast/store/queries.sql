@@ -445,9 +445,10 @@ SELECT (SELECT count(*) FROM events WHERE run_id <> ''), (SELECT count(*) FROM s
        (SELECT count(*) FROM approvals WHERE status = 'open'), (SELECT count(*) FROM workers)
 
 -- name: census
--- How many unfinished runs each queue has in each state, how many of them are due, and when the first of them is or was.
-SELECT queue, status, count(*), sum(CASE WHEN due_at <= :now THEN 1 ELSE 0 END), min(due_at) FROM runs
-WHERE finished_at IS NULL GROUP BY status, queue ORDER BY status, queue
+-- How many unfinished runs each queue has in each state, how many are due and how many late, and when the first is or was due.
+SELECT queue, status, count(*), sum(CASE WHEN due_at <= :now THEN 1 ELSE 0 END),
+       sum(CASE WHEN due_at <= :late THEN 1 ELSE 0 END), min(due_at)
+FROM runs WHERE finished_at IS NULL GROUP BY status, queue ORDER BY status, queue
 
 -- name: stuck
 -- Unfinished runs that do not go on: due for long and not taken, or ending their process again and again.

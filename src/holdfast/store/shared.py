@@ -245,8 +245,9 @@ class SharedStore(abc.ABC):
             versions.setdefault(name, set()).add(version)
         return {name: (version, schema, frozenset(versions.get(name, ()))) for name, version, schema in found}
 
-    async def census(self) -> list[Census]:
-        return [Census(*row) for row in await self._read(reads.rows, "census", now=self.clock.now())]
+    async def census(self, late_ms: int) -> list[Census]:
+        now = self.clock.now()
+        return [Census(*row) for row in await self._read(reads.rows, "census", now=now, late=now - late_ms)]
 
     async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:
         late = self.clock.now() - late_ms

@@ -19,6 +19,7 @@ from holdfast.worker.worker import Worker
 
 T = TypeVar("T")
 PATIENCE_S: Final = 2.0  # a loop that takes longer for one turn hangs, and a store that takes longer cannot be reached
+LATE_MS: Final = 60_000  # a run that nobody has taken for so long is stuck
 _CENSUS_S: Final = 5.0  # the counts of the store are not taken more often
 
 
@@ -85,7 +86,8 @@ class Health:
         if self.worker is None or time.monotonic() < self._counted_at + _CENSUS_S:
             return
         try:
-            self.census = await self._on_loop(self.worker.store.census)
+            census = self.worker.store.census
+            self.census = await self._on_loop(lambda: census(LATE_MS))
             self._counted_at = time.monotonic()
         except (HoldfastError, TimeoutError):
             self.census = None
