@@ -104,8 +104,8 @@ VALUES (:run, :position, :signal_id, :kind, :topic, :value, :data, :now)
 SELECT position FROM signals WHERE run_id = :run AND signal_id = :signal_id
 
 -- name: ours
--- What a worker may take: runs of its agents, in the versions it has, of its queues and its tree, not running here; after
--- two crashes only one that is claimed alone.
+-- What a worker may take: runs of its agents, in the versions it has, of its queues and its tree, and not running here.
+-- After two crashes only one that is claimed alone.
 agent IN (SELECT value FROM json_each(:agents))
   AND (version IS NULL OR agent || ' ' || version IN (SELECT value FROM json_each(:agents)))
   AND (status <> 'running' OR lease_owner <> :worker)
