@@ -21,8 +21,8 @@ from holdfast.run import Run, RunEvent, RunInfo, stored_value
 from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
+from holdfast.store import choosing
 from holdfast.store.base import Change, NewRun, News, Store, spilled, unspilled
-from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 _LOOK_AGAIN_S: Final = 5.0  # news may be lost on the way, for example with the process that had it
 Ts = TypeVarTuple("Ts")
-DEFAULT_URL = "sqlite:holdfast.db"
+DEFAULT_URL: Final = choosing.DEFAULT_URL
 
 
 def open(
@@ -45,12 +45,7 @@ def store_for(url: str | None, name: str = "") -> Store:
 
     `name` begins the id under which this process holds leases.
     """
-    url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-    if isinstance(url, str) and url.startswith("sqlite:"):
-        return SQLiteStore.from_url(url, name=name)
-    raise BadArguments(
-        f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r}"
-    )
+    return choosing.store_at(url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL, name=name)
 
 
 def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:

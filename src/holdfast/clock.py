@@ -43,22 +43,22 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
-        return _Nap(when, callback)
+        return Nap(self.now, when, callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(delay_s, callback)
 
 
-class _Nap:
+class Nap:
     """Sleeps in bounded naps and looks at the clock after each, so that a changed wall clock is noticed."""
 
-    def __init__(self, when: int, callback: Callable[[], object]) -> None:
-        self._when, self._callback = when, callback
+    def __init__(self, now: Callable[[], int], when: int, callback: Callable[[], object]) -> None:
+        self._now, self._when, self._callback = now, when, callback
         self._loop = asyncio.get_running_loop()
         self._nap()
 
     def _nap(self) -> None:
-        left_s = self._when / 1000 - time.time_ns() / 1_000_000_000
+        left_s = (self._when - self._now()) / 1000
         if left_s <= 0:
             self._handle: asyncio.Handle = self._loop.call_soon(self._callback)
         else:

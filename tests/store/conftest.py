@@ -5,17 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 from tests.store.scenes import Place
 
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.choosing import store_at
 
 STORES = {
-    "sqlite": (SQLiteStore.from_url, lambda folder: f"sqlite:{folder / 'runs.db'}"),
+    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'runs.db'}",
+    "postgres": lambda request: request.getfixturevalue("postgres_url"),
 }
 
 
 @pytest.fixture(params=STORES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest) -> Place:
     """An empty database of one kind, which a test may open as often as it likes."""
-    connect, url = STORES[request.param]
-    return Place(connect, url(tmp_path))
+    return Place(store_at, STORES[request.param](request))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Place:
+    """An empty SQLite file, for what is particular to files."""
+    return Place(store_at, f"sqlite:{tmp_path / 'runs.db'}")
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Place:  # noqa: F811
+    """An empty schema of PostgreSQL, for what is particular to it."""
+    return Place(store_at, postgres_url)

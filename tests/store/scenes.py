@@ -127,8 +127,9 @@ def python(script: str, *arguments: str, before: tuple[str, ...] = (), **options
 
 
 def files_beside(place: Place) -> list[str]:
-    """What lies in the folder of the store's incarnations."""
-    return sorted(file.name for file in Path(place.path + "-workers").iterdir())
+    """What lies in the folder of the store's incarnations, where it has one."""
+    folder = Path(place.path + "-workers")
+    return sorted(file.name for file in folder.iterdir()) if place.url.startswith("sqlite:") else []
 
 
 def line(process: subprocess.Popen[str]) -> str:

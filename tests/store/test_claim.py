@@ -111,10 +111,10 @@ async def test_eight_stores_claim_each_run_once(place: Place) -> None:
 CLAIMER = """
 import asyncio, sys
 from holdfast.store.base import Append, Transition
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.choosing import store_at
 
 async def main():
-    store = SQLiteStore.from_url(sys.argv[1])
+    store = store_at(sys.argv[1])
     await store.open()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -245,10 +245,10 @@ async def test_heartbeat_needs_nothing_of_the_loop(place: Place) -> None:
 
 
 @scenario
-async def test_heartbeat_that_cannot_be_written(place: Place) -> None:
+async def test_heartbeat_that_cannot_be_written(file: Place) -> None:
     """A heartbeat waits no longer than the time it asks for, and is refused when the store is closed."""
     gate = Gate()
-    async with place.open(faults=gate) as store:
+    async with file.open(faults=gate) as store:
         gate.shut()
         created = asyncio.gather(store.create(new("a")), store.create(new("b")))  # two: a lone one keeps the loop
         await asyncio.to_thread(gate.reached.wait, 20)

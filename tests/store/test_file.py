@@ -36,15 +36,15 @@ def test_urls() -> None:
 
 
 @scenario
-async def test_settings(place: Place) -> None:
+async def test_settings(file: Place) -> None:
     """Writers use the log, flush at each commit if asked for power, keep foreign keys, and never map the file."""
     for durability, synchronous in (("power", 2), ("process", 1)):
-        store = SQLiteStore(place.path, durability=durability)  # type: ignore[arg-type]
+        store = SQLiteStore(file.path, durability=durability)  # type: ignore[arg-type]
         await store.open()
         pragmas = (await store.facts())["pragmas"]
         assert (pragmas["journal_mode"], pragmas["synchronous"]) == ("wal", synchronous)
         assert (pragmas["foreign_keys"], pragmas["mmap_size"]) == (1, 0)
-        assert store.url == place.url + ("" if durability == "power" else "?durability=process")
+        assert store.url == file.url + ("" if durability == "power" else "?durability=process")
         await store.close()
 
 
@@ -89,16 +89,16 @@ asyncio.run(main())
 
 
 @scenario
-async def test_eight_processes_open_a_new_file(place: Place) -> None:
+async def test_eight_processes_open_a_new_file(file: Place) -> None:
     """Eight processes that open a file that is not there yet all succeed, and it is migrated once."""
-    processes = [python(OPENER, place.url, f"run-{number}") for number in range(8)]
+    processes = [python(OPENER, file.url, f"run-{number}") for number in range(8)]
     assert [line(process) for process in processes] == ["ready"] * 8
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     assert [process.wait() for process in processes] == [0] * 8
-    async with place.open() as store:
+    async with file.open() as store:
         assert len(await store.runs()) == 8
         assert (await store.facts())["integrity"] == "ok"
     for process in processes:
@@ -106,19 +106,19 @@ async def test_eight_processes_open_a_new_file(place: Place) -> None:
 
 
 @scenario
-async def test_newer_and_changed_schemas_are_refused(place: Place) -> None:
+async def test_newer_and_changed_schemas_are_refused(file: Place) -> None:
     """A file with a later migration, or with another text of a known one, is refused and not touched."""
-    async with place.open():
+    async with file.open():
         pass
     for change, message in (
         ("INSERT INTO migrations VALUES (99, 'future', 'x', 0)", "upgrade this one"),
         ("UPDATE migrations SET checksum = 'x'; DELETE FROM migrations WHERE number = 99", "another text of schema 1"),
     ):
-        with apsw.Connection(place.path) as db:
+        with apsw.Connection(file.path) as db:
             db.execute(change)
         db.close()
         with pytest.raises(NewerJournal, match=message):
-            async with place.open():
+            async with file.open():
                 pass
 
 
@@ -162,11 +162,11 @@ def test_queries_are_named_and_explained() -> None:
 
 
 @scenario
-async def test_plans(place: Place) -> None:
+async def test_plans(file: Place) -> None:
     """With many sleeping runs, claim, heartbeat and the like use their index, and no statement reads a whole table."""
     clock = ManualClock()
-    async with place.open(clock) as store:
-        db = apsw.Connection(place.path)
+    async with file.open(clock) as store:
+        db = apsw.Connection(file.path)
         db.execute(
             "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)"
             "INSERT INTO runs (id, uid, agent, status, input, queue, due_at, root_id, labels, created_at, updated_at)"
@@ -207,12 +207,12 @@ async def test_plans(place: Place) -> None:
 
 
 @scenario
-async def test_an_idle_claim_writes_nothing(place: Place) -> None:
+async def test_an_idle_claim_writes_nothing(file: Place) -> None:
     """A claim that finds nothing due does not even begin a write transaction."""
-    async with place.open() as store:
+    async with file.open() as store:
         row = await owned(store, "a")
         await park(store, row, seen=0)
-        db = apsw.Connection(place.path)
+        db = apsw.Connection(file.path)
         db.execute("BEGIN IMMEDIATE")
         assert await asyncio.wait_for(store.claim(["agent"], 10, TTL), 5) == []
         db.execute("ROLLBACK")
@@ -220,17 +220,17 @@ async def test_an_idle_claim_writes_nothing(place: Place) -> None:
 
 
 @scenario
-async def test_the_file_is_little_larger_than_what_it_holds(place: Place) -> None:
+async def test_the_file_is_little_larger_than_what_it_holds(file: Place) -> None:
     """400 events of 2 KB make the file grow by at most 1.5 times their payload."""
 
     def size() -> int:
-        return Path(place.path).stat().st_size  # the last close moved the log into the file
+        return Path(file.path).stat().st_size  # the last close moved the log into the file
 
-    async with place.open() as store:
+    async with file.open() as store:
         await finish(store, await owned(store, "before"))
     before = size()
     payload = 0
-    async with place.open() as store:
+    async with file.open() as store:
         row = await owned(store, "2c4d7d1c-0000-4000-8000-a2b3c4d5e6f7")
         for number in range(400):
             event = step(
@@ -248,11 +248,11 @@ def test_errors_are_ours() -> None:
 
 
 @scenario
-async def test_new_runs_do_not_wait_for_a_reader(place: Place) -> None:
+async def test_new_runs_do_not_wait_for_a_reader(file: Place) -> None:
     """A reader in another connection that never ends its transaction holds up no writer."""
-    async with place.open() as store:
+    async with file.open() as store:
         await store.create(new("a"))
-        db = apsw.Connection(place.path)
+        db = apsw.Connection(file.path)
         db.execute("BEGIN; SELECT * FROM runs").fetchall()
         await asyncio.wait_for(store.create(new("b")), 5)
         db.close()

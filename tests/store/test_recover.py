@@ -13,10 +13,10 @@ from holdfast.store.base import Store
 HOLDER = """
 import asyncio, sys
 from holdfast.store.base import Append
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.choosing import store_at
 
 async def main():
-    store = SQLiteStore.from_url(sys.argv[1])
+    store = store_at(sys.argv[1])
     await store.open()
     rows = await store.claim(["agent"], int(sys.argv[2]), 600_000)
     print(store.worker_id, len(rows), flush=True)
@@ -138,16 +138,16 @@ async def test_a_store_that_closes_gives_back_what_it_holds(place: Place) -> Non
 
 
 @scenario
-async def test_a_client_needs_no_lock(place: Place) -> None:
+async def test_a_client_needs_no_lock(file: Place) -> None:
     """A store that never claims has no lock file, and its death leaves nothing to recover."""
-    async with place.open() as store:
-        client = place.connect(place.url)
+    async with file.open() as store:
+        client = file.connect(file.url)
         await client.open()
         await client.create(new("a"))
-        assert not [name for name in files_beside(place) if name.endswith(".lock")]
+        assert not [name for name in files_beside(file) if name.endswith(".lock")]
         client.abandon()
         assert await store.recover() == 0
         for number in itertools.count():
-            if files_beside(place) == [f"{store.worker_id}.sock"]:
+            if files_beside(file) == [f"{store.worker_id}.sock"]:
                 break
             await store.create(new(f"b-{number}"))  # who writes finds the dead socket, and removes it

@@ -17,8 +17,8 @@ from tests.store.scenes import TTL, Place, finish, new, owned, park, python, sce
 from holdfast.errors import StoreUnavailable
 from holdfast.store import connection
 from holdfast.store.base import NewApproval
-from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.operations import Crash
+from holdfast.store.sqlite import SQLiteStore
 
 
 class Hooks:
@@ -99,7 +99,8 @@ async def test_failing_commits_are_tried_again(place: Place, caplog: pytest.LogC
         assert [len(await store.journal(row.id)) for row in rows] == [4] * 5
     messages = [record.message for record in caplog.records]
     assert len(messages) == 2
-    assert messages[0].startswith("the store cannot be written, trying again every 250 ms: injected")
+    assert messages[0].startswith("the store cannot be written, trying again ")
+    assert "injected" in messages[0]
     assert messages[1] == "the store can be written again"
 
 
@@ -142,12 +143,12 @@ def test_a_crash_at_the_commit(place: Place, moment: str) -> None:
 
 
 @scenario
-async def test_a_long_lock_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_lock_is_waited_for(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock held longer than the store waits at once delays an append and loses nothing."""
     monkeypatch.setattr(connection, "_BUSY_S", 0.05)
-    async with place.open() as store:
+    async with file.open() as store:
         row = await owned(store, "a")
-        db = apsw.Connection(place.path)
+        db = apsw.Connection(file.path)
         db.execute("BEGIN IMMEDIATE")
         waiting = store.append(write(row, step()))
         done, _ = await asyncio.wait([waiting], timeout=0.2)
@@ -237,17 +238,17 @@ def strace(inject: str) -> tuple[str, ...]:
     return ("strace", "-f", "-qqq", "-e", f"trace={call}", "-e", f"inject={inject}", "-o", "/dev/null")
 
 
-def acknowledged(place: Place, inject: str, appends: int) -> tuple[int, bool, str]:
+def acknowledged(file: Place, inject: str, appends: int) -> tuple[int, bool, str]:
     """Run the script under a fault: how many appends were acknowledged, whether it came to its end, its complaints."""
-    process = python(APPENDER, place.url, str(appends), before=strace(inject), stderr=subprocess.PIPE)
+    process = python(APPENDER, file.url, str(appends), before=strace(inject), stderr=subprocess.PIPE)
     output, complaints = process.communicate(timeout=40)
     lines = output.split()
     return len([text for text in lines if text.isdigit()]), "closed" in lines, complaints
 
 
-async def check(place: Place, acknowledged: int) -> None:
+async def check(file: Place, acknowledged: int) -> None:
     """All that was acknowledged is there, in order, each once, and the file is whole."""
-    async with place.open() as store:
+    async with file.open() as store:
         events = [event for event in await store.journal("a") if event.kind == "step.completed"]
         assert [event.key for event in events] == [f"work#{number}" for number in range(len(events))]
         assert len(events) in (acknowledged, acknowledged + 1)
@@ -260,18 +261,18 @@ async def check(place: Place, acknowledged: int) -> None:
     ["fdatasync:error=EIO:when=6..8", "pwrite64:error=EIO:when=90..95", "pwrite64:error=ENOSPC:when=90..99",
      "fdatasync:error=ENOSPC:when=9"],
 )  # fmt: skip
-def test_failing_system_calls(place: Place, inject: str) -> None:
+def test_failing_system_calls(file: Place, inject: str) -> None:
     """After failing flushes or writes everything is acknowledged in the end, and is there once."""
 
     async def exists() -> None:
-        async with place.open() as store:
+        async with file.open() as store:
             await store.runs()
 
     asyncio.run(exists())
-    done, closed, complaints = acknowledged(place, inject, 25)
+    done, closed, complaints = acknowledged(file, inject, 25)
     assert (done, closed) == (25, True)
     assert complaints.count("the store cannot be written") == 1
-    asyncio.run(check(place, 25))
+    asyncio.run(check(file, 25))
 
 
 # (system call, first, every, on a new file): a new file is killed during its migration too.
@@ -280,14 +281,14 @@ KILLS = [("fdatasync", 1, 1, False), ("fdatasync", 2, 2, True), ("pwrite64", 4, 
 
 @pytest.mark.parametrize(("call", "first", "every", "fresh"), KILLS)
 def test_killed_at_every_flush_and_write(
-    place: Place, tmp_path: Path, call: str, first: int, every: int, fresh: bool
+    file: Place, tmp_path: Path, call: str, first: int, every: int, fresh: bool
 ) -> None:
     """Killed by SIGKILL at one system call after another, a process leaves everything it had acknowledged."""
     deaths = 0
 
     async def one(when: int) -> bool:
         nonlocal deaths
-        own = Place(place.connect, f"sqlite:{tmp_path / f'{when}.db'}")
+        own = Place(file.connect, f"sqlite:{tmp_path / f'{when}.db'}")
         if not fresh:
             async with own.open() as store:
                 await store.runs()

@@ -32,6 +32,7 @@ class QueuedAppend:
 
     __slots__ = ("again", "append", "next_seq", "progress", "rows", "steps", "stored_with", "told")
     journal = small = True
+    runs: Sequence[str] | None = ()  # beside its own
 
     def __init__(self, append: Append, told: Told) -> None:
         self.append, self.told, self.again = append, told, False
@@ -58,7 +59,7 @@ class QueuedAppend:
 
 def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     """Write all of them, or raise with the transaction in any state: the caller rolls back."""
-    going, leaving = _merge(tx.now, batch)
+    going, leaving = merge(tx.now, batch)
     if going:
         if (yield Count("reserve", going)) != len(going):
             raise Refused
@@ -95,7 +96,7 @@ def apply_one(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
 Fence = list[Any]
 
 
-def _merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[tuple[Fence, Transition]]]:
+def merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[tuple[Fence, Transition]]]:
     """One fence per run: those that go on, and those whose last append ends the lease."""
     fences: dict[str, Fence] = {}
     leaving: dict[str, Transition] = {}

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import apsw
 
@@ -48,12 +49,12 @@ def migrate(db: apsw.Connection, now: int, migrations: Sequence[Migration] | Non
         return 0
     db.execute("BEGIN IMMEDIATE")
     try:
-        missing = _missing(db, wanted)
+        lacking = _missing(db, wanted)
         db.execute(
             "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL,"
             " checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)"
         )
-        for migration in missing:
+        for migration in lacking:
             db.execute(migration.sql)
             db.execute(
                 "INSERT INTO migrations (number, name, checksum, applied_at) VALUES (?, ?, ?, ?)",
@@ -63,7 +64,7 @@ def migrate(db: apsw.Connection, now: int, migrations: Sequence[Migration] | Non
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
-    return len(missing)
+    return len(lacking)
 
 
 def _missing(db: apsw.Connection, wanted: list[Migration]) -> list[Migration]:
@@ -76,19 +77,24 @@ def _missing(db: apsw.Connection, wanted: list[Migration]) -> list[Migration]:
                 " name another file"
             )
         return wanted
-    applied = {number: (name, checksum) for number, name, checksum in
-               db.execute("SELECT number, name, checksum FROM migrations")}  # fmt: skip
+    applied: list[Any] = db.execute("SELECT number, name, checksum FROM migrations").fetchall()
+    return missing(repr(db.filename), applied, wanted)
+
+
+def missing(where: str, found: Sequence[tuple[int, str, str]], wanted: list[Migration]) -> list[Migration]:
+    """What a database has not seen yet, after checking that what it has seen (number, name, checksum) is what we know."""
+    applied = {number: (name, checksum) for number, name, checksum in found}
     ours = {migration.number: migration for migration in wanted}
     newest = max(applied, default=0)
     if newest > max(ours, default=0):
         raise NewerJournal(
-            f"{db.filename!r} has schema {newest} ({applied[newest][0]}), this Holdfast knows {max(ours, default=0)};"
+            f"{where} has schema {newest} ({applied[newest][0]}), this Holdfast knows {max(ours, default=0)};"
             " upgrade this one"
         )
     for number, (name, checksum) in sorted(applied.items()):
         if number not in ours or ours[number].checksum != checksum:
             raise NewerJournal(
-                f"{db.filename!r} was made with another text of schema {number} ({name}) than this Holdfast has;"
+                f"{where} was made with another text of schema {number} ({name}) than this Holdfast has;"
                 " use the version that made it"
             )
     return [migration for migration in wanted if migration.number not in applied]

@@ -21,9 +21,9 @@ class Work(Generic[T]):
     __slots__ = ("again", "do", "journal", "runs", "small", "told")
 
     def __init__(self, do: Callable[[Transaction], Asking[T]], told: Callable[[T, BaseException | None], None],
-                 journal: bool, small: bool = False, runs: Sequence[str] = ()) -> None:  # fmt: skip
+                 journal: bool, small: bool = False, runs: Sequence[str] | None = None) -> None:  # fmt: skip
         self.do, self.told, self.journal, self.small, self.again = do, told, journal, small, False
-        self.runs = runs  # the runs whose rows it changes, where that is known before
+        self.runs = runs  # that it changes and that exist; None: it is not known before
 
 
 class Aside(Work[T]):

@@ -17,7 +17,7 @@ from holdfast.store.appends import insert_run, put_signal
 from holdfast.store.base import NewRun, News
 from holdfast.store.cut import dropped_by_cut
 from holdfast.store.leases import record
-from holdfast.store.transaction import Asking, Transaction, to_json
+from holdfast.store.transaction import Asking, Conflict, Transaction, to_json
 
 _NAMED_BLOB: Final = re.compile(r'"\$blob"\s*:\s*"([^"]+)"')
 
@@ -34,6 +34,8 @@ def create(run: NewRun, blobs: dict[str, bytes]) -> Callable[[Transaction], Aski
         row = yield from tx.row("run", run=run.id)
         if row is None and run.lane.singleton_key is not None:
             row = yield from tx.row("singleton", key=run.lane.singleton_key)
+        if row is None:
+            raise Conflict(f"run {run.id!r} was there and is gone")
         found = RunRow(*row)
         return found, tx.again and found.uid == run.uid  # the uid is random: then it was our own lost commit
 
@@ -80,8 +82,10 @@ def decide(approval: str, decision: str, by: str, note: str) -> Callable[[Transa
             raise RunFinished(f"question {approval!r} was withdrawn: run {found.run_id!r} has ended")
         # The run's row first, then the question: the lock order. Whoever loses the race rolls back its signal.
         data = {"approval": approval, "key": found.key, "decision": decision, "by": by, "note": note}
-        yield from put_signal(tx, found.run_id, f"approval:{approval}", "approval.decided", approval, None, data)
+        told = yield from put_signal(tx, found.run_id, f"approval:{approval}", "approval.decided", approval, None, data)
         decided = yield from tx.row("decide", approval=approval, decision=decision, by=by, note=note)
+        if told is None or decided is None:
+            raise Conflict(f"question {approval!r} was decided or withdrawn meanwhile")
         yield from tx.rows("insert_audit", run=found.run_id, actor=by, action="decide", data=to_json(data))
         return ApprovalRow(*decided)
 
@@ -194,6 +198,7 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     if last is not None:
         yield from tx.rows("unmark_positions", position=last)
     for digest in sorted(digests):
+        yield from tx.rows("lock_blob", digest=digest)
         yield from tx.rows("delete_blob", digest=digest)
 
 

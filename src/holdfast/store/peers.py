@@ -30,14 +30,13 @@ try:
 except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
+from holdfast.store import news
 from holdfast.store.base import News
 
-_MARKS: Final = "-=+"  # one per level of News
 _log = logging.getLogger("holdfast.store")
 
 _LONGEST_ADDRESS: Final = 103  # bytes of a socket's path: 104 with the final zero on macOS, 108 on Linux
 _LONGEST_POKE: Final = 1_024
-_MANY: Final = 30  # more runs than this are not named one by one
 _POKE_EVERY_S: Final = 0.001
 _LIST_EVERY_S: Final = 0.5
 
@@ -163,9 +162,8 @@ class Peers:
                 return
             if not text:
                 self._list_at = 0.0
-            for line in text.splitlines():
-                if line and line[0] in _MARKS:  # anything may be sent to a socket
-                    heard(line[1:], News(_MARKS.index(line[0])))
+            for run, how in news.read(text):
+                heard(run, how)
 
     def poke(self, changes: dict[str, News]) -> float | None:
         """Tell the others, at most once per millisecond. Returns in how many seconds to call again, None if never.
@@ -175,8 +173,8 @@ class Peers:
         if self._socket is None:
             return None
         pending = self._pending
-        for run, news in changes.items():
-            pending[run] = max(pending.get(run, news), news)
+        for run, how in changes.items():
+            pending[run] = max(pending.get(run, how), how)
         if not pending:
             return None
         now = time.monotonic()
@@ -185,7 +183,7 @@ class Peers:
         if now >= self._list_at:
             self._others, self._list_at = self._list(), now + _LIST_EVERY_S
         if self._others:
-            message = _message(pending)
+            message = news.written(pending).encode("ascii", "replace")
             self._others = [other for other in self._others if self._send(other, message)]
             self._poke_at = now + _POKE_EVERY_S
         pending.clear()
@@ -247,11 +245,3 @@ class Peers:
         for suffix in (".sock", ".lock"):
             with contextlib.suppress(OSError):
                 (self.folder / (worker + suffix)).unlink()
-
-
-def _message(changes: dict[str, News]) -> bytes:
-    if len(changes) <= _MANY:
-        text = "\n".join(_MARKS[news] + run for run, news in changes.items())
-        if len(text) <= _LONGEST_POKE:
-            return text.encode("ascii", "replace")
-    return _MARKS[max(changes.values())].encode()

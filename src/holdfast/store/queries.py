@@ -19,18 +19,29 @@ COLUMNS: Final = {
 }
 
 
-def load(text: str) -> dict[str, str]:
-    """Split the text at its `-- name:` lines; comments stay out, so that statement caches compare short texts."""
-    parts = _NAME.split(text)
+def text_of(name: str) -> str:
+    """A file of this folder."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def load(*texts: str) -> dict[str, str]:
+    """Split each text at its `-- name:` lines; a later text replaces queries of an earlier one by their names.
+
+    Comments stay out, so that statement caches compare short texts.
+    """
     queries: dict[str, str] = {}
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        if name in queries:
-            raise ValueError(f"queries.sql has two queries named {name!r}")
-        lines = (line for line in body.splitlines() if not line.startswith("--"))
-        sql = " ".join(" ".join(lines).split())
-        for word, columns in COLUMNS.items():
-            sql = sql.replace(word, columns)
-        queries[name] = sql
+    for text in texts:
+        parts = _NAME.split(text)
+        names = parts[1::2]
+        if len(set(names)) != len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"queries.sql has two queries named {twice[0]!r}")
+        for name, body in zip(names, parts[2::2], strict=True):
+            lines = (line for line in body.splitlines() if not line.startswith("--"))
+            sql = " ".join(" ".join(lines).split())
+            for word, columns in COLUMNS.items():
+                sql = sql.replace(word, columns)
+            queries[name] = sql
 
     def whole(sql: str) -> str:
         return _NAMED.sub(lambda word: whole(queries[word[1]]), sql)
@@ -38,4 +49,4 @@ def load(text: str) -> dict[str, str]:
     return {name: whole(sql) for name, sql in queries.items()}
 
 
-QUERIES: Final = load(resources.files(__package__).joinpath("queries.sql").read_text(encoding="utf-8"))
+QUERIES: Final = load(text_of("queries.sql"))

@@ -89,7 +89,7 @@ UPDATE approvals SET status = 'withdrawn', decided_at = :now WHERE run_id = :run
 UPDATE runs
 SET inbox_count = inbox_count + 1,
     due_at = CASE WHEN status = 'waiting' AND (due_at IS NULL OR due_at > :now)
-                   AND (awaits IS NULL OR EXISTS (SELECT 1 FROM json_each(awaits) WHERE value = :token))
+                   AND (awaits IS NULL OR :token IN (SELECT value FROM json_each(awaits)))
              THEN :now ELSE due_at END
 WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
 RETURNING inbox_count
@@ -323,7 +323,8 @@ SELECT id, at, run_id, actor, action, data FROM audit WHERE :run IS NULL OR run_
 
 -- name: family
 -- A run and all its descendants, with their states.
-WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.id)
+WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run
+                             UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.id)
 SELECT runs.id, runs.status FROM tree CROSS JOIN runs WHERE runs.id = tree.id
 
 -- name: prunable
@@ -365,6 +366,10 @@ INSERT INTO events (position, run_id, seq, kind, at, epoch) VALUES (:position, '
 -- name: unmark_positions
 -- Only the last mark counts.
 DELETE FROM events WHERE run_id = '' AND seq < :position
+
+-- name: lock_blob
+-- Before one deletes it: nobody else may begin to name it now.
+SELECT digest FROM blobs WHERE digest = :digest
 
 -- name: delete_blob
 -- Delete a large value that nothing names any more.

@@ -22,7 +22,7 @@ from holdfast.store import admission, leases, outside, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.operations import Operation, Result, Work
-from holdfast.store.transaction import Asking, Transaction, listed, to_json
+from holdfast.store.transaction import Asking, Transaction
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class SharedStore(abc.ABC):
             raise StoreUnavailable("the store is not open")
 
     def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
-                runs: Sequence[str] = ()) -> asyncio.Future[T]:  # fmt: skip
+                runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
         self._check_open()
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue(Work(do, functools.partial(settle, future), journal, small, runs))
@@ -137,7 +137,7 @@ class SharedStore(abc.ABC):
                 return []
         if not self._registered:
             await self.publish([])
-        work = self._submit(claim, small=True)
+        work = self._submit(claim, small=True, runs=())
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -159,7 +159,9 @@ class SharedStore(abc.ABC):
         await self._submit(outside.publish(published, sorted(self._served), self.code_version), journal=False)
         self._registered = True
 
-    async def let_in(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None) -> int:
+    async def let_in(
+        self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None
+    ) -> int:
         held = await self._glance(reads.rows, "held_keys", after=self._held_after, limit=admission.KEYS_AT_ONCE)
         self._held_after = held[-1][0] if len(held) == admission.KEYS_AT_ONCE else ""
         keys = [key for key, taken, slots in held if taken < slots]
@@ -175,7 +177,7 @@ class SharedStore(abc.ABC):
         await self._submit(admission.leave_slot(run, call, epoch), small=True, runs=())
 
     async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
-        return await self._submit(outside.create(run, blobs or {}), small=not blobs)
+        return await self._submit(outside.create(run, blobs or {}), small=not blobs, runs=())
 
     async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
                    blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
@@ -186,7 +188,7 @@ class SharedStore(abc.ABC):
         return await self._submit(outside.decide(approval, decision, by, note), small=True)
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
-        await self._submit(outside.resume(run, by, cut, retry))
+        await self._submit(outside.resume(run, by, cut, retry), runs=[run])
 
     async def delete(self, run: str) -> int:
         return await self._submit(outside.delete(run))

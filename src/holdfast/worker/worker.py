@@ -19,7 +19,7 @@ from holdfast.engine import parking
 from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
 from holdfast.engine.tasks import install
-from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model import Event, RunRow
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec

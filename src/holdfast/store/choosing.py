@@ -1,0 +1,31 @@
+"""Which store a URL names."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from holdfast.clock import Clock
+from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.store.base import Faults, Store
+from holdfast.store.sqlite import SQLiteStore
+
+DEFAULT_URL: Final = "sqlite:holdfast.db"
+
+
+def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> Store:
+    """A store, to be opened. That of PostgreSQL needs a driver that not everyone has."""
+    scheme = url.partition(":")[0] if isinstance(url, str) else ""
+    if scheme == "sqlite":
+        return SQLiteStore.from_url(url, clock=clock, faults=faults, name=name)
+    if scheme in ("postgresql", "postgres"):
+        try:
+            from holdfast.store.postgres.store import PostgresStore  # noqa: PLC0415 - only who asks for it needs it
+        except ImportError as error:
+            raise StoreUnavailable(
+                f'PostgreSQL needs a driver that is not installed ({error}): pip install "holdfast[postgres]"'
+            ) from error
+        return cast(Store, PostgresStore.from_url(url, clock=clock, faults=faults, name=name))
+    raise BadArguments(
+        f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r},"
+        " or 'postgresql://user@host/database'"
+    )

@@ -1,0 +1,1 @@
+"""The PostgreSQL store: many workers on many computers. Needs `pip install "holdfast[postgres]"`."""

@@ -1,0 +1,116 @@
+"""How PostgreSQL is reached: the URL, the settings of a connection, and which errors pass by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from asyncpg import exceptions as pg
+
+from holdfast.errors import BadArguments
+
+Connection: TypeAlias = Any  # asyncpg has no types
+
+CONNECT_S: Final = 10.0
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
+_QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed after about this long
+
+# The connection is gone, or the server is not there: it is opened anew.
+LOST: Final = (
+    OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError, pg.PostgresConnectionError,
+    pg.OperatorInterventionError, pg.PostgresSystemError, pg.InvalidCachedStatementError, pg.ReadOnlySQLTransactionError,
+    pg.IdleInTransactionSessionTimeoutError,
+)  # fmt: skip
+# PostgreSQL chose this transaction to give way to another.
+GAVE_WAY: Final = (pg.TransactionRollbackError, pg.LockNotAvailableError)
+TROUBLE: Final = (*LOST, *GAVE_WAY, pg.InsufficientResourcesError)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a store URL says."""
+
+    dsn: str
+    shown: str  # the URL without its password
+    schema: str = "holdfast"
+    statement_cache: int = 100
+
+
+def parse_url(url: str) -> Options:
+    """`postgresql://user:password@host/database?schema=holdfast`; whatever else it says is for the driver."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise BadArguments(f"{url!r} is not a PostgreSQL URL; write 'postgresql://user@host/database'")
+    schema, cache, rest = "holdfast", 100, []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name == "schema":
+            schema = value
+        elif name == "statement_cache":
+            if not value.isdigit():
+                raise BadArguments(
+                    f"statement_cache={value!r} is no number; 0 keeps no statements, as some poolers need"
+                )
+            cache = int(value)
+        else:
+            rest.append((name, value))
+    if not _SCHEMA.fullmatch(schema):
+        raise BadArguments(
+            f"schema={schema!r} is no name for a schema; use small letters, digits and '_', for example 'holdfast'"
+        )
+    dsn = urlunsplit(parts._replace(query=urlencode(rest)))
+    user = "" if parts.username is None else f"{parts.username}@"
+    shown = urlunsplit(parts._replace(netloc=user + parts.netloc.rpartition("@")[2]))
+    return Options(dsn, shown, schema, cache)
+
+
+async def connect(options: Options, *, durable: bool = True) -> Connection:
+    """A connection whose unqualified names are those of our schema."""
+    settings = {
+        "search_path": options.schema,
+        "application_name": "holdfast",
+        "jit": "off",  # our statements take less time than their compilation
+        "tcp_keepalives_idle": str(_QUIET_S),
+        "tcp_keepalives_interval": str(_PROBE_EVERY_S),
+        "tcp_keepalives_count": str(_PROBES),
+    }
+    if not durable:
+        settings["synchronous_commit"] = "off"
+    connection = await asyncpg.connect(
+        options.dsn, timeout=CONNECT_S, server_settings=settings, statement_cache_size=options.statement_cache
+    )
+    _keep_alive(connection)
+    return connection
+
+
+def _keep_alive(connection: Connection) -> None:
+    """Have our side notice too that the other is gone without a word; it would wait for an answer for ever."""
+    transport: asyncio.BaseTransport = connection._transport  # noqa: SLF001 - the driver has no other way to its socket
+    ours = transport.get_extra_info("socket")
+    if ours is None or ours.family == getattr(socket, "AF_UNIX", None):
+        return
+    wanted = {
+        "TCP_KEEPIDLE": _QUIET_S,
+        "TCP_KEEPINTVL": _PROBE_EVERY_S,
+        "TCP_KEEPCNT": _PROBES,
+        "TCP_USER_TIMEOUT": 1000 * (_QUIET_S + _PROBES * _PROBE_EVERY_S),
+    }
+    with contextlib.suppress(OSError):
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in wanted.items():
+            if hasattr(socket, name):
+                ours.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+async def goodbye(connection: Connection | None) -> None:
+    """Close it, whatever state it is in."""
+    if connection is not None and not connection.is_closed():
+        try:
+            await connection.close(timeout=2)
+        except (*LOST, asyncpg.PostgresError):
+            connection.terminate()

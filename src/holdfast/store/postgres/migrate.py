@@ -1,0 +1,57 @@
+"""Brings a schema to this version: the same numbered migrations as in SQLite, in one transaction under a lock.
+
+Of many processes that open an empty database at once one applies; the others wait for its lock and find it done.
+"""
+
+from __future__ import annotations
+
+import asyncpg
+
+from holdfast.errors import StoreUnavailable
+from holdfast.store.migrate import Migration, missing
+from holdfast.store.postgres.asking import ask
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.dialect import migrations, schema_text
+
+
+async def migrate(connection: Connection, schema: str, now: int) -> int:
+    """Apply what is missing; returns how many. `NewerJournal` when the database knows more than we do."""
+    wanted = migrations()
+    lacking = await _missing(connection, schema, wanted)
+    if lacking:  # the usual case takes no lock
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('holdfast:' || $1, 0))", schema)
+            lacking = await _missing(connection, schema, wanted)
+            await _apply(connection, schema, lacking, now)
+    await ask(connection, "raise_base")
+    return len(lacking)
+
+
+async def _apply(connection: Connection, schema: str, lacking: list[Migration], now: int) -> None:
+    if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", schema):
+        try:
+            await connection.execute(f'CREATE SCHEMA "{schema}"')
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise StoreUnavailable(
+                f"there is no schema {schema!r}, and this user may not create one: {error}; have it created first"
+            ) from error
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,"
+        " applied_at BIGINT NOT NULL)"
+    )
+    for migration in lacking:
+        await connection.execute(schema_text(migration))
+        await connection.execute(
+            "INSERT INTO migrations (number, name, checksum, applied_at) VALUES ($1, $2, $3, $4)",
+            migration.number, migration.name, migration.checksum, now,
+        )  # fmt: skip
+
+
+async def _missing(connection: Connection, schema: str, wanted: list[Migration]) -> list[Migration]:
+    tables = {row[0] for row in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema)}
+    if tables and "migrations" not in tables:
+        raise StoreUnavailable(
+            f"the schema {schema!r} is some other program's (it has a table {min(tables)!r}); name another: ?schema=..."
+        )
+    applied = await connection.fetch("SELECT number, name, checksum FROM migrations") if tables else []
+    return missing(f"schema {schema!r}", [tuple(row) for row in applied], wanted)

@@ -1,0 +1,172 @@
+-- Statements that PostgreSQL needs in other words than SQLite, by the same names. The head of the other queries.sql says
+-- what they mean; here is only what differs.
+--
+-- Rows are locked, not the file. Whoever locks several runs locks them in the order of their ids (`lock_runs`, `append`,
+-- `heartbeat`), so that two cannot wait for each other; a claim passes over locked rows. Where it happens all the same
+-- (two batches that create the same runs in another order), PostgreSQL ends one of them, and it is tried again.
+--
+-- Positions. The feed must be in the order in which events become visible, and a sequence is not: who took the lower
+-- number may commit later, when a reader has passed it. So a position is the number of the transaction and a count within
+-- it, and the feed is read only up to the oldest transaction that may still commit.
+
+-- name: append
+-- A batch of appends that go on, in one round trip: fences all runs and writes the events of those that are ours.
+WITH locked AS MATERIALIZED (
+  SELECT id FROM runs WHERE id = ANY (:run[]) ORDER BY id FOR NO KEY UPDATE),
+reserved AS (
+  UPDATE runs
+  SET next_seq = f.next_seq, updated_at = :now, steps = runs.steps + f.steps,
+      crash_count = CASE WHEN f.progress = 1 THEN 0 ELSE crash_count END,
+      checkpoint_seq = coalesce(f.checkpoint_seq, runs.checkpoint_seq),
+      inbox_seen = coalesce(f.inbox_seen, runs.inbox_seen)
+  FROM unnest(:run[], :epoch[], :expected[], :next_seq[], :steps[], :progress[], :checkpoint_seq[], :inbox_seen[])
+       AS f (run, epoch, expected, next_seq, steps, progress, checkpoint_seq, inbox_seen)
+  JOIN locked ON locked.id = f.run
+  WHERE runs.id = f.run AND lease_epoch = f.epoch AND runs.next_seq = f.expected AND status = 'running'
+  RETURNING runs.id),
+recorded AS (
+  INSERT INTO events (position, run_id, seq, kind, key, data, value, blob, epoch, at)
+  SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20) + e.place,
+         e.run, e.seq, e.kind, e.key, e.data, e.value, e.blob, e.of_epoch, :now
+  FROM unnest(:event_run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :event_epoch[])
+       WITH ORDINALITY AS e (run, seq, kind, key, data, value, blob, of_epoch, place)
+  JOIN reserved ON reserved.id = e.run)
+SELECT id FROM reserved
+
+-- name: lock_runs
+-- First statement of a transaction that changes several runs: these, and the parents of those that leave.
+SELECT id FROM runs
+WHERE id IN (SELECT unnest(:run[]) UNION SELECT parent_id FROM runs WHERE id = ANY (:leaving[]) AND parent_id IS NOT NULL)
+ORDER BY id FOR NO KEY UPDATE
+
+-- name: reserve
+UPDATE runs
+SET next_seq = f.next_seq, updated_at = f.now, steps = runs.steps + f.steps,
+    crash_count = CASE WHEN f.progress = 1 THEN 0 ELSE crash_count END,
+    checkpoint_seq = coalesce(f.checkpoint_seq, runs.checkpoint_seq),
+    inbox_seen = coalesce(f.inbox_seen, runs.inbox_seen)
+FROM unnest(:next_seq[], :now[], :steps[], :progress[], :checkpoint_seq[], :inbox_seen[], :run[], :epoch[], :expected[])
+     AS f (next_seq, now, steps, progress, checkpoint_seq, inbox_seen, run, epoch, expected)
+WHERE id = f.run AND lease_epoch = f.epoch AND runs.next_seq = f.expected AND status = 'running'
+
+-- name: leave
+UPDATE runs
+SET next_seq = f.next_seq, updated_at = f.now, steps = runs.steps + f.steps,
+    crash_count = CASE WHEN f.progress = 1 THEN 0 ELSE crash_count END,
+    checkpoint_seq = coalesce(f.checkpoint_seq, runs.checkpoint_seq),
+    inbox_seen = coalesce(f.inbox_seen, runs.inbox_seen),
+    status = f.status, due_at = f.due_at, waits_for = f.waits_for, awaits = f.awaits, result = f.result, error = f.error,
+    reason = f.reason, finished_at = f.finished_at, lease_owner = NULL
+FROM unnest(:next_seq[], :now[], :steps[], :progress[], :checkpoint_seq[], :inbox_seen[], :status[], :due_at[],
+            :waits_for[], :awaits[], :result[], :error[], :reason[], :finished_at[], :run[], :epoch[], :expected[],
+            :unseen_after[])
+     AS f (next_seq, now, steps, progress, checkpoint_seq, inbox_seen, status, due_at, waits_for, awaits, result, error,
+           reason, finished_at, run, epoch, expected, unseen_after)
+WHERE id = f.run AND lease_epoch = f.epoch AND runs.next_seq = f.expected AND runs.status = 'running'
+  AND (f.unseen_after IS NULL OR inbox_count <= f.unseen_after)
+RETURNING id, parent_id, limit_key
+
+-- name: record
+INSERT INTO events (position, run_id, seq, kind, key, data, value, blob, epoch, at)
+SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20) + :number + e.place,
+       e.run, e.seq, e.kind, e.key, e.data, e.value, e.blob, e.epoch, e.now
+FROM unnest(:run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :epoch[], :now[])
+     WITH ORDINALITY AS e (run, seq, kind, key, data, value, blob, epoch, now, place)
+
+-- name: pick
+-- What another worker is taking is passed over, not waited for.
+{due} FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: lock_key
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ':key:' || :key, 0))
+
+-- name: wake
+UPDATE runs SET due_at = created_at, updated_at = :now
+WHERE id IN (SELECT id FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL
+             ORDER BY created_at, id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING id
+
+-- name: wake_ours
+UPDATE runs SET due_at = created_at, updated_at = :now
+WHERE id IN (SELECT id FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL AND {ours}
+             ORDER BY created_at, id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING id
+
+-- name: heartbeat
+-- Rows that are locked just now are left for `heartbeat_rest`: one that stays locked must not keep the others waiting.
+WITH mine AS MATERIALIZED (
+  SELECT id FROM runs WHERE lease_owner = :worker AND status = 'running' ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE runs SET due_at = :now + :ttl FROM mine WHERE runs.id = mine.id
+RETURNING runs.id, lease_epoch, inbox_count
+
+-- name: heartbeat_rest
+-- The leases that were not prolonged by this heartbeat.
+WITH mine AS MATERIALIZED (
+  SELECT id FROM runs WHERE lease_owner = :worker AND status = 'running' AND due_at < :now + :ttl
+  ORDER BY id FOR NO KEY UPDATE)
+UPDATE runs SET due_at = :now + :ttl FROM mine WHERE runs.id = mine.id
+RETURNING runs.id, lease_epoch, inbox_count
+
+-- name: insert_blob
+-- A large value that is there already is locked, so that one who deletes it looks again when our event names it.
+INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (digest) DO UPDATE SET digest = excluded.digest
+
+-- name: lock_blob
+SELECT digest FROM blobs WHERE digest = :digest FOR UPDATE
+
+-- name: family
+-- Locked: none of them may be resumed while it is deleted.
+WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run
+                             UNION SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.id)
+SELECT runs.id, runs.status FROM tree JOIN runs ON runs.id = tree.id ORDER BY runs.id FOR UPDATE OF runs
+
+-- name: last_position
+-- A transaction's number is never given again: no mark is needed.
+SELECT NULL::bigint
+
+-- name: feed
+SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id FROM events
+WHERE position > :position
+  AND position < (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << 20 FROM positions)
+  AND (:kinds IS NULL OR kind = ANY (ARRAY(SELECT json_array_elements_text(:kinds::json))))
+ORDER BY position LIMIT :limit
+
+-- name: hold
+-- Hold our incarnation's lock until this session ends.
+SELECT pg_advisory_lock(hashtextextended(current_schema() || ':' || :worker, 0))
+
+-- name: seize
+-- Take a dead incarnation's lock for this transaction; false when it is alive, or another process buries it.
+SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ':' || :worker, 0))
+
+-- name: workers
+-- All incarnations that said they are there, and whether their session holds their lock.
+SELECT id, agents, started_at, seen_at, EXISTS (
+  SELECT 1 FROM pg_locks
+  WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND ((classid::bigint << 32) | objid::bigint) = hashtextextended(current_schema() || ':' || workers.id, 0))
+FROM workers ORDER BY started_at, id
+
+-- name: raise_base
+-- A restored dump has positions beyond the transactions of its new home: the next ones come after them.
+UPDATE positions SET base = highest - pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 1
+FROM (SELECT max(position) >> 20 AS highest FROM events) AS newest
+WHERE highest >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + base
+
+-- name: time
+-- The database's time, which all its workers share.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+
+-- name: progress
+-- Changes with every transaction of any session that wrote something.
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+
+-- name: notify_others
+SELECT pg_notify(:channel, :payload)
+
+-- name: about
+-- What `doctor` shows of the server.
+SELECT version(), current_database(), current_schema(), current_setting('synchronous_commit'),
+       (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+        WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r')

@@ -1,0 +1,90 @@
+"""Who reads: a few connections, each opened when it is first needed.
+
+Each belongs to a task of the store. A run's own task could not read by itself: what it does with the loop is watched, and a
+socket in agent code is something foreign.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, ParamSpec, TypeVar
+
+from holdfast.errors import StoreUnavailable
+from holdfast.store.base import settle
+from holdfast.store.postgres.asking import Answers
+from holdfast.store.postgres.connection import LOST, TROUBLE, Connection, goodbye
+from holdfast.store.transaction import Asking
+
+T = TypeVar("T")
+P = ParamSpec("P")
+_MOST: Final = 4
+
+
+class Readers:
+    """Connections that see the last commit."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], check_open: Callable[[], None]) -> None:
+        self._connect, self._check_open = connect, check_open
+        self._context = contextvars.copy_context()
+        self._asked: collections.deque[tuple[Callable[[], Asking[Any]], asyncio.Future[Any]]] = collections.deque()
+        self._idle: list[Connection] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run a piece of work that changes nothing; once more if its connection was dropped."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._asked.append((lambda: read(*arguments, **named), answer))
+        if len(self._tasks) < _MOST:
+            task = self._context.run(loop.create_task, self._serve())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await answer
+
+    async def _serve(self) -> None:
+        """Answer until there is no question left; then the connection waits for the next task."""
+        db = self._idle.pop() if self._idle else None
+        try:
+            while self._asked:
+                work, answer = self._asked.popleft()
+                if answer.done():
+                    continue
+                try:
+                    for last in (False, True):
+                        try:
+                            if db is None or db.is_closed():
+                                db = await self._connect()
+                            settle(answer, await Answers(db).do(work()), None)
+                            break
+                        except TROUBLE as error:
+                            if isinstance(error, LOST) and db is not None:
+                                db.terminate()
+                            if last:
+                                raise StoreUnavailable(f"the store cannot be read: {error or repr(error)}") from error
+                except Exception as error:  # noqa: BLE001 - it is given to whoever asked
+                    settle(answer, None, error)
+                except BaseException:
+                    settle(answer, None, StoreUnavailable("the store is not open"))
+                    raise
+        finally:
+            if db is not None and not db.is_closed():
+                self._idle.append(db)
+
+    async def close(self) -> None:
+        """Let go of the connections when the last read has ended."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for db in self._idle:
+            await goodbye(db)
+
+    def abort(self) -> None:
+        """Drop them."""
+        for task in list(self._tasks):
+            task.cancel()
+        for db in self._idle:
+            db.terminate()
+        while self._asked:
+            settle(self._asked.popleft()[1], None, StoreUnavailable("the store is not open"))

@@ -1,0 +1,185 @@
+"""The PostgreSQL store: one database, workers on any number of computers.
+
+Writes go through one connection (writer.py), reads through a few (readers.py), one listens (wakeups.py), and a worker has
+one more, in a thread, that shows that it lives (liveness.py). What the statements mean is at the head of ../queries.sql,
+what differs here at the head of queries.sql.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import asyncpg
+
+from holdfast.clock import Clock
+from holdfast.errors import StoreUnavailable
+from holdfast.model import Published
+from holdfast.store import leases, reads
+from holdfast.store.base import Ailment, Faults, Lease, News
+from holdfast.store.operations import Result
+from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, parse_url
+from holdfast.store.postgres.liveness import Liveness
+from holdfast.store.postgres.migrate import migrate
+from holdfast.store.postgres.readers import Readers
+from holdfast.store.postgres.wakeups import Wakeups
+from holdfast.store.postgres.writer import Writer
+from holdfast.store.shared import SharedStore, forget
+from holdfast.store.transaction import Asking, Transaction, to_json
+
+_log = logging.getLogger("holdfast.store")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class PostgresStore(SharedStore):
+    """A `Store` in a schema of a PostgreSQL database. Open it in the loop that uses it."""
+
+    def __init__(
+        self, options: Options, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
+    ) -> None:
+        super().__init__(clock if clock is not None else DatabaseClock(), name)
+        self.url, self._options, self._faults = options.shown, options, faults
+
+    @classmethod
+    def from_url(
+        cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
+    ) -> PostgresStore:
+        """A store for `postgresql://user@host/database?schema=holdfast`."""
+        return cls(parse_url(url), clock=clock, faults=faults, name=name)
+
+    # Life of the store
+
+    async def open(self) -> None:
+        self._begin()
+        try:
+            await self._prepare()
+        except (*TROUBLE, asyncpg.PostgresError) as error:
+            raise StoreUnavailable(f"{self.url!r} cannot be opened: {str(error) or repr(error)}") from error
+        plain, passing = (
+            functools.partial(connect, self._options),
+            functools.partial(connect, self._options, durable=False),
+        )
+        self._readers = Readers(plain, self._check_open)
+        self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
+        self._wakeups = Wakeups(passing, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
+        self._writer = Writer(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
+                              faults=self._faults)  # fmt: skip
+        await self._wakeups.open()
+        await self._writer.open()
+        self._open = True
+
+    async def _prepare(self) -> None:
+        db = await connect(self._options)
+        try:
+            if isinstance(self.clock, DatabaseClock):
+                await self.clock.measure(db)
+            await migrate(db, self._options.schema, self.clock.now())
+        finally:
+            await goodbye(db)
+
+    async def _connect_writer(self) -> Connection:
+        db = await connect(self._options)
+        if isinstance(self.clock, DatabaseClock):
+            await self.clock.measure(db)
+        return db
+
+    async def close(self) -> None:
+        """Write what is queued, give back what is leased, and let go of the connections."""
+        if not self._open:
+            return
+        if self._registered:
+            await asyncio.to_thread(self._liveness.end)  # first: a heartbeat would say again that we are there
+            forget(self._submit(leases.depart(self.worker_id), journal=False))
+        self._open = False
+        self._flush()
+        await self._writer.stop()
+        await self._readers.close()
+        await asyncio.to_thread(self._liveness.end)
+        await self._wakeups.close()
+
+    def abandon(self) -> None:
+        if self._open:
+            self._open = False
+            self._flush()
+            self._writer.kill()
+        self._died()
+
+    def _died(self) -> None:
+        """The writer ended: as a killed process, nothing of us stays."""
+        self._open = False
+        self._liveness.abort()
+        self._readers.abort()
+        self._wakeups.abort()
+
+    def observe(self, commit: Callable[[int, float], None]) -> None:
+        self._writer.observe = commit
+
+    def ailment(self) -> Ailment | None:
+        if self._writer.ended:
+            return Ailment("the task that writes the store has ended", lasting=True)
+        trouble = self._writer.trouble
+        return None if trouble is None else Ailment(f"the store cannot be written now: {trouble}", lasting=False)
+
+    # Writing
+
+    def _flush(self) -> None:
+        batch, self._waiting = self._waiting, []
+        if batch:
+            self._writer.submit(batch)
+
+    def _written(self, results: Sequence[Result], changes: dict[str, News]) -> None:
+        self._deliver(results, changes)
+        self._wakeups.tell(changes)
+
+    async def _hold_lock(self) -> None:
+        try:
+            await asyncio.wrap_future(self._liveness.hold())
+        except TROUBLE as error:
+            raise StoreUnavailable(f"the lock of this worker cannot be taken: {str(error) or repr(error)}") from error
+
+    def heartbeat(self, ttl_ms: int) -> list[Lease]:
+        self._check_open()
+        return self._liveness.beat(ttl_ms)
+
+    def _presence(self) -> dict[str, Any]:
+        """What the row of this incarnation says."""
+        return {"worker": self.worker_id, "agents": to_json(sorted(self._served)), "version": self.code_version}
+
+    async def recover(self) -> int:
+        known = await self._read(reads.rows, "workers")
+        return sum([await self._submit(_bury(worker)) for worker, *_, alive in known
+                    if not alive and worker != self.worker_id])  # fmt: skip
+
+    # Reading
+
+    async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._readers.read(read, *arguments, **named)
+
+    async def agents(self) -> Published:
+        served: set[str] = set()
+        for _, names, _, _, alive in await self._read(reads.rows, "workers"):
+            if alive:
+                served.update(json.loads(names))
+        return await self._published(served)
+
+    async def facts(self) -> dict[str, Any]:
+        ((version, database, schema, commit, size),) = await self._read(reads.rows, "about")
+        about = {"store": "postgresql", "server": version, "database": database, "schema_name": schema,
+                 "synchronous_commit": commit, "bytes": size, "integrity": "ok"}  # fmt: skip
+        return about | await self._read(reads.facts) | {"url": self.url, "worker": self.worker_id}
+
+
+def _bury(worker: str) -> Callable[[Transaction], Any]:
+    """Bury an incarnation if it is dead: nobody else holds its lock."""
+
+    def work(tx: Transaction) -> Asking[int]:
+        ((free,),) = yield from tx.rows("seize", worker=worker)
+        return (yield from leases.bury(worker)(tx)) if free else 0
+
+    return work

@@ -1,0 +1,107 @@
+"""Who else should look: NOTIFY for those who listen, and a slow poll, which is the truth.
+
+One connection listens and tells. What is committed is told after the commit and not in it (a notifying commit takes a lock
+that all of a server's notifying commits wait for), together for all that was committed in the last few milliseconds.
+Nothing depends on it: once a second each store asks whether any transaction ended anywhere, and if so says that something
+may have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from holdfast.store import news
+from holdfast.store.base import Change, News
+from holdfast.store.postgres.asking import ask
+from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
+
+_log = logging.getLogger("holdfast.store")
+POLL_S: Final = 1.0
+_TELL_EVERY_S: Final = 0.002
+
+
+class Wakeups:
+    """Hears of other processes' commits and tells of ours."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], channel: str, worker: str,
+                 heard: Callable[[list[Change]], None]) -> None:  # fmt: skip
+        self._connect, self._channel, self._worker, self._heard = connect, channel, worker, heard
+        self._pending: dict[str, News] = {}
+        self._more = asyncio.Event()
+        self._db: Connection | None = None
+        self._progress: int | None = None
+
+    async def open(self) -> None:
+        await self._listen()
+        self._task = asyncio.get_running_loop().create_task(self._main())
+
+    async def close(self) -> None:
+        """Tell the rest, and leave."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._pending:
+            with contextlib.suppress(*TROUBLE):
+                await self._tell()
+        await goodbye(self._db)
+
+    def abort(self) -> None:
+        self._task.cancel()
+        if self._db is not None:
+            self._db.terminate()
+
+    def tell(self, changes: dict[str, News]) -> None:
+        """Other processes should hear of this soon."""
+        for run, how in changes.items():
+            self._pending[run] = max(self._pending.get(run, how), how)
+        if changes:
+            self._more.set()
+
+    async def _listen(self) -> None:
+        self._db = await self._connect()
+        self._db.add_termination_listener(lambda _: self._more.set())
+        await self._db.add_listener(self._channel, self._hear)
+        ((self._progress,),) = await ask(self._db, "progress")
+
+    def _hear(self, _connection: Any, _process: int, _channel: str, payload: str) -> None:
+        sender, _, text = payload.partition("\n")
+        if sender != self._worker:
+            self._heard([Change(run, how) for run, how in news.read(text)])
+
+    async def _main(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_poll = loop.time() + POLL_S
+        while True:
+            try:
+                if self._db is None or self._db.is_closed():
+                    await self._listen()
+                    self._heard([Change("", News.DUE)])  # whatever was said meanwhile was not heard
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._more.wait(), max(0.0, next_poll - loop.time()))
+                self._more.clear()
+                if self._pending:
+                    await self._tell()
+                    await asyncio.sleep(_TELL_EVERY_S)
+                if loop.time() >= next_poll:
+                    next_poll = loop.time() + POLL_S
+                    await self._poll()
+            except TROUBLE as trouble:
+                _log.debug("nothing is heard of other processes: %r", trouble)
+                if self._db is not None:
+                    self._db.terminate()
+                await asyncio.sleep(POLL_S / 2)
+
+    async def _tell(self) -> None:
+        pending, self._pending = self._pending, {}
+        assert self._db is not None
+        await ask(self._db, "notify_others", channel=self._channel, payload=f"{self._worker}\n{news.written(pending)}")
+
+    async def _poll(self) -> None:
+        assert self._db is not None
+        before = self._progress
+        ((self._progress,),) = await ask(self._db, "progress")
+        if self._progress != before:
+            self._heard([Change("", News.DUE)])

@@ -1,0 +1,294 @@
+"""The one connection that writes: a task takes all that waits, and commits it as one transaction.
+
+While a commit is on its way the next batch collects. Appends that only go on, which is what steps are, take one statement
+and one round trip for the whole batch (`append`): it fences every run, and a run that is lost is left out while the others
+are written. Anything else is a transaction that first locks the runs it knows of, in the order of their ids. If a piece of
+work raises in it, all is rolled back and each is done by itself, so that only the guilty one fails.
+
+Trouble (a server that is gone, a connection that is cut, a deadlock) is nobody's fault: nothing is acknowledged, and the
+batch is offered again after a short random time, until it works or the store is closed. When the commit itself failed, it
+is not known whether it happened; each piece of work is told so (`again`) and recognises its own rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from asyncpg import exceptions as pg
+
+from holdfast.clock import Clock
+from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.model import FINISHED
+from holdfast.store.appends import QueuedAppend, apply_all, apply_one, merge
+from holdfast.store.base import Faults, News
+from holdfast.store.operations import Crash, Operation, Result, Work
+from holdfast.store.postgres.asking import Answers
+from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
+from holdfast.store.postgres.dialect import STATEMENTS
+from holdfast.store.transaction import Conflict, Transaction
+
+_log = logging.getLogger("holdfast.store")
+
+_LARGEST_BATCH: Final = 2_000
+_RETRY_S: Final = 0.25
+_LOOKS: Final = 5  # how often work may find that others were quicker
+_APPEND: Final = STATEMENTS["append"].text
+_LOCK: Final = STATEMENTS["lock_runs"].text
+Written = tuple[list[Result], dict[str, News]]
+
+
+class Injected(OSError):
+    """A test's hook raised: to us that is what a failing server is."""
+
+
+class Writer:
+    """Owns the writing connection. All of it runs on the loop of the store."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], clock: Clock, worker: str, *,
+                 deliver: Callable[[Sequence[Result], dict[str, News]], None],
+                 died: Callable[[], None], faults: Faults | None) -> None:  # fmt: skip
+        self._connect, self._clock, self._worker, self._faults = connect, clock, worker, faults
+        self._deliver, self._died = deliver, died
+        self._queue: list[Operation] = []
+        self._on_its_way: dict[int, Operation] = {}  # taken from the queue and not told yet
+        self._more, self._stopping = asyncio.Event(), asyncio.Event()
+        self._db: Connection | None = None
+        self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
+        self.trouble: BaseException | None = None  # what keeps us from writing now
+        self.ended = False
+
+    async def open(self) -> None:
+        """Connect; raises what keeps us from it."""
+        self._db = await self._connect()
+        self._task = asyncio.get_running_loop().create_task(self._main())
+
+    def submit(self, batch: Sequence[Operation]) -> None:
+        """Have this written, after all that was submitted before."""
+        self._queue += batch
+        self._more.set()
+
+    async def stop(self) -> None:
+        """Write what is queued, then end. Under trouble: end at the next try."""
+        self._stopping.set()
+        self._more.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        await goodbye(self._db)
+
+    def kill(self) -> None:
+        """End without writing what is queued; a commit on its way may happen or not."""
+        self._stopping.set()
+        self._task.cancel()
+        if self._db is not None:
+            self._db.terminate()
+        self._refuse_all("it is closed")
+
+    # The task
+
+    async def _main(self) -> None:
+        try:
+            while True:
+                if not self._queue:
+                    if self._stopping.is_set():
+                        return
+                    self._more.clear()
+                    await self._more.wait()
+                    continue
+                batch, self._queue = self._queue[:_LARGEST_BATCH], self._queue[_LARGEST_BATCH:]
+                self._on_its_way = {id(one): one for one in batch}
+                # What locks rows that nobody knows before has a transaction to itself.
+                together = [one for one in batch if one.runs is not None]
+                if together:
+                    await self._write(together)
+                for one in batch:
+                    if one.runs is None:
+                        await self._write([one])
+        except (Crash, asyncio.CancelledError) as end:
+            self.ended = True
+            if self._db is not None:
+                self._db.terminate()
+            self._died()
+            self._refuse_all("it is closed")
+            if isinstance(end, asyncio.CancelledError):
+                raise
+        except BaseException as error:  # noqa: BLE001 - nobody above; those who wait must hear of it
+            _log.exception("the writer of the store ended")
+            self.trouble, self.ended = error, True
+            self._died()
+            self._refuse_all(str(error))
+
+    async def _write(self, batch: list[Operation]) -> None:
+        """Commit the batch, however long that takes."""
+        looks = 0
+        while True:
+            try:
+                results, changes = await self._transact(batch)
+            except TROUBLE as trouble:
+                if not isinstance(trouble, GAVE_WAY):
+                    await self._fail(trouble)
+                    if self._stopping.is_set():
+                        self._refuse(batch, str(trouble))
+                        return
+                else:
+                    await asyncio.sleep(random.uniform(0.001, 0.02))
+            except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to whoever waits
+                looks += 1
+                if len(batch) > 1:
+                    for one in batch:
+                        await self._write([one])
+                elif not (isinstance(error, Conflict) and looks < _LOOKS):
+                    self._tell([(batch[0], None, error)], {})
+                else:
+                    continue  # another process was quicker: look again
+                return
+            else:
+                if self.trouble is not None:
+                    self.trouble = None
+                    _log.info("the store can be written again")
+                told = {id(operation) for operation, _, _ in results}
+                self._tell(results, changes)
+                for one in batch:
+                    if id(one) not in told:
+                        await self._write([one])  # the batch left it out: find out why
+                return
+
+    async def _transact(self, batch: list[Operation]) -> Written:
+        began = time.perf_counter()
+        if self._db is None or self._db.is_closed():
+            self._db = await self._connect()
+        tx = Transaction(self._clock.now(), self._worker)
+        appends = [one for one in batch if type(one) is QueuedAppend]
+        plain = len(appends) == len(batch) and not any(
+            one.again or one.stored_with or one.append.transition is not None for one in appends
+        )
+        results = await (self._append(tx, appends) if plain else self._transaction(tx, appends, batch))
+        for operation, at, error in results:
+            if error is None and type(operation) is QueuedAppend:
+                for event in operation.append.events:
+                    event.at = at
+        self.observe(len(batch), time.perf_counter() - began)
+        return results, tx.changes
+
+    async def _append(self, tx: Transaction, appends: list[QueuedAppend]) -> list[Result]:
+        """One statement that is its own transaction; those it refuses have no result."""
+        fences, _ = merge(tx.now, appends)
+        next_seq, _now, steps, progress, checkpoint, seen, runs, epochs, expected = zip(*fences, strict=True)
+        rows = [row for queued in appends for row in queued.rows]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 8
+        assert self._db is not None
+        await self._hook("before_commit", len(appends))
+        try:
+            reserved = await self._db.fetch(_APPEND, runs, tx.now, epochs, expected, next_seq, steps, progress, checkpoint,
+                                            seen, *columns)  # fmt: skip
+            await self._hook("after_commit", len(appends))
+        except GAVE_WAY:
+            raise
+        except BaseException as error:
+            for one in appends:
+                one.again = True  # so that each is judged, in a transaction of its own
+            if isinstance(error, pg.IntegrityConstraintViolationError):
+                raise Conflict(str(error)) from error
+            raise
+        accepted = {row[0] for row in reserved}
+        for run in accepted:
+            tx.changed(run)
+        results: list[Result] = []
+        for one in appends:
+            if one.append.run in accepted:
+                results.append((one, tx.now, None))
+            else:
+                one.again = True
+        return results
+
+    async def _transaction(self, tx: Transaction, appends: list[QueuedAppend], batch: list[Operation]) -> list[Result]:
+        assert self._db is not None
+        db, answers = self._db, Answers(self._db)
+        await db.execute("BEGIN")
+        try:
+            await self._lock(batch)
+            results: list[Result] = []
+            if len(batch) == 1 and appends:
+                results.append((appends[0], await answers.do(apply_one(tx, appends[0])), None))
+            elif appends:
+                await answers.do(apply_all(tx, appends))
+                results += [(one, tx.now, None) for one in appends]
+            for one in batch:
+                if isinstance(one, Work):
+                    tx.again = one.again
+                    results.append((one, await answers.do(one.do(tx)), None))
+            await self._commit(db, batch)
+        except BaseException:
+            if not db.is_closed():
+                with contextlib.suppress(*TROUBLE):
+                    await db.execute("ROLLBACK")
+            raise
+        return results
+
+    async def _lock(self, batch: list[Operation]) -> None:
+        """Lock the runs of this batch in one order for all; a lone one is locked by its first statement."""
+        runs: set[str] = set()
+        leaving: set[str] = set()
+        looks = False
+        for one in batch:
+            if type(one) is QueuedAppend:
+                runs.add(one.append.run)
+                transition = one.append.transition
+                if transition is not None and transition.status in FINISHED:
+                    leaving.add(one.append.run)
+            elif one.runs:
+                runs.update(one.runs)
+                looks = True  # at the row, before it changes it
+        if len(runs) > 1 or leaving or looks:
+            assert self._db is not None
+            await self._db.fetch(_LOCK, sorted(runs), sorted(leaving))
+
+    async def _commit(self, db: Connection, batch: list[Operation]) -> None:
+        writes = sum(one.journal for one in batch)
+        await self._hook("before_commit", writes)
+        try:
+            await db.execute("COMMIT")
+            await self._hook("after_commit", writes)
+        except GAVE_WAY:
+            raise
+        except BaseException:
+            for one in batch:
+                one.again = True
+            raise
+
+    async def _hook(self, name: str, writes: int) -> None:
+        """Call a test's hook in a thread, as it may wait there. `Crash` kills the writer."""
+        if self._faults is None or not writes:
+            return
+        try:
+            await asyncio.to_thread(getattr(self._faults, name), writes)
+        except Exception as error:
+            raise Injected(f"injected: {error!r}") from error
+
+    async def _fail(self, trouble: BaseException) -> None:
+        """Note it once, let go of the connection, and wait a little."""
+        if self.trouble is None:
+            _log.warning("the store cannot be written, trying again about every %d ms: %s", _RETRY_S * 1000,
+                         str(trouble) or repr(trouble))  # fmt: skip
+        self.trouble = trouble
+        if self._db is not None and not isinstance(trouble, Injected):
+            self._db.terminate()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), random.uniform(0.2, 1.0) * _RETRY_S)
+
+    def _refuse(self, batch: Iterable[Operation], reason: str) -> None:
+        self._tell([(one, None, StoreUnavailable(f"the store cannot be written: {reason}")) for one in batch], {})
+
+    def _refuse_all(self, reason: str) -> None:
+        left, self._queue = [*self._on_its_way.values(), *self._queue], []
+        self._refuse(left, reason)
+
+    def _tell(self, results: Sequence[Result], changes: dict[str, News]) -> None:
+        for operation, _, _ in results:
+            self._on_its_way.pop(id(operation), None)
+        self._deliver(results, changes)

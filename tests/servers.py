@@ -1,0 +1,89 @@
+"""A real PostgreSQL for tests: one server for the whole session, an empty schema for each test.
+
+`HOLDFAST_TEST_POSTGRES` names a server to use instead. Without it the first process of the session that needs one starts
+it, in the session's temporary folder, and the last one to leave stops it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.chaos.server import Server
+
+NEVER_FLUSH = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=64MB")
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    with (folder / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def shared_server(folder: Path) -> Iterator[str]:
+    """The URL of the server that all processes of this test session share."""
+    known = folder / "postgres.json"
+    with _held(folder):
+        state = json.loads(known.read_text()) if known.exists() else {"users": 0}
+        if not state["users"]:
+            server = Server(folder / f"postgres-{secrets.token_hex(4)}")
+            server.create()
+            server.start(NEVER_FLUSH)
+            state = {"users": 0, "url": server.url, "pid": server._process.pid}
+            server._process.returncode = 0  # whoever is the last stops it: not our child to wait for
+        state["users"] += 1
+        known.write_text(json.dumps(state))
+    try:
+        yield state["url"]
+    finally:
+        with _held(folder):
+            state = json.loads(known.read_text())
+            state["users"] -= 1
+            known.write_text(json.dumps(state))
+            if not state["users"]:
+                _stop(state["pid"])
+
+
+def _stop(pid: int) -> None:
+    os.kill(pid, signal.SIGQUIT)  # nothing in it is wanted any more
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+        except ChildProcessError:  # another process of the session had started it
+            status = Path(f"/proc/{pid}/stat")
+            if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server; its database may be used by others too."""
+    named = os.environ.get("HOLDFAST_TEST_POSTGRES")
+    if named:
+        yield named
+        return
+    folder = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        folder = folder.parent
+    with shared_server(folder) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """A URL of an empty schema of its own."""
+    mark = "&" if "?" in postgres_server else "?"
+    return f"{postgres_server}{mark}schema=test_{secrets.token_hex(6)}"
