@@ -39,6 +39,7 @@ class _Past:
     due: int | None = None
     in_doubt: bool = False
     probes: int = 0  # of this attempt, that failed
+    undone: int = 0  # attempts in a row that the database undid
     question: str | None = None
 
     @classmethod
@@ -50,7 +51,7 @@ class _Past:
                 past.probes, past.due = 0, None
             elif event.kind == "step.retrying":
                 past.attempt, past.failures = event.data["attempt"], event.data["failures"]
-                past.probes = event.data.get("probes", 0)
+                past.probes, past.undone = event.data.get("probes", 0), event.data.get("undone", 0)
                 past.due, past.in_doubt = event.at + event.data["wait_ms"], past.probes > 0
             elif event.kind == "approval.asked":
                 past.question = event.data["approval"]

@@ -32,18 +32,19 @@ class TransactionCall(StepCall):
     __slots__ = ()
 
     async def _attempt(self) -> Ended:
-        undone = 0
+        past = self._past
         while True:
             ended = await super()._attempt()
             if not isinstance(ended.error, Undone):
+                past.undone = 0
                 return ended
-            undone += 1
-            if undone > MOST_UNDONE:
+            past.undone += 1
+            if past.undone > MOST_UNDONE:
                 return Ended(error=ended.error.reason)
-            wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**undone) * random.uniform(0.5, 1)
-            await self._put_off(wait_s, ended.error.reason)
+            wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**past.undone) * random.uniform(0.5, 1)
+            await self._put_off(wait_s, ended.error.reason, undone=past.undone)
             await self._until_due()
-            self._past.attempt += 1
+            past.attempt += 1
 
     async def _perform(self, context: StepContext) -> Ended:
         execution, isolation = self.execution, self._spec.transaction

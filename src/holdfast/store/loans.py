@@ -76,9 +76,11 @@ class Loan:
 
     async def commit(self, appends: Sequence[Append]) -> int:
         batch = joining.queued(appends)
+        self._loans.check_open()
         try:
             at, changes = await self._loans.aside(functools.partial(self._commit, batch))
         except _UNDID as error:
+            await self._loans.aside(self.end)  # the writer needs the lock
             found = await self._loans.submit(joining.found(batch))
             if found is None:
                 raise Undone(error) from error
@@ -170,7 +172,7 @@ class Loans:
         self.connect, self.clock, self.worker, self.submit = connect, clock, worker, submit
         self._died, self._faults = died, faults
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="holdfast-transaction")
-        self._turn = asyncio.Lock()
+        self._turn, self._closed = asyncio.Lock(), False
         self._told: asyncio.Future[None] | None = None
         self.changes: dict[str, News] = {}
         self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
@@ -185,6 +187,7 @@ class Loans:
         async with self._turn:
             if self._told is not None:  # the writer's thread, and with it every heartbeat, goes first
                 await asyncio.wait([self._told])
+            self.check_open()
             loan, began = Loan(self), time.monotonic()
             try:
                 try:
@@ -202,12 +205,21 @@ class Loans:
                 with contextlib.suppress(StoreUnavailable):
                     self._told = self.submit(joining.tell(changes))
                     forget(self._told)
-                if time.monotonic() - began > _LONG_S:
+                if self._closed:
+                    self._threads.shutdown(wait=False)
+                elif time.monotonic() - began > _LONG_S:
                     await asyncio.sleep(_OTHERS_S)
 
     def inject(self, hook: str, writes: int) -> None:
         if self._faults is not None:
             inject(getattr(self._faults, hook), writes)
 
+    def check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
     def close(self) -> None:
-        self._threads.shutdown(wait=True)
+        """Lend nothing more, and commit nothing that is lent."""
+        self._closed = True
+        if not self._turn.locked():
+            self._threads.shutdown(wait=False)

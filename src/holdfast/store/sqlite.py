@@ -113,7 +113,7 @@ class SQLiteStore(SharedStore):
         if self._registered:
             forget(self._submit(leases.depart(self.worker_id), journal=False))  # on a full disk it would never be done
         self._open = False
-        await asyncio.to_thread(self._loans.close)
+        self._loans.close()
         self._hand_over()
         self._writer.stop()
         await asyncio.to_thread(self._writer.join)
@@ -122,6 +122,7 @@ class SQLiteStore(SharedStore):
 
     def abandon(self) -> None:
         self._open = False
+        self._loans.close()
         self._hand_over()
         self._writer.kill()
         self._readers.close()
@@ -135,6 +136,7 @@ class SQLiteStore(SharedStore):
 
     def _bury(self) -> None:
         """On the loop, which may have queued something while the writer died; from now on it cannot."""
+        self._loans.close()
         self._hand_over()
         self._writer.refuse_rest()
         self._peers.close(died=True)
