@@ -35,7 +35,7 @@ async def act(what: str, takes_s: float = 0.0) -> str:
 async def held(what: str) -> str:
     """Ends when the test allows it."""
     effect(what)
-    while not allowed(f"go-{what}"):
+    while not allowed(what):
         await asyncio.sleep(0.005)
     return what
 
@@ -44,7 +44,7 @@ async def held(what: str) -> str:
 def held_in_thread(what: str) -> str:
     """The same in a thread; leaves a sign of life all the time."""
     effect(what)
-    while not allowed(f"go-{what}"):
+    while not allowed(what):
         (FOLDER / f"alive-{what}").write_text(str(time.time()))
         time.sleep(0.005)
     return what
@@ -55,6 +55,22 @@ async def steady(steps: int, takes_s: float) -> int:
     for number in range(steps):
         await act(str(number), takes_s)
     return steps
+
+
+@holdfast.step
+async def work(takes_s: float) -> bool:
+    """One piece of work; True when the test says that it is enough."""
+    effect("work")
+    await asyncio.sleep(takes_s)
+    return allowed("enough")
+
+
+@holdfast.agent
+async def enduring(takes_s: float) -> int:
+    done = 1
+    while not await work(takes_s):
+        done += 1
+    return done
 
 
 @holdfast.agent

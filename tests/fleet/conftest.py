@@ -93,7 +93,7 @@ class Fleet:
         return self.ask(main)
 
     def allow(self, what):
-        (self.folder / f"go-{what}").touch()
+        (self.folder / what).touch()
 
     def effects(self, run=None):
         """What the ledger has, in order."""
