@@ -100,6 +100,23 @@ def test_doctor_says_the_same_of_them(cli):
     assert found["bad"].startswith("run bad: it is paused: ")
 
 
+def test_a_run_whose_queue_nobody_takes_is_stuck(terminal):
+    """A live worker serves the agent, but only runs of another queue."""
+
+    async def scene(place, clock):
+        async with place.open(clock) as store:
+            await store.create(NewRun("a", "0" * 32, "greet", '{"name":"ana"}', queue="slow"))
+
+    ago(terminal.folder, scene)
+    worker = terminal.start("worker", FLEET, "--queues", "quick,quicker")
+    worker.until("Serving")
+    _, output = terminal.run("runs", "--stuck")
+    assert output.splitlines()[1] == "  it has been due for 1 h, and no worker takes queue 'slow'"
+    other = terminal.start("worker", FLEET, "--queues", "slow")
+    other.until("a  completed")
+    assert terminal.run("runs", "--stuck")[1].startswith("No run is stuck")
+
+
 def test_a_run_that_full_workers_leave_is_stuck(terminal):
     """A live worker that serves the agent and has no room: the run is due for long, and that is said."""
 

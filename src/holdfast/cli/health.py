@@ -85,9 +85,9 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
 
     if facts["integrity"] != "ok":
         add(f"the file is damaged: {facts['integrity']}", "Stop all workers, keep a copy, and restore a backup")
-    agents = await hf.store.agents()
+    agents, queues = await hf.store.agents(), await hf.store.queues_taken()
     for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
-        problem = why_stuck(row, agents, hf.store.clock.now(), url)
+        problem = why_stuck(row, agents, queues, hf.store.clock.now(), url)
         if problem is not None:
             add(f"run {row.id}: {problem[0]}", problem[1], row.id)
     return found

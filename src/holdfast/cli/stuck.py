@@ -19,7 +19,9 @@ from holdfast.worker.health import LATE_MS
 CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do
 
 
-def why_stuck(row: RunRow, served: Published, now: int, url: str | None) -> tuple[str, str] | None:
+def why_stuck(
+    row: RunRow, served: Published, queues: frozenset[str] | None, now: int, url: str | None
+) -> tuple[str, str] | None:
     """What keeps an unfinished run, and what to do; None when nothing does."""
     late_ms = now - row.due_at if row.due_at is not None else 0
     late = spoken(max(late_ms, 0) / 1000)
@@ -37,10 +39,11 @@ def why_stuck(row: RunRow, served: Published, now: int, url: str | None) -> tupl
         return (f"it is in the middle, its process is gone or stopped, and its lease has been over for {late}", go_on)
     if not is_served(row, served):
         return (f"it has been due for {late}, and no live worker serves {_code(row)}", go_on)
+    if queues is not None and row.queue not in queues:
+        return (f"it has been due for {late}, and no worker takes queue {row.queue!r}", "Start one with that queue")
     if late_ms > LATE_MS:
-        queue = "" if row.queue == "default" else f", or none takes queue {row.queue!r}"
         advice = "Look at their logs and at holdfast_backlog_age_seconds, or start another one"
-        return (f"it has been due for {late} and no worker took it: those there are are full or hang{queue}", advice)
+        return (f"it has been due for {late} and no worker took it: those there are are full or hang", advice)
     return None
 
 
@@ -54,10 +57,11 @@ async def stuck_runs(
     """The command."""
     async with existing(url) as hf:
         rows = await hf.store.stuck(LATE_MS, limit=10_000)
-        served, now, where = await hf.store.agents(), hf.store.clock.now(), hf.store.url
+        served, queues = await hf.store.agents(), await hf.store.queues_taken()
+        now, where = hf.store.clock.now(), hf.store.url
     found = []
     for row in rows:
-        info, why = RunInfo.of(row, served), why_stuck(row, served, now, url)
+        info, why = RunInfo.of(row, served), why_stuck(row, served, queues, now, url)
         fits = (not statuses or row.status in statuses) and (agent is None or row.agent == agent)
         if why is not None and fits and labels.items() <= info.labels.items():
             found.append((info, row.queue, *why))

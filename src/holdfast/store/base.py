@@ -173,6 +173,7 @@ class Store(Protocol):
     clock: Clock
     url: str
     code_version: str | None  # of the code that this process runs, for people
+    queues: Sequence[str] | None  # those this process takes runs of; None: all
     worker_id: str  # this process's incarnation: its name, if it has one, and what is random at each opening
 
     # Life of the store
@@ -357,6 +358,10 @@ class Store(Protocol):
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
                        alone: bool = True) -> int | None:  # fmt: skip
         """The earliest time (it may be past) at which a `claim` with the same arguments would find a run."""
+        ...
+
+    async def queues_taken(self) -> frozenset[str] | None:
+        """The queues that workers which are there take runs of; None: all."""
         ...
 
     async def census(self, late_ms: int) -> list[Census]:

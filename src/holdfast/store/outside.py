@@ -17,7 +17,7 @@ from holdfast.store.appends import insert_run, put_signal
 from holdfast.store.base import NewRun, News
 from holdfast.store.cut import dropped_by_cut
 from holdfast.store.leases import record
-from holdfast.store.transaction import Asking, Conflict, Transaction, to_json
+from holdfast.store.transaction import Asking, Conflict, Transaction, listed, to_json
 
 _NAMED_BLOB: Final = re.compile(r'"\$blob"\s*:\s*"([^"]+)"')
 
@@ -203,13 +203,13 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
 
 
 def publish(
-    agents: list[tuple[str, str | None, str]], served: list[str], code_version: str | None
+    agents: list[tuple[str, str | None, str]], served: list[str], queues: Iterable[str] | None, code_version: str | None
 ) -> Callable[[Transaction], Asking[None]]:
     """Record what these names mean now, and all that this incarnation serves. Of several versions the last one counts."""
     newest = {agent[0]: agent for agent in agents}
 
     def work(tx: Transaction) -> Asking[None]:
-        yield from tx.rows("register_worker", agents=to_json(served), version=code_version)
+        yield from tx.rows("register_worker", agents=to_json(served), queues=listed(queues), version=code_version)
         for name, version, schema in sorted(newest.values(), key=lambda agent: agent[0]):
             yield from tx.rows("publish_agent", name=name, version=version, schema=schema)
 

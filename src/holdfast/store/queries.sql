@@ -241,7 +241,8 @@ WHERE lease_owner = :worker AND status = 'running' RETURNING id, limit_key
 
 -- name: register_worker
 -- An incarnation that holds its lock says so, and what it serves.
-INSERT INTO workers (id, agents, version, started_at, seen_at) VALUES (:worker, :agents, :version, :now, :now)
+INSERT INTO workers (id, agents, queues, version, started_at, seen_at)
+VALUES (:worker, :agents, :queues, :version, :now, :now)
 ON CONFLICT (id) DO UPDATE SET agents = excluded.agents, seen_at = excluded.seen_at
 
 -- name: seen_worker
@@ -255,6 +256,10 @@ DELETE FROM workers WHERE id = :worker
 -- name: workers
 -- All incarnations that said they are there.
 SELECT id, agents, started_at, seen_at FROM workers ORDER BY started_at, id
+
+-- name: queues
+-- Which queues workers take; null: all of them.
+SELECT DISTINCT queues FROM workers
 
 -- name: code_versions
 -- The versions of the code that workers run.

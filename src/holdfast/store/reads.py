@@ -79,6 +79,12 @@ def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
     ]
 
 
+def queues() -> Asking[frozenset[str] | None]:
+    """Which queues workers take; None: all."""
+    found = [row[0] for row in (yield from rows("queues"))]
+    return None if None in found else frozenset(queue for each in found for queue in json.loads(each))
+
+
 def blob(digest: str) -> Asking[bytes]:
     """One large value."""
     found = yield from rows("blob", digest=digest)

@@ -44,6 +44,7 @@ class SharedStore(abc.ABC):
         self._listeners: list[Callable[[Change], None]] = []
         self._served: set[str] = set()  # names of agents, and names with a version after a space
         self.code_version: str | None = None
+        self.queues: Sequence[str] | None = None
         self._held_after = ""  # the limit up to which held runs were looked at
         self._waiting: list[Operation] = []
         self._said_due = False  # a commit of ours made a run due, and no claim has looked since
@@ -156,7 +157,8 @@ class SharedStore(abc.ABC):
         self._served.update(f"{name} {version}" for name, version, _ in published if version is not None)
         if not self._registered:
             await self._hold_lock()  # first: from the first lease on, whoever can take it takes us for dead
-        await self._submit(outside.publish(published, sorted(self._served), self.code_version), journal=False)
+        work = outside.publish(published, sorted(self._served), self.queues, self.code_version)
+        await self._submit(work, journal=False)
         self._registered = True
 
     async def let_in(
@@ -246,6 +248,9 @@ class SharedStore(abc.ABC):
             name, _, version = each.partition(" ")
             versions.setdefault(name, set()).add(version)
         return {name: (version, schema, frozenset(versions.get(name, ()))) for name, version, schema in found}
+
+    async def queues_taken(self) -> frozenset[str] | None:
+        return await self._read(reads.queues)
 
     async def census(self, late_ms: int) -> list[Census]:
         now = self.clock.now()

@@ -64,7 +64,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._graces: dict[str, float] = {}
         self._served = Served(specs)
-        store.code_version = self.settings.version
+        store.code_version, store.queues = self.settings.version, self.settings.queues
         self._look = asyncio.Event()
         self._sure = False  # the time has come at which a run is due
         self._stopping = False

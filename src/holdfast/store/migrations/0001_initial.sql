@@ -55,6 +55,9 @@ CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX runs_root ON runs (root_id);
 CREATE INDEX runs_recent ON runs (created_at DESC, id);
 CREATE INDEX runs_finished ON runs (status, finished_at) WHERE finished_at IS NOT NULL;
+-- What has not ended, counted for metrics and looked through for runs that are stuck. No column of it changes when a step
+-- is recorded, so a step costs nothing more. The last column lets SQLite count without reading rows.
+CREATE INDEX runs_unfinished ON runs (status, queue, due_at, finished_at) WHERE finished_at IS NULL;
 CREATE INDEX runs_with_blob ON runs (id) WHERE instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0;
 
 -- The journal: inserted by the owner, never changed but for `dropped`. A position that was deleted must not be given
@@ -146,10 +149,12 @@ CREATE TABLE agents (
 ) WITHOUT ROWID;
 
 -- Incarnations that hold a lock that others can try. `agents` is the JSON list of what they serve: names, and names with
--- a version after a space. `version` is that of their code, for people.
+-- a version after a space. `queues` is the JSON list of the queues they take, null: all. `version` is that of their code,
+-- for people.
 CREATE TABLE workers (
   id         TEXT   NOT NULL PRIMARY KEY,
   agents     TEXT   NOT NULL,
+  queues     TEXT,
   version    TEXT,
   started_at BIGINT NOT NULL,
   seen_at    BIGINT NOT NULL

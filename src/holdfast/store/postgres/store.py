@@ -30,7 +30,7 @@ from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.postgres.writer import Writer
 from holdfast.store.shared import SharedStore, forget
-from holdfast.store.transaction import Asking, Transaction, to_json
+from holdfast.store.transaction import Asking, Transaction, listed, to_json
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -149,7 +149,8 @@ class PostgresStore(SharedStore):
 
     def _presence(self) -> dict[str, Any]:
         """What the row of this incarnation says."""
-        return {"worker": self.worker_id, "agents": to_json(sorted(self._served)), "version": self.code_version}
+        return {"worker": self.worker_id, "agents": to_json(sorted(self._served)), "queues": listed(self.queues),
+                "version": self.code_version}  # fmt: skip
 
     async def recover(self) -> int:
         known = await self._read(reads.rows, "workers")
