@@ -90,11 +90,8 @@ def test_a_worker_tells_its_health_and_its_numbers(terminal):
     assert before["holdfast_running_runs_limit"] == 200
     assert before["process_resident_memory_bytes"] > 1e6
     start(terminal, "read", 2, id="r")
-    worker.until("body: page 0")
-    worker.until("body: page 1")
-    during = probe.numbers()
+    during = until(lambda: (found := probe.numbers())["holdfast_running_steps"] == 2 and found)
     assert during["holdfast_claimed_runs_total"] == during["holdfast_running_runs"] == 1
-    assert during["holdfast_running_steps"] == 2
     terminal.touch("go-0", "go-1")
     worker.until("r  completed")
     after = until(lambda: (found := probe.numbers())["holdfast_running_runs"] == 0 and found)
