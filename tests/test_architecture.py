@@ -6,11 +6,11 @@ from pathlib import Path
 
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
-    "words": "errors durations model clock retry naming tagged exact sameness codec hints signature schema failures flow",
-    "contracts": "runtime store.base store.joint",
+    "words": "errors durations people model clock retry naming tagged exact sameness codec hints signature schema failures flow",
+    "contracts": "runtime store.base store.questions store.joint",
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",
-    "services": "worker run client",
+    "services": "worker questions run client",
     "edges": "cli http dashboard integrations backends testing demo",
     "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }

@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     )
     from holdfast.flow import Limit, Rate
     from holdfast.logs import LogFilter
+    from holdfast.people import Actor
+    from holdfast.questions import Approval
     from holdfast.resources import Resource, resource
     from holdfast.retry import Retry
     from holdfast.run import Run, RunEvent, RunInfo
     from holdfast.signature import Local
+    from holdfast.verbs.asking import Decision, Vote, approve, ask
     from holdfast.verbs.children import Child, spawn
     from holdfast.verbs.facts import (
         connection,
@@ -67,12 +70,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "NOT_DONE",
+    "Actor",
     "Agent",
     "AlreadyDecided",
+    "Approval",
     "BadArguments",
     "BadBundle",
     "Child",
     "Client",
+    "Decision",
     "Duration",
     "Expired",
     "HoldfastError",
@@ -109,7 +115,10 @@ __all__ = [
     "UnknownAgent",
     "UnknownApproval",
     "UnknownRun",
+    "Vote",
     "agent",
+    "approve",
+    "ask",
     "checkpoint",
     "connection",
     "idempotency_key",
@@ -144,10 +153,13 @@ _HOMES = {
     ),
     "holdfast.flow": "Limit Rate",
     "holdfast.logs": "LogFilter",
+    "holdfast.people": "Actor",
+    "holdfast.questions": "Approval",
     "holdfast.resources": "Resource resource",
     "holdfast.retry": "Retry",
     "holdfast.run": "Run RunEvent RunInfo",
     "holdfast.signature": "Local",
+    "holdfast.verbs.asking": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.facts": "connection idempotency_key note now patched rng scope this_run this_step uuid4",
     "holdfast.verbs.messages": "receive receive_nowait",

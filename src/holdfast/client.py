@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from types import ModuleType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
-from holdfast.codec import UNTYPED, checked_size, digest, preview
+from holdfast.codec import checked_size, digest, preview
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds
-from holdfast.errors import BadArguments, RunExists, UnknownAgent, UnknownApproval
+from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
-from holdfast.model import FINISHED, KINDS, ApprovalRow, RunRow, checked_run_id, checked_statuses, plain_id
-from holdfast.run import Run, RunEvent, RunInfo, stored_value
+from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
+from holdfast.questions import Questions
+from holdfast.run import Run, RunEvent, RunInfo
 from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
@@ -70,7 +71,7 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
     return list(specs.values())
 
 
-class Client:
+class Client(Questions):
     """An open store. Use it as `async with holdfast.open(...) as hf`."""
 
     def __init__(
@@ -273,35 +274,6 @@ class Client:
                         return
                     await self._pause_for(heard)
 
-    # Questions
-
-    async def approvals(self, *, run: str | None = None, open: bool = True) -> list[ApprovalRow]:
-        """Questions to people; only the open ones unless told otherwise."""
-        return await self.store.approvals(run=run, statuses=("open",) if open else ("open", "decided", "withdrawn"))
-
-    async def answer(self, approval: ApprovalRow | str, value: Any, *, by: str, note: str = "") -> ApprovalRow:
-        """Answer a question. For one in doubt: {"result": ...} (it happened), "run" (it did not), or "fail"."""
-        row = await self._approval(approval)
-        answer = _checked_answer(row, value)
-        if not isinstance(by, str) or not by.strip():
-            raise BadArguments(f"by={by!r}: give the name of whoever decides, for example by='ana'")
-        text = UNTYPED.store(answer, "answer")[0]
-        checked_size(text, self._settings.value_limit_bytes, "the answer")
-        return await self.store.decide(row.id, text, by, note)
-
-    async def _approval(self, approval: ApprovalRow | str) -> ApprovalRow:
-        if isinstance(approval, ApprovalRow):
-            return approval
-        found = await self.store.approvals(approval=approval, statuses=("open", "decided", "withdrawn"))
-        if not found:
-            found = await self.store.approvals(run=approval)
-        if len(found) != 1:
-            raise UnknownApproval(
-                f"{approval!r} is neither the id of a question nor a run with exactly one open question "
-                f"(it has {len(found)}); list them with `await hf.approvals()`"
-            )
-        return found[0]
-
     async def prune(self, older_than: Duration, *, status: str | Iterable[str] = ("completed", "cancelled")) -> int:
         """Delete runs that finished longer ago than this, with their children; returns how many root runs."""
         statuses = checked_statuses(status)
@@ -354,27 +326,11 @@ def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _checked_kinds(kinds: str | Iterable[str]) -> list[str]:
-    chosen = [kinds] if isinstance(kinds, str) else list(kinds)
-    for kind in chosen:
-        if kind not in KINDS:
+    """A kind without its second word is the whole family: 'approval' is all that happens to questions."""
+    found: list[str] = []
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        family = [kind] if kind in KINDS else [each for each in KINDS if each.partition(".")[0] == kind]
+        if not family:
             raise BadArguments(f"{kind!r} is no kind of event; there are: {', '.join(KINDS)}")
-    return chosen
-
-
-def _checked_answer(row: ApprovalRow, value: Any) -> Any:
-    if isinstance(value, str) and value in ("run", "fail"):
-        return value
-    if not isinstance(value, dict) or set(value) != {"result"}:
-        raise BadArguments(
-            f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not "
-            "and should run, 'fail' to fail the step"
-        )
-    answer = {"result": stored_value(value["result"])}
-    if row.schema:
-        schema = json.loads(row.schema)
-        wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
-        try:
-            check_against(wrapped, answer, row.id)
-        except BadArguments as error:
-            raise BadArguments(str(error).replace(f"agent {row.id!r}", f"question {row.id!r}", 1)) from None
-    return answer
+        found += family
+    return found

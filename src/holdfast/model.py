@@ -63,7 +63,12 @@ KINDS: Final[dict[str, Kind]] = {
     "child.spawned": Kind("a child run was started by spawn", closes=True),
     "child.ended": Kind("a child run ended", arrives=True),
     "approval.asked": Kind("a person was asked"),
+    "approval.reminded": Kind("the person was reminded"),
+    "approval.delegated": Kind("the question was passed on to somebody else", arrives=True),
+    "approval.voted": Kind("one of several people agreed, or changed what is shown", arrives=True),
     "approval.decided": Kind("a person decided", arrives=True),
+    "approval.expired": Kind("nobody decided in time", arrives=True),
+    "approval.withdrawn": Kind("the agent stopped waiting for the person"),
     "patched": Kind("the run took the new side of a patched line"),
     "note": Kind("the agent wrote a line into its history", closes=True),
     "checkpoint": Kind("the agent's state was stored; replay starts here", closes=True),
@@ -155,16 +160,27 @@ class ApprovalRow:
 
     id: str
     run_id: str
+    root_id: str
+    path: str  # JSON list of the agents from the root run down to this one
     key: str
-    kind: str  # 'in_doubt' so far
+    kind: str  # 'approve', 'ask' or 'in_doubt'
     question: str
-    shown: str | None
-    schema: str | None
-    status: str  # 'open', 'decided', 'withdrawn'
+    shown: str | None  # the value as it was shown, exactly
+    digest: str  # of the value as it is now: a decision is for that
+    schema: str | None  # of what may be edited or answered; null: nothing
+    recipients: str  # JSON list of people and groups; empty: anybody
+    needs: str  # JSON: how many must agree, or how many for the value with a digest
+    votes: str  # JSON list: by, yes, note, at, digest
+    delegations: str  # JSON list: by, to, note, at
+    expires_at: int | None
+    fallback: str | None  # what holds when it expires
+    remind_ms: int | None
+    status: str  # 'open', 'decided', 'expired', 'withdrawn'
     asked_at: int
+    data: str | None = None  # the value as last edited, or the answer
     decided_at: int | None = None
     decided_by: str | None = None
-    decision: str | None = None
+    decision: str | None = None  # 'approved', 'denied', 'answered'
     note: str | None = None
 
 

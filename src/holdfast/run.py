@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from holdfast.codec import UNTYPED, Shape, checked_size, shape_of
+from holdfast.codec import UNTYPED, Shape, checked_size
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment, seconds, spoken
 from holdfast.errors import (
@@ -24,7 +24,8 @@ from holdfast.errors import (
     RunPaused,
     UnknownRun,
 )
-from holdfast.model import FINISHED, ApprovalRow, Event, Published, RunRow, checked_statuses
+from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses
+from holdfast.questions import Approval, stored_text
 from holdfast.store.base import News, spilled, unspilled
 from holdfast.verbs.messages import checked_topic
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from holdfast.client import Client
 
 R_co = TypeVar("R_co", covariant=True)
-_PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ class Run(Generic[R_co]):
         signal = f"key:{key}" if key is not None else f"id:{secrets.token_hex(8)}"
         await self._client.store.send(self.id, signal, "message.received", checked_topic(topic), stored, {}, blobs)
 
-    async def approvals(self) -> list[ApprovalRow]:
-        """Its open questions."""
+    async def approvals(self) -> list[Approval]:
+        """Its open questions and those of the runs below it."""
         return await self._client.approvals(run=self.id)
 
     async def pause(self, *, reason: str = "", by: str = "") -> None:
@@ -257,14 +257,3 @@ class Run(Generic[R_co]):
     async def delete(self) -> int:
         """Delete a finished run with its children; returns how many runs went."""
         return await self._client.store.delete(self.id)
-
-
-def stored_text(value: Any) -> str:
-    """A value as text, by its own type."""
-    shape = UNTYPED if type(value) in _PLAIN else shape_of(type(value))
-    return shape.store(value, "value")[0]
-
-
-def stored_value(value: Any) -> Any:
-    """A value as the plain data that is stored of it."""
-    return UNTYPED.load(stored_text(value))

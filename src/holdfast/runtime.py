@@ -7,15 +7,16 @@ One context variable says where code is: in an agent (a `Runtime`, one per async
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.codec import Shape
-from holdfast.errors import HoldfastError, LeafError, NotInRun
+from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
 from holdfast.retry import Retry
 from holdfast.signature import Signature
@@ -66,6 +67,55 @@ class RunFacts:
     parent: str | None
     root: str
     replaying: bool
+
+
+class NoDefault:
+    """Says that nothing holds when a question expires."""
+
+
+NO_DEFAULT: Final = NoDefault()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Question:
+    """What an agent asks people, as `approve` and `ask` put it."""
+
+    kind: str  # 'approve' or 'ask'
+    text: str
+    shown: object
+    shown_shape: Shape
+    shape: Shape  # of what may be edited or answered
+    editable: bool
+    to: list[str]  # people and groups; empty: anybody
+    needs: int | Callable[[Any], int]
+    expires_ms: int | None
+    default: object
+    remind_ms: int | None
+
+    @property
+    def schema(self) -> str | None:
+        """The JSON schema of what may be edited or answered, None if nothing may."""
+        return json.dumps(self.shape.schema()) if self.editable else None
+
+    def needed(self, value: Any) -> int:
+        """How many people must agree to this value."""
+        needs = self.needs(value) if callable(self.needs) else self.needs
+        if type(needs) is not int or needs < 1:
+            raise BadArguments(f"needs={needs!r}: say how many different people must agree, 1 or more")
+        return needs
+
+
+@dataclass(slots=True)
+class Answer:
+    """How a question ended."""
+
+    value: Any
+    at: datetime
+    yes: bool = True
+    by: str | None = None
+    note: str = ""
+    expired: bool = False
+    votes: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -186,6 +236,10 @@ class Runtime(Protocol):
     def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]: ...
     def spawn(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[str]: ...
     def child_result(self, child: str, agent: str) -> Durable[Any]: ...
+    def ask(self, question: Question) -> Durable[Answer]:
+        """Ask people; how it ended."""
+        ...
+
     def note(self, text: str, data: dict[str, Any]) -> Durable[None]: ...
     def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]: ...
     def checkpoint(self, state: object) -> Durable[Any]: ...

@@ -50,13 +50,18 @@ class _Wrong(Exception):
 
 def check_against(schema: dict[str, Any], arguments: dict[str, Any], agent_name: str) -> None:
     """Raise `BadArguments` with path, found and expected if the arguments do not fit the published schema."""
+    check_value(schema, arguments, f"agent {agent_name!r}")
+
+
+def check_value(schema: dict[str, Any], value: Any, what: str) -> None:
+    """The same for any value of which the schema is known."""
     try:
-        _check(schema, _as_json(arguments), "", schema.get("$defs", {}))
+        _check(schema, _as_json(value), "", schema.get("$defs", {}))
     except _Wrong as wrong:
         where = f"{wrong.path.removeprefix('.')}: " if wrong.path else ""
-        raise BadArguments(f"agent {agent_name!r}: {where}found {wrong.found}, expected {wrong.expected}") from None
+        raise BadArguments(f"{what}: {where}found {wrong.found}, expected {wrong.expected}") from None
     except RecursionError:
-        raise BadArguments(f"agent {agent_name!r}: the arguments or the schema are nested too deeply") from None
+        raise BadArguments(f"{what}: the value or the schema is nested too deeply") from None
 
 
 def arguments_from_published(

@@ -15,6 +15,7 @@ import pytest
 from tests.store.scenes import TTL, Place, finish, new, owned, park, python, scenario, step, write
 
 from holdfast.errors import StoreUnavailable
+from holdfast.people import Actor, Ballot
 from holdfast.store import connection
 from holdfast.store.base import NewApproval
 from holdfast.store.operations import Crash
@@ -62,7 +63,7 @@ async def test_unknown_commits_are_recognised(place: Place) -> None:
         lose()
         assert await store.send("a", "s", "message.received", "t", None, {}) == 1
         lose()
-        assert (await store.decide("q", '"run"', "eve", "")).decided_by == "eve"
+        assert (await store.decide("q", Ballot("1", Actor("eve")))).decided_by == "eve"
         lose()
         await park(store, row, seen=2)
         lose()

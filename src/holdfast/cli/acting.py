@@ -74,7 +74,7 @@ async def answer(url: str | None, question: str, value: str, by: str | None, not
         if as_json:
             print_json({"question": question_document(decided), "answer": given, "by": decided.decided_by})
         else:
-            tell(f"Answered {decided.id} of run {decided.run_id}.")
+            tell(f"Answered {decided.id} of run {decided.run}.")
 
 
 async def prune(url: str | None, older_than: str, statuses: tuple[str, ...], *, as_json: bool) -> None:

@@ -16,7 +16,8 @@ from holdfast.cli.picture import MARGIN, STATUS_STYLES, Scene, clean, lines, row
 from holdfast.cli.reading import family, open_calls, row_of
 from holdfast.client import Client
 from holdfast.durations import spoken
-from holdfast.model import FINISHED, ApprovalRow, Event, RunRow
+from holdfast.model import FINISHED, Event, RunRow
+from holdfast.questions import Approval
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ROOM_AROUND: Final = 7  # lines of the screen that are not the tree
@@ -29,7 +30,7 @@ class Watch:
         self.hf, self.run = hf, run
         self.rows: dict[str, RunRow] = {}
         self.histories: dict[str, History] = {}
-        self.questions: list[ApprovalRow] = []
+        self.questions: list[Approval] = []
 
     @property
     def root(self) -> RunRow:
@@ -54,8 +55,7 @@ class Watch:
                     history.add(event)
                 new += events
         waits = any(row.waits_for == "person" for row in self.rows.values())
-        asked = await self.hf.store.approvals() if waits else []
-        self.questions = [each for each in asked if each.run_id in self.rows]
+        self.questions = await self.hf.approvals(run=self.run) if waits else []
         return sorted(new, key=lambda event: event.position)
 
     @property

@@ -18,7 +18,7 @@ from holdfast.cli.reading import existing, latest_position, row_of
 from holdfast.cli.showing import event_document, info_document, question_document, status_text
 from holdfast.cli.stopping import Stop, first
 from holdfast.client import Client
-from holdfast.durations import moment, spoken
+from holdfast.durations import spoken
 from holdfast.model import FINISHED, Event
 from holdfast.naming import cut
 from holdfast.run import RunInfo
@@ -104,8 +104,8 @@ async def approvals(url: str | None, run: str | None, *, as_json: bool) -> None:
         return
     on = console()
     for each in found:
-        head = Text(each.id, "bold").append(f"  run {each.run_id}", "cyan")
-        on.print(head.append(f"  asked {_age(moment(each.asked_at))} ago", "dim"), soft_wrap=True)
+        head = Text(each.id, "bold").append(f"  run {each.run}", "cyan")
+        on.print(head.append(f"  asked {_age(each.asked_at)} ago", "dim"), soft_wrap=True)
         on.print(Text(f"  {clean(each.question)}"), soft_wrap=True)
         on.print(Text(f"  {answer_command(each.id, url)}", "dim"), soft_wrap=True)
 

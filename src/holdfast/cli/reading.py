@@ -14,8 +14,9 @@ from holdfast.client import DEFAULT_URL, Client
 from holdfast.client import open as open_store
 from holdfast.codec import UNTYPED
 from holdfast.errors import NotStorable, StoreUnavailable, UnknownRun
-from holdfast.model import ApprovalRow, Event, RunRow
+from holdfast.model import Event, RunRow
 from holdfast.naming import cut, show
+from holdfast.questions import Approval
 
 FAMILY_LIMIT: Final = 1000  # runs of one tree that are looked at
 
@@ -28,7 +29,7 @@ class Account:
     input: str
     events: list[Event]
     history: History
-    questions: list[ApprovalRow]
+    questions: list[Approval]
     children: list[Account] = field(default_factory=list)
 
     def descendants(self) -> list[Account]:
@@ -66,9 +67,10 @@ async def account(hf: Client, run: str) -> Account:
     if root.parent_id is None:
         members = await family(hf, root)
     accounts: dict[str, Account] = {}
+    asked = await hf.approvals(run=run)
     for row in members:
         events = await hf.store.journal(row.id, dropped=True)
-        questions = await hf.store.approvals(run=row.id)
+        questions = [each for each in asked if each.run == row.id]
         accounts[row.id] = Account(row, input_preview(row), events, History(events), questions)
     for row in members:
         if row.id != run and row.parent_id in accounts:

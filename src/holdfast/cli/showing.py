@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -30,6 +31,7 @@ from holdfast.client import Client
 from holdfast.codec import UNTYPED
 from holdfast.durations import moment, spoken
 from holdfast.model import Event
+from holdfast.questions import Approval
 from holdfast.run import RunInfo
 
 _RESULT_LINES: Final = 24
@@ -234,10 +236,6 @@ def event_document(event: Event) -> dict[str, Any]:
             "dropped": event.dropped}  # fmt: skip
 
 
-def question_document(question: Any) -> dict[str, Any]:
+def question_document(question: Approval) -> dict[str, Any]:
     """A question to a person as data."""
-    return {
-        "id": question.id, "run": question.run_id, "key": question.key, "kind": question.kind,
-        "question": question.question, "shown": question.shown, "status": question.status,
-        "asked_at": moment(question.asked_at), "schema": json.loads(question.schema) if question.schema else None,
-    }  # fmt: skip
+    return dataclasses.asdict(question)

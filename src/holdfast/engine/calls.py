@@ -72,6 +72,9 @@ class Call:
     def abandon(self) -> None:
         """The waiter is gone and there is no outcome yet: stop what was begun."""
 
+    def forsake(self) -> None:
+        """The same while the run is replayed: nothing was begun in this life, but perhaps in an earlier one."""
+
     def facts(self, **more: Any) -> dict[str, Any]:
         return facts(self.name, self.digest, self.preview, self.asked, **more)
 

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast import failures
-from holdfast.engine import foreign
+from holdfast.engine import approvals, foreign
 from holdfast.engine.divergence import diverge
 from holdfast.engine.journal import Divergence
 from holdfast.errors import HoldfastError, NotStorable
@@ -22,6 +22,14 @@ STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may
 FOREIGN_GRACE_S = 300.0  # and how long when it is known to wait for such things: raw I/O takes its time again
 
 
+def go_live(execution: Execution) -> None:
+    """Everything recorded is through: what was found out on the way is written first."""
+    execution.live = True
+    execution.patches.write()
+    foreign.write(execution)
+    approvals.withdraw_forsaken(execution)
+
+
 def conclude(execution: Execution) -> None:
     """Record the end, unless the journal holds something the code has not asked for."""
     root = execution.root
@@ -32,9 +40,7 @@ def conclude(execution: Execution) -> None:
         if left_over is not None:
             diverge(execution, left_over, "the agent ended without asking for it")
             return
-        execution.live = True
-        execution.patches.write()
-        foreign.write(execution)
+        go_live(execution)
     if execution.holding:
         return  # it is being released; the next worker will end it
     if root.cancelled() and execution.cancelling is not None:

@@ -25,7 +25,7 @@ from holdfast.codec import Shape
 from holdfast.engine import control, foreign, parking
 from holdfast.engine.calls import Call, Wait, outside
 from holdfast.engine.divergence import diverge, restless
-from holdfast.engine.ending import conclude, stalled
+from holdfast.engine.ending import conclude, go_live, stalled
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Divergence, Journal
@@ -247,9 +247,8 @@ class Execution(Leaving):
         call.withdrawn = True
         if not call.numbered and call.key not in self.journal.closed:
             self.calls.pop(call.key, None)
-            if call.begun:
-                with Placed(None):
-                    call.abandon()
+            with Placed(None):
+                (call.abandon if call.begun else call.forsake)()
         self.gate.kick()
 
     def drop(self, call: Call) -> None:
@@ -318,9 +317,7 @@ class Execution(Leaving):
         if left_over is not None:
             diverge(self, left_over, "the code did not ask for it" + foreign.where(self))
             return
-        self.live = True
-        self.patches.write()
-        foreign.write(self)
+        go_live(self)
         self.edge_due = []
         for call in list(self.calls.values()):
             if not call.begun and not call.withdrawn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,9 @@ class Mailbox:
     letters: dict[str, deque[Event]] = field(default_factory=lambda: defaultdict(deque))
     ended: dict[str, Event] = field(default_factory=dict)
     decided: dict[str, Event] = field(default_factory=dict)
+    hearers: dict[str, Callable[[], None]] = field(default_factory=dict)  # of votes, by question
+    forsaken: dict[str, str] = field(default_factory=dict)  # questions that nobody waits for, and their calls
+    _said: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=lambda: defaultdict(deque))
 
     def deliver(self, event: Event) -> None:
@@ -33,10 +37,18 @@ class Mailbox:
             self.ended[event.data["child"]] = event
             while self._wake_one("child", event.data["child"], event):
                 pass
-        else:
+        elif event.kind in ("approval.decided", "approval.expired"):
             self.decided[event.data["approval"]] = event
             while self._wake_one("approval", event.data["approval"], event):
                 pass
+        else:
+            self._said[event.data["approval"]].append(event)
+            if event.data["approval"] in self.hearers:
+                self.hearers[event.data["approval"]]()
+
+    def said(self, approval: str) -> list[Event]:
+        """What people have said to a question without deciding it."""
+        return self._said.get(approval, [])
 
     def _wake_one(self, kind: str, name: str, event: Event) -> bool:
         waiting = self._waiters.get((kind, name))

@@ -21,7 +21,8 @@ from holdfast.codec import BLOB_BYTES, Shape, checked_size
 from holdfast.engine.host import Host
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import OUTCOMES, Event, RunRow
-from holdfast.store.base import Append, NewApproval, NewRun, Transition, settle, spilled
+from holdfast.store.base import Append, NewRun, Transition, settle, spilled
+from holdfast.store.questions import NewApproval
 
 _log = logging.getLogger("holdfast")
 
@@ -61,6 +62,7 @@ class Recorder:
         *,
         children: list[NewRun] | None = None,
         approvals: list[NewApproval] | None = None,
+        withdraws: list[str] | None = None,
         checkpoint: bool = False,
         inbox_seen: int | None = None,
         transition: Transition | None = None,
@@ -91,7 +93,7 @@ class Recorder:
             blobs.update(more)
         append = Append(self.run.id, self.run.lease_epoch, event.seq, [event], blobs, children or [], approvals or [])
         append.inbox_seen, append.transition = inbox_seen, transition
-        append.checkpoint_seq = event.seq if checkpoint else None
+        append.checkpoint_seq, append.withdraws = event.seq if checkpoint else None, withdraws or []
         self.write(append, lambda at: self._written(event, at, then), alone=alone)
 
     def _written(self, event: Event, at: int, then: Callable[[Event], None] | None) -> None:

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.codec import UNTYPED, Shape, checked_size, digest, preview
 from holdfast.durations import moment
-from holdfast.engine.calls import Call, NoteCall, ReceiveCall, Tick, TimerCall, opened
+from holdfast.engine.approvals import ApprovalCall
+from holdfast.engine.calls import Call, NoteCall, PlanCall, ProgressCall, ReceiveCall, Tick, TimerCall, opened
 from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.steps import StepCall
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
-from holdfast.runtime import AgentSpec, Durable, RunFacts, StepSpec, _here
+from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
 from holdfast.signature import Bound
 
 if TYPE_CHECKING:
@@ -190,6 +191,17 @@ class Scope:
         call = ChildCall(self.execution, self.key(f":await.{agent}"), agent, digest(f'"{child}"'), child)
         call.awaits(child, agent)
         return self._durable("child", call)
+
+    def ask(self, question: Question) -> Durable[Answer]:
+        if (refused := self._check(question.kind)) is not None:
+            return refused
+        shown, copy = self.execution.stored(question.shown_shape, question.shown, "show")
+        needs = question.needed(copy)
+        stored, _ = UNTYPED.store({"question": question.text, "show": shown}, "question")
+        label = f":{question.kind}"
+        call = ApprovalCall(self.execution, self.key(label), label, digest(stored), preview(shown))
+        call.prepare(question, shown, copy, needs)
+        return self._durable(question.kind, call)
 
     def note(self, text: str, data: dict[str, Any]) -> Durable[None]:
         if (refused := self._check("note")) is not None:

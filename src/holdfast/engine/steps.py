@@ -20,14 +20,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import failures
-from holdfast.codec import UNTYPED
+from holdfast.codec import UNTYPED, digest
 from holdfast.declaring import NotDone
+from holdfast.engine.approvals import approval_id, withdraw
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.model import Event
+from holdfast.people import writable
 from holdfast.runtime import Placed, StepContext, StepSpec
 from holdfast.signature import Bound
-from holdfast.store.base import NewApproval
+from holdfast.store.questions import NewApproval
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class _Past:
                 past.due, past.in_doubt = event.at + event.data["wait_ms"], past.probes > 0
             elif event.kind == "approval.asked":
                 past.question = event.data["approval"]
+            elif event.kind == "approval.withdrawn":
+                past.question = None
         return past
 
 
@@ -280,14 +284,14 @@ class StepCall(Call):
     async def _ask(self, error: Exception) -> Ended:
         """Ask a person; the answer may come days later, in another process."""
         execution, past = self.execution, self._past
-        # By its place in the journal: after a retry of the run the same attempt may have to be asked about again.
-        question = past.question or f"q-{execution.derived(f'{self.key}:{execution.next_seq}')[:16]}"
+        question = past.question or approval_id(execution, self.key)
         if past.question is None:
             text = (
                 f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
                 f"Its idempotency key is {self._idempotency_key()}. "
                 'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
             )
+            past.question = question
             await self._put_question(question, text)
         decided = execution.mailbox.decided.get(question)
         if decided is None:
@@ -302,7 +306,7 @@ class StepCall(Call):
                 execution.asleep -= 1
                 execution.waits.pop(self.key, None)
         past.question = None
-        answer = UNTYPED.load(decided.data["decision"])
+        answer = UNTYPED.load(execution.text_of(decided))
         if answer == "run":
             return _RUN_IT
         if answer == "fail":
@@ -312,9 +316,11 @@ class StepCall(Call):
         return Ended(self._spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
 
     async def _put_question(self, question: str, text: str) -> None:
-        schema = json.dumps(self._spec.signature.returns.schema())
-        approval = NewApproval(question, self.key, "in_doubt", text, self.preview, schema)
-        await self.execution.durably("approval.asked", self.key, self.facts(approval=question), approvals=[approval])
+        shown = UNTYPED.store(self.preview)[0]
+        approval = NewApproval(question, self.key, "in_doubt", writable(text), shown, digest(shown))
+        approval.schema = json.dumps(self._spec.signature.returns.schema())
+        data = self.facts(kind="in_doubt", approval=question, question=approval.question[:2000], to=[])
+        await self.execution.durably("approval.asked", self.key, data, approvals=[approval])
 
     def _idempotency_key(self) -> str:
         return self.execution.idempotency_key(self.key, self.digest)
@@ -353,6 +359,13 @@ class StepCall(Call):
         """Stop the body. Whether it had its effect is not known, which the record says."""
         if self._task is not None:
             self._task.cancel()
+        if self._past.question is not None:
+            withdraw(self.execution, self.key, self._past.question)
         if self.begun:
             self.numbered = True
             self.execution.record("step.cancelled", self.key, self.facts(in_doubt=self._past.in_doubt))
+
+    def forsake(self) -> None:
+        question = _Past.of(self.past()).question
+        if question is not None:
+            self.execution.mailbox.forsaken[question] = self.key

@@ -17,6 +17,7 @@ from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
 from holdfast.store.admission import freed
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
+from holdfast.store.questions import NewApproval
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, to_json
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -52,7 +53,7 @@ class QueuedAppend:
             data = to_json(event.data) if event.data else None
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
-        self.stored_with = bool(append.blobs or append.children or append.approvals)
+        self.stored_with = bool(append.blobs or append.children or append.approvals or append.withdraws)
         if append.transition is not None and append.transition.status not in _LEFT:
             raise BadArguments(f"a running run cannot become {append.transition.status!r}")
 
@@ -75,7 +76,7 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
         yield Count("record", rows)
     for fence, transition in leaving:
         if transition.status in FINISHED:
-            yield from _end(tx, fence[6], fence[7], parents[fence[6]], transition)
+            yield from end_run(tx, fence[6], fence[7], parents[fence[6]], transition)
     yield from freed(tx, keys)
 
 
@@ -159,8 +160,20 @@ def _store_with(tx: Transaction, append: Append) -> Asking[None]:
     for child in append.children:
         yield from insert_run(tx, child)
     for approval in append.approvals:
-        yield from tx.rows("insert_approval", id=approval.id, run=append.run, key=approval.key, kind=approval.kind,
-                question=approval.question, shown=approval.shown, schema=approval.schema)  # fmt: skip
+        yield from ask_person(tx, append.run, approval)
+    for withdrawn in append.withdraws:
+        yield from tx.rows("withdraw_one", approval=withdrawn)
+
+
+def ask_person(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
+    """Keep a question, with the way from the root run to the one that asks."""
+    line = yield from tx.rows("ancestry", run=run)
+    yield from tx.rows(
+        "insert_approval", id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
+        key=new.key, kind=new.kind, question=new.question, shown=new.shown, digest=new.digest, schema=new.schema,
+        recipients=to_json(new.recipients), needs=new.needs, fallback=new.fallback, remind_ms=new.remind_ms,
+        expires_at=None if new.expires_ms is None else tx.now + new.expires_ms,
+    )  # fmt: skip
 
 
 def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
@@ -177,7 +190,7 @@ def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
     return created
 
 
-def _end(tx: Transaction, run: str, epoch: int, parent: str | None, transition: Transition) -> Asking[None]:
+def end_run(tx: Transaction, run: str, epoch: int, parent: str | None, transition: Transition) -> Asking[None]:
     """What the end of a run brings: open questions are withdrawn, and its parent hears of it."""
     yield from tx.rows("withdraw", run=run)
     if parent is None:
@@ -199,7 +212,8 @@ def wake_token(kind: str, topic: str) -> str:
 
     A message's token is its topic; a child's end is `child:<child id>`, a decision `approval:<approval id>`.
     """
-    return {"child.ended": "child:", "approval.decided": "approval:"}.get(kind, "") + topic
+    family = kind.partition(".")[0]
+    return f"{family}:{topic}" if family in ("child", "approval") else topic
 
 
 def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str, value: str | None,

@@ -30,7 +30,8 @@ from typing import Any, Protocol
 from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
 from holdfast.flow import Lane
-from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
+from holdfast.model import Event, Published, RunRow, Signal
+from holdfast.store.questions import NewApproval, QuestionStore
 from holdfast.store.joint import Joint
 
 
@@ -50,18 +51,6 @@ class NewRun:
     root_id: str = ""
     delay_ms: int = 0
     lane: Lane = field(default_factory=Lane)
-
-
-@dataclass(slots=True)
-class NewApproval:
-    """A question to be stored together with the event that asks it."""
-
-    id: str
-    key: str
-    kind: str
-    question: str
-    shown: str | None = None
-    schema: str | None = None
 
 
 @dataclass(slots=True)
@@ -89,6 +78,7 @@ class Append:
     blobs: dict[str, bytes] = field(default_factory=dict)  # digest -> content
     children: list[NewRun] = field(default_factory=list)
     approvals: list[NewApproval] = field(default_factory=list)
+    withdraws: list[str] = field(default_factory=list)  # questions that nobody waits for any more
     inbox_seen: int | None = None  # the last inbox position these events take in
     checkpoint_seq: int | None = None
     transition: Transition | None = None
@@ -167,7 +157,7 @@ def settle(
         future.set_exception(error)
 
 
-class Store(Protocol):
+class Store(QuestionStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     clock: Clock
@@ -298,8 +288,12 @@ class Store(Protocol):
         """
         ...  # fmt: skip
 
-    async def decide(self, approval: str, decision: str, by: str, note: str) -> ApprovalRow:
-        """Decide an open question once, and tell its run; `AlreadyDecided` shows who was first."""
+    async def pause(self, run: str, *, by: str, reason: str = "") -> str:
+        """Have the run stop at a safe point, with an audit row; returns its status, 'running' while its owner must do it."""
+        ...
+
+    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int) -> str:
+        """Have the run told to stop, and ended when the grace is over; a second time, or unbegun: at once. Its status."""
         ...
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
@@ -349,8 +343,6 @@ class Store(Protocol):
 
     async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]: ...
     async def blob(self, digest: str) -> bytes: ...
-    async def approvals(self, *, run: str | None = None, approval: str | None = None,
-                        statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]: ...  # fmt: skip
     async def agents(self) -> Published:
         """What was published, and which of it live workers serve."""
         ...

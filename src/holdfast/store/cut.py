@@ -14,8 +14,12 @@ from typing import Any, Final
 from holdfast.model import KINDS, OUTCOMES
 
 _ATTEMPTS: Final = frozenset({"step.started", "step.retrying"})
-_KEPT_IF_ASKED_BEFORE: Final = _ATTEMPTS | frozenset(
-    {"step.completed", "timer.fired", "child.spawned", "note", "tick", "timer.set", "child.started", "approval.asked"}
+_ENDS_OF_QUESTIONS: Final = frozenset({"approval.decided", "approval.expired"})
+_QUESTIONS: Final = frozenset({"approval.asked", "approval.reminded", "approval.withdrawn"})
+_KEPT_IF_ASKED_BEFORE: Final = (
+    _ATTEMPTS
+    | _QUESTIONS
+    | frozenset({"step.completed", "timer.fired", "child.spawned", "note", "tick", "timer.set", "child.started"})
 )
 
 History = Sequence[tuple[int, str, str | None, dict[str, Any]]]  # seq, kind, key, data; in order, none dropped
@@ -40,9 +44,11 @@ def dropped_by_cut(history: History, cut: int) -> list[int]:
     # keeps them, for what it did is not known. A question of either was withdrawn, or its answer is used up. A deadline
     # that passed is set anew.
     lost = {key: kind for seq, kind, key, _ in history if seq in dropped and key is not None}
+    # What people said is an arrival without a key; if that goes, the same is asked anew.
+    lost |= {data["key"]: kind for seq, kind, _, data in history if seq in dropped and kind in _ENDS_OF_QUESTIONS}
     for seq, kind, key, _ in history:
         ended = lost.get(key or "")
         again = ended == "step.failed" if kind in _ATTEMPTS else kind == "timer.set" and ended == "timer.fired"
-        if again or (kind == "approval.asked" and ended is not None):
+        if again or (kind in _QUESTIONS and ended is not None):
             dropped.add(seq)
     return sorted(dropped)

@@ -1,4 +1,4 @@
-"""Writes from outside a run: create, send, decide, resume, delete. Each function is one piece of work in a transaction.
+"""Writes from outside a run: create, send, resume, delete. Each function is one piece of work in a transaction.
 
 None of them touches a running run's journal: that is its owner's.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast.errors import AlreadyDecided, RunActive, RunFinished, UnknownApproval, UnknownRun
-from holdfast.model import FINISHED, ApprovalRow, RunRow
+from holdfast.errors import RunActive, RunFinished, UnknownRun
+from holdfast.model import FINISHED, RunRow
 from holdfast.store.appends import insert_run, put_signal
 from holdfast.store.base import NewRun, News
 from holdfast.store.cut import dropped_by_cut
@@ -61,39 +60,6 @@ def send(run: str, signal_id: str, kind: str, topic: str, value: str | None, dat
         return position
 
     return work
-
-
-def decide(approval: str, decision: str, by: str, note: str) -> Callable[[Transaction], Asking[ApprovalRow]]:
-    """Decide an open question and tell its run, in one transaction: what the person is told is what the agent sees."""
-
-    def work(tx: Transaction) -> Asking[ApprovalRow]:
-        row = yield from tx.row("approval", approval=approval)
-        if row is None:
-            raise UnknownApproval(f"there is no question {approval!r}")
-        found = ApprovalRow(*row)
-        if found.status == "decided":
-            if tx.again and (found.decision, found.decided_by, found.note) == (decision, by, note):
-                return found
-            raise AlreadyDecided(
-                f"question {approval!r} was decided before: {found.decision!r} by {found.decided_by!r}"
-                f" on {_date(found.decided_at)}"
-            )
-        if found.status != "open":
-            raise RunFinished(f"question {approval!r} was withdrawn: run {found.run_id!r} has ended")
-        # The run's row first, then the question: the lock order. Whoever loses the race rolls back its signal.
-        data = {"approval": approval, "key": found.key, "decision": decision, "by": by, "note": note}
-        told = yield from put_signal(tx, found.run_id, f"approval:{approval}", "approval.decided", approval, None, data)
-        decided = yield from tx.row("decide", approval=approval, decision=decision, by=by, note=note)
-        if told is None or decided is None:
-            raise Conflict(f"question {approval!r} was decided or withdrawn meanwhile")
-        yield from tx.rows("insert_audit", run=found.run_id, actor=by, action="decide", data=to_json(data))
-        return ApprovalRow(*decided)
-
-    return work
-
-
-def _date(at: int | None) -> str:
-    return datetime.fromtimestamp((at or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transaction], Asking[None]]:

@@ -74,11 +74,25 @@ RETURNING {run}
 -- Keep a large value once.
 INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (digest) DO NOTHING
 
+-- name: ancestry
+-- A run and those that started it, the run itself first.
+WITH RECURSIVE line (id, parent_id, root_id, agent, depth) AS (
+  SELECT id, parent_id, root_id, agent, 0 FROM runs WHERE id = :run
+  UNION ALL SELECT runs.id, runs.parent_id, runs.root_id, runs.agent, line.depth + 1
+  FROM line CROSS JOIN runs WHERE runs.id = line.parent_id)
+SELECT agent, root_id FROM line ORDER BY depth
+
 -- name: insert_approval
 -- Keep a question to a person; asked again under the same id, it is the same question.
-INSERT INTO approvals (id, run_id, key, kind, question, shown, schema, status, asked_at)
-VALUES (:id, :run, :key, :kind, :question, :shown, :schema, 'open', :now)
+INSERT INTO approvals (id, run_id, root_id, path, key, kind, question, shown, digest, schema, recipients, needs, votes,
+                       delegations, expires_at, fallback, remind_ms, status, asked_at)
+VALUES (:id, :run, :root, :path, :key, :kind, :question, :shown, :digest, :schema, :recipients, :needs, '[]', '[]',
+        :expires_at, :fallback, :remind_ms, 'open', :now)
 ON CONFLICT (id) DO NOTHING
+
+-- name: withdraw_one
+-- The agent waits for this one no longer.
+UPDATE approvals SET status = 'withdrawn', decided_at = :now WHERE id = :approval AND status = 'open'
 
 -- name: withdraw
 -- A run that ended asks nobody any more.
@@ -275,9 +289,15 @@ SET version = excluded.version, schema = excluded.schema, published_at = exclude
 -- All names ever published.
 SELECT name, version, schema FROM agents ORDER BY name
 
+-- name: hold_run
+-- First statement of whoever changes a question: with its run's row he has the question to himself.
+UPDATE runs SET updated_at = updated_at WHERE id = :run
+
 -- name: decide
--- Decide an open question; no row means that someone was first.
-UPDATE approvals SET status = 'decided', decided_at = :now, decided_by = :by, decision = :decision, note = :note
+-- What is new about an open question.
+UPDATE approvals
+SET status = :status, digest = :digest, data = :data, needs = :needs, votes = :votes, delegations = :delegations,
+    decided_at = :decided_at, decided_by = :by, decision = :decision, note = :note
 WHERE id = :approval AND status = 'open'
 RETURNING {approval}
 
@@ -288,12 +308,18 @@ SELECT {approval} FROM approvals WHERE id = :approval
 -- name: approvals
 -- Questions in the order they were asked.
 SELECT {approval} FROM approvals
-WHERE status IN (SELECT value FROM json_each(:statuses)) AND (:run IS NULL OR run_id = :run)
-ORDER BY asked_at, id LIMIT :limit
+WHERE status IN (SELECT value FROM json_each(:statuses)) ORDER BY asked_at, id LIMIT :limit
 
 -- name: open_approvals
 -- The same for open ones only, which are few among many decided.
-SELECT {approval} FROM approvals WHERE status = 'open' AND (:run IS NULL OR run_id = :run)
+SELECT {approval} FROM approvals WHERE status = 'open' ORDER BY asked_at, id LIMIT :limit
+
+-- name: approvals_below
+-- The same for a run and all its descendants.
+WITH RECURSIVE tree (tree_id) AS (SELECT id FROM runs WHERE id = :run
+                                  UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.tree_id)
+SELECT {approval} FROM approvals
+WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses))
 ORDER BY asked_at, id LIMIT :limit
 
 -- name: resume

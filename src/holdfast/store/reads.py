@@ -96,16 +96,17 @@ def blob(digest: str) -> Asking[bytes]:
 
 def approvals(run: str | None, approval: str | None, statuses: Iterable[str],
               limit: int) -> Asking[list[ApprovalRow]]:  # fmt: skip
-    """Questions that fit, in the order asked."""
+    """Questions that fit, in the order asked; those of a run are also those of the runs below it."""
     wanted = list(statuses)
     if approval is not None:
         found = yield from rows("approval", approval=approval)
+    elif run is not None:
+        found = yield from rows("approvals_below", run=run, statuses=to_json(wanted), limit=limit)
     elif wanted == ["open"]:
-        found = yield from rows("open_approvals", run=run, limit=limit)
+        found = yield from rows("open_approvals", limit=limit)
     else:
-        found = yield from rows("approvals", statuses=to_json(wanted), run=run, limit=limit)
-    return [asked for asked in (ApprovalRow(*row) for row in found)
-            if asked.status in wanted and run in (None, asked.run_id)]  # fmt: skip
+        found = yield from rows("approvals", statuses=to_json(wanted), limit=limit)
+    return [asked for asked in (ApprovalRow(*row) for row in found) if asked.status in wanted]
 
 
 def audit(run: str | None, limit: int) -> Asking[list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ import abc
 import asyncio
 import contextvars
 import functools
+import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
-from holdfast.store import admission, leases, outside, reads
+from holdfast.people import Actor, Ballot
+from holdfast.store import admission, controlling, deciding, leases, outside, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.operations import Operation, Result, Work
@@ -186,8 +188,24 @@ class SharedStore(abc.ABC):
         work = outside.send(run, signal_id, kind, topic, value, data, blobs or {})
         return await self._submit(work, small=not blobs, runs=[run])
 
-    async def decide(self, approval: str, decision: str, by: str, note: str) -> ApprovalRow:
-        return await self._submit(outside.decide(approval, decision, by, note), small=True)
+    async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None) -> ApprovalRow:
+        return await self._submit(deciding.decide(approval, ballot, blobs or {}), small=not blobs)
+
+    async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str) -> ApprovalRow:
+        return await self._submit(deciding.delegate(approval, to, by, note, ballot), small=True)
+
+    async def expire(self, approval: str) -> ApprovalRow:
+        return await self._submit(deciding.expire(approval), small=True)
+
+    async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
+        return await self._submit(deciding.require(approval, digest, needs, value), small=True)
+
+    async def pause(self, run: str, *, by: str, reason: str = "") -> str:
+        return await self._submit(controlling.pause(run, by, reason), small=True, runs=[run])
+
+    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int) -> str:
+        request = f"cancel:{secrets.token_hex(8)}"
+        return await self._submit(controlling.cancel(run, by, reason, grace_ms, request), small=True, runs=[run])
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
         await self._submit(outside.resume(run, by, cut, retry), runs=[run])

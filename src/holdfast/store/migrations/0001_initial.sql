@@ -101,19 +101,30 @@ CREATE INDEX signals_with_blob ON signals (run_id) WHERE instr(value, '"$blob"')
 
 -- Questions to people. The columns are those of model.ApprovalRow.
 CREATE TABLE approvals (
-  id         TEXT   NOT NULL PRIMARY KEY,
-  run_id     TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-  key        TEXT   NOT NULL,
-  kind       TEXT   NOT NULL,
-  question   TEXT   NOT NULL,
-  shown      TEXT,
-  schema     TEXT,
-  status     TEXT   NOT NULL CHECK (status IN ('open', 'decided', 'withdrawn')),
-  asked_at   BIGINT NOT NULL,
-  decided_at BIGINT,
-  decided_by TEXT,
-  decision   TEXT,
-  note       TEXT
+  id          TEXT   NOT NULL PRIMARY KEY,
+  run_id      TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  root_id     TEXT   NOT NULL,
+  path        TEXT   NOT NULL,                  -- JSON list of agents, the root's first
+  key         TEXT   NOT NULL,
+  kind        TEXT   NOT NULL,
+  question    TEXT   NOT NULL,
+  shown       TEXT,                             -- exactly what was shown; a large value as the event that asks names it
+  digest      TEXT   NOT NULL,                  -- of the value as it is now
+  schema      TEXT,
+  recipients  TEXT   NOT NULL,
+  needs       TEXT   NOT NULL,
+  votes       TEXT   NOT NULL,
+  delegations TEXT   NOT NULL,
+  expires_at  BIGINT,
+  fallback    TEXT,
+  remind_ms   BIGINT,
+  status      TEXT   NOT NULL CHECK (status IN ('open', 'decided', 'expired', 'withdrawn')),
+  asked_at    BIGINT NOT NULL,
+  data        TEXT,                             -- the value as last edited; a large one as the signal names it
+  decided_at  BIGINT,
+  decided_by  TEXT,
+  decision    TEXT,
+  note        TEXT
 );
 CREATE INDEX approvals_run ON approvals (run_id);
 CREATE INDEX approvals_open ON approvals (asked_at) WHERE status = 'open';

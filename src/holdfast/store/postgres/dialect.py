@@ -16,12 +16,14 @@ from holdfast.store.queries import load, text_of
 
 _BIGINT: Final = """
     next_seq now steps progress checkpoint_seq inbox_seen epoch expected due_at finished_at unseen_after seq first end
+    expires_at remind_ms decided_at
     position alone limit ttl before created_at from_seq dropped with_dropped number late event_epoch
     priority limit_n rate_n rate_ms micros interval
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
     kind key data value blob digest question shown schema token signal_id topic worker agents ids statuses spared kinds
+    path recipients needs votes delegations fallback
     root queues name approval by decision note actor action after parent leaving channel payload event_run
     limit_key rate_key singleton_key keys call
 """

@@ -1,0 +1,238 @@
+"""Questions to people: a call whose outcome is what a person decided, days later and perhaps in another process.
+
+The question is a row of the store, written with `approval.asked`. It ends by a signal to this run, whoever ends it: a
+person, or this run itself when its time is over; of the two the store lets one be first. So there is one way in, and the
+run may leave memory meanwhile. While it is in memory, its owner reminds, expires, and says how many must agree to a value
+that a person has edited, for only here is the code that knows.
+
+A question that the agent no longer waits for is withdrawn. If a crash came between, the next life finds that out while it
+replays, and withdraws it once it is live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import digest
+from holdfast.durations import moment
+from holdfast.engine.calls import Call, Wait, loaded, tagged
+from holdfast.engine.divergence import pause
+from holdfast.engine.journal import first_of
+from holdfast.engine.parking import notice
+from holdfast.errors import BadArguments, Expired, NotStorable
+from holdfast.model import Event
+from holdfast.people import writable
+from holdfast.runtime import NO_DEFAULT, Answer, Question
+from holdfast.store.base import spilled
+from holdfast.store.questions import NewApproval
+
+if TYPE_CHECKING:
+    from holdfast.clock import Timer
+    from holdfast.engine.execution import Execution
+
+_SOON_MS = 1000  # when the store's clock is a little behind ours
+
+
+class ApprovalCall(Call):
+    """Waits for people."""
+
+    of = "approval"
+    __slots__ = ("_approval", "_asked_at", "_copy", "_needs", "_question", "_reminded", "_shown", "_timer")
+
+    def prepare(self, question: Question, shown: str, copy: Any, needs: int) -> None:
+        self._question, self._shown, self._copy, self._needs = question, shown, copy, needs
+        self._approval = ""
+        self._asked_at = self._reminded = 0
+        self._timer: Timer | None = None
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        execution = self.execution
+        yield from execution.ask(self)
+        asked = first_of(self.past(), "approval.asked")
+        try:
+            if asked is not None and not self.begun:
+                self._listen(asked.data["approval"])
+            event = yield from execution.rest(self)
+        except asyncio.CancelledError:
+            execution.mailbox.forget("approval", self._approval, self.future)
+            execution.withdraw(self)
+            raise
+        finally:
+            self._rest()
+            execution.drop(self)
+        return self.read(event)
+
+    def _listen(self, approval: str) -> None:
+        self._approval = approval
+        decided = self.execution.mailbox.decided.get(approval)
+        if decided is None:
+            self.execution.mailbox.wait("approval", approval, self.future)
+        elif not self.future.done():
+            self.future.set_result(decided)
+
+    def begin(self) -> None:
+        asked = first_of(self.past(), "approval.asked")
+        if asked is not None:
+            self._listen(asked.data["approval"])
+            self._watch(asked)
+            return
+        question = self._question
+        self._listen(approval_id(self.execution, self.key))
+        new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
+        new.shown, new.digest, new.schema = spilled(self._shown)[0], digest(self._shown), question.schema
+        new.recipients, new.expires_ms, new.remind_ms = question.to, question.expires_ms, question.remind_ms
+        new.needs = json.dumps({new.digest: self._needs} if callable(question.needs) else self._needs)
+        if question.default is not NO_DEFAULT:
+            new.fallback = (
+                question.shape.store(question.default, "default")[0]
+                if question.kind == "ask"
+                else (json.dumps(question.default))
+            )
+        self.execution.record(
+            "approval.asked", self.key, self._facts(), self._shown, approvals=[new], then=self._watch
+        )  # fmt: skip
+
+    def _facts(self, **more: Any) -> dict[str, Any]:
+        question = self._question
+        about = {"approval": self._approval, "question": writable(question.text)[:2000], "to": question.to}
+        return self.facts(kind=question.kind, **about, **more)
+
+    # While it is in memory
+
+    def _watch(self, asked: Event) -> None:
+        """The question is there: wait for a person, the next reminder, the end of its time."""
+        if self.withdrawn or self.future.done():
+            return
+        self._asked_at = asked.at
+        self._reminded = sum(event.data["nth"] for event in self.past()[-1:] if event.kind == "approval.reminded")
+        self._arm()
+        if callable(self._question.needs):
+            self.execution.mailbox.hearers[self._approval] = self._weigh_votes
+            self._weigh_votes()
+
+    def _arm(self, at_least: int = 0) -> None:
+        question, dues = self._question, []
+        if question.expires_ms is not None:
+            dues.append(max(self._asked_at + question.expires_ms, at_least))
+        if question.remind_ms is not None:
+            dues.append(self._asked_at + (self._reminded + 1) * question.remind_ms)
+        self.execution.waits[self.key] = Wait("person", min(dues, default=None), f"approval:{self._approval}")
+        if dues:
+            self._timer = self.execution.arm(min(dues), self._ring)
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.execution.mailbox.hearers.pop(self._approval, None)
+
+    def _ring(self) -> None:
+        """It is time to remind, or over."""
+        if self.withdrawn or self.future.done():
+            return
+        question, late_ms = self._question, self.execution.clock.now() - self._asked_at
+        if question.expires_ms is not None and late_ms >= question.expires_ms:
+            _ = self.execution.start_driver(self._expire)
+            return
+        assert question.remind_ms is not None
+        self._reminded = max(
+            self._reminded + 1, late_ms // question.remind_ms
+        )  # those that nobody was there for are one
+        self.execution.record(
+            "approval.reminded", self.key, self._facts(nth=self._reminded), then=lambda _: self._arm()
+        )
+
+    async def _expire(self) -> None:
+        row = await self.execution.store.expire(self._approval)
+        if row.status == "open":
+            self._arm(self.execution.clock.now() + _SOON_MS)
+        else:
+            notice(self.execution)
+
+    def _weigh_votes(self) -> None:
+        if self.execution.live and any(_open_vote(event) for event in self.execution.mailbox.said(self._approval)):
+            _ = self.execution.start_driver(self._weigh)
+
+    async def _weigh(self) -> None:
+        """Say how many must agree to values that people have put in the place of what was shown."""
+        execution, question = self.execution, self._question
+        (row,) = await execution.store.approvals(approval=self._approval, statuses=("open", "decided", "expired"))
+        for event in execution.mailbox.said(self._approval):
+            if row.status != "open" or not _open_vote(event) or event.data["digest"] in json.loads(row.needs):
+                continue
+            text = execution.text_of(event)
+            try:
+                needs = question.needed(question.shape.load(text))
+            except NotStorable:
+                needs = 1  # the agent will be told that it does not fit
+            except Exception as error:
+                pause(
+                    execution,
+                    f"run {execution.run.id!r}: how many people {question.text!r} needs could not be told for what "
+                    f"{event.data['by']} made of it: {type(error).__name__}: {error}. Mend needs=, then resume the run",
+                )
+                return
+            row = await execution.store.require(self._approval, event.data["digest"], needs, spilled(text)[0])
+        notice(execution)
+
+    # How it ends
+
+    def read(self, event: Event) -> Answer:
+        question, data = self._question, event.data
+        given = event.value is not None or event.blob is not None
+        answer = Answer(self._copy, at=moment(data.get("at") or event.at))
+        if event.kind == "approval.expired":
+            answer.expired = True
+            if question.kind == "approve":
+                answer.yes = bool(question.default) if not given else json.loads(self.execution.text_of(event))
+            elif given:
+                answer.value = loaded(self.execution, question.shape, event, f"the default of {question.text!r}")
+            else:
+                late = Expired(f"nobody answered {question.text!r} in time")
+                raise tagged(late, self.key, event.seq)
+            return answer
+        answer.yes, answer.by, answer.note = data["yes"], data["by"], data["note"]
+        answer.votes = data["votes"]
+        if given:
+            try:
+                answer.value = question.shape.load(self.execution.text_of(event), "data")
+            except NotStorable as error:
+                bad = BadArguments(f"what {data['by']} gave for {question.text!r} does not fit: {error}")
+                raise tagged(bad, self.key, event.seq) from None
+        return answer
+
+    def abandon(self) -> None:
+        self._rest()
+        self.execution.waits.pop(self.key, None)
+        coming = [event.data.get("approval") for event in self.execution.undelivered.values()]
+        if self._approval not in coming:
+            withdraw(self.execution, self.key, self._approval)
+
+    def forsake(self) -> None:
+        past = self.past()
+        if first_of(past, "approval.asked") is not None and first_of(past, "approval.withdrawn") is None:
+            self.execution.mailbox.forsaken[self._approval] = self.key
+
+
+def _open_vote(event: Event) -> bool:
+    return event.kind == "approval.voted" and bool(event.data["yes"]) and event.data["needs"] is None
+
+
+def approval_id(execution: Execution, key: str) -> str:
+    """By its place in the journal: after a retry of the run the same may have to be asked again."""
+    return f"q-{execution.derived(f'{key}:{execution.next_seq}')[:16]}"
+
+
+def withdraw(execution: Execution, key: str, approval: str) -> None:
+    """Nobody waits for this question any more: it disappears from people's lists."""
+    execution.record("approval.withdrawn", key, {"approval": approval}, withdraws=[approval])
+
+
+def withdraw_forsaken(execution: Execution) -> None:
+    """The run is live: take back what an earlier life asked, and this one was seen not to wait for."""
+    forsaken, execution.mailbox.forsaken = execution.mailbox.forsaken, {}
+    for approval, key in forsaken.items():
+        if approval not in execution.mailbox.decided:
+            withdraw(execution, key, approval)

@@ -1,0 +1,100 @@
+"""Who may decide a question, and when enough people have. No I/O: rows of the store in, answers out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.errors import BadArguments
+
+_UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
+_NOTE_LIMIT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A person who acts, and the groups that person is in.
+
+    `via` names a channel that is trusted to act for anybody, such as the command line of whoever owns the store: then the
+    name is not checked, and the audit shows the channel.
+    """
+
+    name: str
+    groups: Sequence[str] = ()
+    via: str = ""
+
+    @classmethod
+    def of(cls, by: str | Actor) -> Actor:
+        """The person; `BadArguments` if this names none."""
+        actor = cls(by) if isinstance(by, str) else by
+        if not isinstance(actor, Actor):
+            raise BadArguments(f"by={by!r}: give the name of whoever acts, by='ana', or Actor('ana', groups=['it'])")
+        for name in (actor.name, *actor.groups):
+            checked_name(name, "by")
+        return actor
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """What a person says to a question."""
+
+    id: str  # random: said again, it is still said once
+    by: Actor
+    yes: bool = True
+    note: str = ""
+    seen: str | None = None  # the digest of what the person was shown; None: whatever is shown now
+    value: str | None = None  # what the person made of it, or the answer
+    digest: str | None = None  # of that
+
+
+def checked_name(name: str, what: str) -> str:
+    """The name of a person or group itself; `BadArguments` if it is none."""
+    if not isinstance(name, str) or not name.strip() or len(name) > 200 or _UNWRITABLE.search(name):
+        raise BadArguments(f"{what}={name!r} names nobody; use 1 to 200 characters, for example {what}='ana'")
+    return name
+
+
+def checked_names(to: str | Iterable[str]) -> list[str]:
+    """One name or several as a list; an empty one means anybody."""
+    names = [to] if isinstance(to, str) else list(to)
+    return [checked_name(name, "to") for name in names]
+
+
+def checked_note(note: str) -> str:
+    """The note itself; `BadArguments` if it cannot be kept."""
+    if not isinstance(note, str) or len(note) > _NOTE_LIMIT or _UNWRITABLE.search(note):
+        raise BadArguments(f"a note is text of at most {_NOTE_LIMIT} characters, without NUL; got {str(note)[:40]!r}")
+    return note
+
+
+def writable(text: str) -> str:
+    """Text as every database takes it."""
+    return _UNWRITABLE.sub("\ufffd", text)
+
+
+def may_decide(actor: Actor, recipients: Sequence[str], delegations: Sequence[dict[str, Any]]) -> bool:
+    """Is it this person's to decide? Whoever has passed it on has not, unless it was passed back."""
+    if actor.via:
+        return True
+    known = {actor.name, *actor.groups}
+    allowed = not recipients or not known.isdisjoint(recipients)
+    for passed in delegations:
+        if passed["by"] == actor.name:
+            allowed = False
+        if passed["to"] in known:
+            allowed = True
+    return allowed
+
+
+def needed(needs: str, digest: str) -> int | None:
+    """How many people must agree to the value with this digest; None when only the run's worker can tell."""
+    told: int | dict[str, int] = json.loads(needs)
+    return told if isinstance(told, int) else told.get(digest)
+
+
+def agreeing(votes: Sequence[dict[str, Any]], digest: str) -> set[str]:
+    """Who has said yes to the value with this digest."""
+    return {vote["by"] for vote in votes if vote["yes"] and vote["digest"] == digest}

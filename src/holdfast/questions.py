@@ -1,0 +1,235 @@
+"""What waits for people, seen from outside: listed with the way to it, decided from any process.
+
+None of the agent's code is needed here. What a person enters is checked by the schema that was stored with the question;
+what is decided is bound to the digest of what was shown.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.codec import UNTYPED, checked_size, digest, shape_of
+from holdfast.durations import moment
+from holdfast.errors import BadArguments, NotStorable, UnknownApproval
+from holdfast.model import ApprovalRow
+from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed
+from holdfast.schema import check_value
+from holdfast.store.base import spilled, unspilled
+from holdfast.verbs.asking import Vote
+
+if TYPE_CHECKING:
+    from holdfast.store.base import Store
+    from holdfast.worker.settings import Settings
+
+_STATUSES: Final = ("open", "decided", "expired", "withdrawn")
+_PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
+_MANY: Final = 10_000
+_LATER: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A question to people: what is shown, whose it is, and how it ended."""
+
+    id: str
+    run: str
+    root: str
+    path: tuple[str, ...]  # the agents from the root run down to the one that asks
+    key: str
+    kind: str  # 'approve', 'ask' or 'in_doubt'
+    question: str
+    shown: Any  # exactly what the agent showed
+    data: Any  # the same as last edited; the answer, once there is one
+    digest: str  # of that: a decision is for it
+    editable: bool
+    schema: dict[str, Any] | None  # the JSON schema of what may be edited or answered
+    to: tuple[str, ...]  # people and groups; empty: anybody
+    needs: int | None  # how many must agree; None when the run must tell first
+    votes: tuple[Vote, ...]
+    delegations: tuple[dict[str, Any], ...]
+    asked_at: datetime
+    expires_at: datetime | None
+    default: Any
+    status: str  # 'open', 'decided', 'expired' or 'withdrawn'
+    decision: str | None  # 'approved', 'denied' or 'answered'
+    decided_by: str | None
+    decided_at: datetime | None
+    note: str
+
+    @classmethod
+    def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
+        """A row of the store, with its values."""
+        value = _read(shown)
+        votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in json.loads(row.votes))
+        passed = ({**each, "at": moment(each["at"])} for each in json.loads(row.delegations))
+        return cls(
+            id=row.id, run=row.run_id, root=row.root_id, path=tuple(json.loads(row.path)), key=row.key, kind=row.kind,
+            question=row.question, shown=value, data=value if data is None else _read(data), digest=row.digest,
+            editable=row.kind == "approve" and row.schema is not None,
+            schema=None if row.schema is None else json.loads(row.schema), to=tuple(json.loads(row.recipients)),
+            needs=needed(row.needs, row.digest), votes=votes, delegations=tuple(passed), asked_at=moment(row.asked_at),
+            expires_at=None if row.expires_at is None else moment(row.expires_at), default=_read(row.fallback),
+            status=row.status, decision=row.decision, decided_by=row.decided_by,
+            decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "",
+        )  # fmt: skip
+
+    def is_for(self, person: str | Actor) -> bool:
+        """May this person decide it?"""
+        return may_decide(Actor.of(person), self.to, self.delegations)
+
+
+class Questions:
+    """The part of a client that has to do with people."""
+
+    _settings: Settings
+
+    @property
+    def store(self) -> Store:
+        """The store behind this client."""
+        raise NotImplementedError
+
+    async def approvals(
+        self, *, run: str | None = None, to: str | Actor | None = None, open: bool = True, limit: int = 100
+    ) -> list[Approval]:
+        """Questions to people in the order asked; of a run and all below it, or for one person, if that is given.
+
+        Only open ones unless told otherwise.
+        """
+        statuses = _STATUSES[:1] if open else _STATUSES
+        rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
+        if to is not None:
+            person = Actor.of(to)
+            rows = [row for row in rows if may_decide(person, json.loads(row.recipients), json.loads(row.delegations))]
+        return [await self._seen(row) for row in rows[:limit]]
+
+    async def approve(
+        self,
+        approval: Approval | str,
+        *,
+        by: str | Actor,
+        note: str = "",
+        data: Any = _LATER,
+        digest: str | None = None,
+    ) -> Approval:
+        """Approve what is shown, or `data` in its place where that may be edited.
+
+        `digest` is that of what the person was shown; if that was changed since, nothing is decided.
+        """
+        return await self._decide(approval, by, note, yes=True, data=data, seen=digest)
+
+    async def deny(
+        self, approval: Approval | str, *, by: str | Actor, note: str = "", digest: str | None = None
+    ) -> Approval:
+        """Deny it; the agent sees the note as the reason."""
+        return await self._decide(approval, by, note, yes=False, data=_LATER, seen=digest)
+
+    async def answer(self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = "") -> Approval:
+        """Answer a question with a value of its type.
+
+        A step in doubt: {"result": ...} (it happened), "run" (it did not, run it), or "fail".
+        """
+        found = await self._row(approval)
+        if found.kind == "approve":
+            raise BadArguments(f"question {found.id!r} wants to be approved or denied; use `hf.approve` or `hf.deny`")
+        if found.kind == "in_doubt":
+            given = _checked_doubt(found, value)
+        else:
+            given = stored_value(value)
+            check_value(json.loads(found.schema or "{}"), given, f"question {found.id!r}")
+        return await self._cast(found, by, note, True, given, None)
+
+    async def delegate(self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "") -> Approval:
+        """Pass a question on to somebody else, a person or a group, by one of those who may decide it."""
+        found = await self._row(approval)
+        actor = Actor.of(by)
+        row = await self.store.delegate(
+            found.id, checked_name(to, "to"), actor, checked_note(note), secrets.token_hex(8)
+        )
+        return await self._seen(row)
+
+    async def _decide(
+        self, approval: Approval | str, by: str | Actor, note: str, *, yes: bool, data: Any, seen: str | None
+    ) -> Approval:
+        if seen is None and isinstance(approval, Approval):
+            seen = approval.digest  # this is what the person was shown
+        found = await self._row(approval)
+        if found.kind != "approve":
+            wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
+            raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
+        if data is _LATER:
+            return await self._cast(found, by, note, yes, _LATER, seen)
+        if found.schema is None:
+            raise BadArguments(
+                f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
+            )
+        given = stored_value(data)
+        check_value(json.loads(found.schema), given, f"question {found.id!r}: data")
+        return await self._cast(found, by, note, yes, given, seen)
+
+    async def _cast(
+        self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, value: Any, seen: str | None
+    ) -> Approval:
+        text, blobs = None, dict[str, bytes]()
+        if value is not _LATER:
+            text = UNTYPED.store(value, "value")[0]
+            checked_size(text, self._settings.value_limit_bytes, "the value")
+        of = None if text is None else digest(text)
+        if text is not None:
+            text, blobs = spilled(text)
+        ballot = Ballot(secrets.token_hex(8), Actor.of(by), yes, checked_note(note), seen, text, of)
+        return await self._seen(await self.store.decide(found.id, ballot, blobs))
+
+    async def _row(self, approval: Approval | str) -> ApprovalRow:
+        wanted = approval.id if isinstance(approval, Approval) else approval
+        found = await self.store.approvals(approval=wanted, statuses=_STATUSES)
+        if not found:
+            found = await self.store.approvals(run=wanted)
+        if len(found) == 1:
+            return found[0]
+        ids = ": " + ", ".join(row.id for row in found[:5]) if found else ""
+        raise UnknownApproval(
+            f"{wanted!r} is neither the id of a question nor a run with exactly one open question "
+            f"(it has {len(found)}{ids}); list them with `await hf.approvals()`"
+        )
+
+    async def _seen(self, row: ApprovalRow) -> Approval:
+        shown = await unspilled(self.store, row.shown)
+        return Approval.of(row, shown, await unspilled(self.store, row.data))
+
+
+def _checked_doubt(row: ApprovalRow, value: Any) -> Any:
+    """One of the three answers to a question about a step in doubt."""
+    if isinstance(value, str) and value in ("run", "fail"):
+        return value
+    if not isinstance(value, dict) or set(value) != {"result"}:
+        raise BadArguments(
+            f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not "
+            "and should run, 'fail' to fail the step"
+        )
+    answer = {"result": stored_value(value["result"])}
+    schema = json.loads(row.schema or "{}")
+    wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
+    check_value(wrapped, answer, f"question {row.id!r}")
+    return answer
+
+
+def _read(text: str | None) -> Any:
+    try:
+        return None if text is None else UNTYPED.load(text)
+    except NotStorable:  # written by another version; it is shown as it is
+        return text
+
+
+def stored_text(value: Any) -> str:
+    """A value as text, by its own type."""
+    shape = UNTYPED if type(value) in _PLAIN else shape_of(type(value))
+    return shape.store(value, "value")[0]
+
+
+def stored_value(value: Any) -> Any:
+    """A value as the plain data that is stored of it."""
+    return UNTYPED.load(stored_text(value))

@@ -1,0 +1,203 @@
+"""How a question to people ends: decided by a person, or by the last of several; expired; and passed on on the way.
+
+A question is open until one of these ends it, and each is one transaction: the run's row first, then the question's, then
+a signal to the run. Who holds the run's row has its questions to himself, so what a person is told is what the agent sees:
+of a decision and an expiry, or of a thousand decisions, one is first and all others are told so.
+
+Votes are for a value. Whoever edits what is shown puts another value on the table, and counting begins anew for that. How
+many must agree may depend on the value in a way only the agent's code knows; then a vote is kept, and the run's owner, who
+is told of it, says how many are needed (`require`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
+from holdfast.model import ApprovalRow
+from holdfast.people import Actor, Ballot, agreeing, may_decide, needed
+from holdfast.store.appends import put_signal
+from holdfast.store.transaction import Asking, Transaction, to_json
+
+Work = Callable[[Transaction], Asking[ApprovalRow]]
+
+_SHOWN: Final = ("by", "yes", "note", "at", "digest")
+_DONE: Final = {"approve": "approved", "ask": "answered", "in_doubt": "answered"}
+
+
+def decide(approval: str, ballot: Ballot, blobs: dict[str, bytes]) -> Work:
+    """Count what a person says. A no decides at once, a yes when it is the last one needed."""
+
+    def work(tx: Transaction) -> Asking[ApprovalRow]:
+        found = yield from _held(tx, approval)
+        votes = json.loads(found.votes)
+        if any(vote["id"] == ballot.id for vote in votes):
+            return found  # our own: its commit was not known to have happened
+        _check(tx, found, ballot.by)
+        digest = ballot.digest or found.digest
+        _check_vote(found, ballot, votes, digest)
+        for blob, content in blobs.items():
+            yield from tx.rows("insert_blob", digest=blob, content=content)
+        vote = {"by": ballot.by.name, "yes": ballot.yes, "note": ballot.note, "at": tx.now, "digest": digest}
+        votes.append({**vote, "id": ballot.id})
+        changed = digest != found.digest
+        found.votes, found.digest = to_json(votes), digest
+        found.data = ballot.value if ballot.value is not None else found.data
+        enough = needed(found.needs, digest)
+        if not ballot.yes or (enough is not None and len(agreeing(votes, digest)) >= enough):
+            return (yield from _end(tx, found, votes[-1], ballot.by))
+        data = {**_about(found), **vote, "changed": changed, "agree": len(agreeing(votes, digest)), "needs": enough}
+        yield from _tell(tx, found, "approval.voted", ballot.value if changed else None, data, len(votes))
+        yield from _note(tx, found, ballot.by, "vote", data)
+        return (yield from _changed(tx, found))
+
+    return work
+
+
+def delegate(approval: str, to: str, by: Actor, note: str, ballot: str) -> Work:
+    """Pass a question on: now it is that person's, and no longer the one's who passed it on."""
+
+    def work(tx: Transaction) -> Asking[ApprovalRow]:
+        found = yield from _held(tx, approval)
+        passed = json.loads(found.delegations)
+        if any(each["id"] == ballot for each in passed):
+            return found
+        _check(tx, found, by)
+        passed.append({"id": ballot, "by": by.name, "to": to, "note": note, "at": tx.now})
+        found.delegations = to_json(passed)
+        data = {**_about(found), "by": by.name, "to": to, "note": note}
+        yield from _tell(tx, found, "approval.delegated", None, data, f"to{len(passed)}")
+        yield from _note(tx, found, by, "delegate", data)
+        return (yield from _changed(tx, found))
+
+    return work
+
+
+def expire(approval: str) -> Work:
+    """Its time is over; unless a person was first."""
+
+    def work(tx: Transaction) -> Asking[ApprovalRow]:
+        found = yield from _held(tx, approval)
+        if found.status != "open" or found.expires_at is None or found.expires_at > tx.now:
+            return found
+        found.status, found.decided_at = "expired", tx.now
+        yield from _tell(tx, found, "approval.expired", found.fallback, {**_about(found), "at": tx.now}, "")
+        return (yield from _changed(tx, found))
+
+    return work
+
+
+def require(approval: str, digest: str, needs: int, value: str) -> Work:
+    """The owner says how many must agree to a value; perhaps that many have."""
+
+    def work(tx: Transaction) -> Asking[ApprovalRow]:
+        found = yield from _held(tx, approval)
+        told = json.loads(found.needs)
+        if found.status != "open" or not isinstance(told, dict):
+            return found
+        found.needs = to_json({**told, digest: needs})
+        votes = [vote for vote in json.loads(found.votes) if vote["yes"] and vote["digest"] == digest]
+        if len(agreeing(votes, digest)) < needs:
+            return (yield from _changed(tx, found))
+        found.digest, found.data = digest, value
+        return (yield from _end(tx, found, votes[-1], Actor(votes[-1]["by"])))
+
+    return work
+
+
+def _held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
+    """The question, to ourselves until the end of the transaction."""
+    for _ in range(2):
+        row = yield from tx.row("approval", approval=approval)
+        if row is None:
+            raise UnknownApproval(f"there is no question {approval!r}")
+        yield from tx.rows("hold_run", run=ApprovalRow(*row).run_id)  # it may be another one by the time we have this
+    return ApprovalRow(*row)
+
+
+def _check(tx: Transaction, found: ApprovalRow, by: Actor) -> None:
+    """Is it open, and this person's?"""
+    if found.status == "decided":
+        raise AlreadyDecided(
+            f"question {found.id!r} was decided before: {found.decision} by {found.decided_by!r} on"
+            f" {_date(found.decided_at)}" + (f" ({found.note})" if found.note else "")
+        )
+    if found.status == "withdrawn":
+        raise RunFinished(f"question {found.id!r} was withdrawn: run {found.run_id!r} no longer waits for it")
+    if found.status == "expired" or (found.expires_at is not None and found.expires_at <= tx.now):
+        raise Expired(
+            f"question {found.id!r} expired on {_date(found.expires_at)}; nobody waits for an answer any more"
+        )
+    recipients, passed = json.loads(found.recipients), json.loads(found.delegations)
+    if not may_decide(by, recipients, passed):
+        given = next((each for each in reversed(passed) if each["by"] == by.name), None)
+        if given is not None:
+            raise NotAllowed(f"{by.name!r} passed question {found.id!r} on to {given['to']!r} on {_date(given['at'])}")
+        allowed = ", ".join(dict.fromkeys([*recipients, *(each["to"] for each in passed)]))
+        raise NotAllowed(
+            f"{by.name!r} may not decide question {found.id!r}: it is for {allowed}. One of them can pass it on with delegate"
+        )
+
+
+def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]], digest: str) -> None:
+    """Is it for what is shown now, and the person's first?"""
+    if ballot.seen not in (None, found.digest):
+        last = next((vote for vote in reversed(votes) if vote["digest"] == found.digest), None)
+        who = "" if last is None else f": {last['by']} changed it on {_date(last['at'])}"
+        raise AlreadyDecided(
+            f"question {found.id!r} shows something else by now{who}. Look at it again (its digest is {found.digest}), "
+            "then decide"
+        )
+    if ballot.yes and ballot.by.name in agreeing(votes, digest):
+        raise AlreadyDecided(
+            f"{ballot.by.name!r} has agreed to question {found.id!r} before; it needs"
+            f" {needed(found.needs, digest) or 'more'} different people"
+        )
+    if ballot.value is not None and found.schema is None:
+        raise BadArguments(
+            f"question {found.id!r} shows a value that cannot be edited; approve it as it is, or deny it"
+        )
+
+
+def _end(tx: Transaction, found: ApprovalRow, last: dict[str, Any], by: Actor) -> Asking[ApprovalRow]:
+    """The last vote decides: the run is told, and whoever looks into the audit."""
+    yes, note = last["yes"], last["note"]
+    found.status, found.decided_at, found.decided_by, found.note = "decided", tx.now, by.name, note
+    found.decision = _DONE[found.kind] if yes else "denied"
+    votes = [{name: vote[name] for name in _SHOWN} for vote in json.loads(found.votes)]
+    data = {**_about(found), "decision": found.decision, "yes": yes, "by": by.name, "note": note, "at": tx.now}
+    data |= {"digest": found.digest, "votes": votes}
+    yield from _tell(tx, found, "approval.decided", found.data if yes else None, data, "")
+    yield from _note(tx, found, by, "decide", data)
+    return (yield from _changed(tx, found))
+
+
+def _about(found: ApprovalRow) -> dict[str, Any]:
+    return {"approval": found.id, "key": found.key, "question": found.question[:2000]}
+
+
+def _tell(tx: Transaction, found: ApprovalRow, kind: str, value: str | None, data: dict[str, Any],
+          nth: int | str) -> Asking[None]:  # fmt: skip
+    """A signal to the run. A question has one that ends it: its id is the second fence."""
+    signal = f"approval:{found.id}" + (f":{nth}" if nth else "")
+    yield from put_signal(tx, found.run_id, signal, kind, found.id, value, data)
+
+
+def _note(tx: Transaction, found: ApprovalRow, by: Actor, action: str, data: dict[str, Any]) -> Asking[None]:
+    yield from tx.rows("insert_audit", run=found.run_id, actor=by.via or by.name, action=action, data=to_json(data))
+
+
+def _changed(tx: Transaction, found: ApprovalRow) -> Asking[ApprovalRow]:
+    row = yield from tx.row(
+        "decide", approval=found.id, status=found.status, digest=found.digest, data=found.data, needs=found.needs,
+        votes=found.votes, delegations=found.delegations, decided_at=found.decided_at, by=found.decided_by,
+        decision=found.decision, note=found.note,
+    )  # fmt: skip
+    return ApprovalRow(*row)
+
+
+def _date(at: int | None) -> str:
+    return datetime.fromtimestamp((at or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

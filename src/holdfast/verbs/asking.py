@@ -1,0 +1,129 @@
+"""`approve` and `ask`: the run stops until a person has decided. Waiting costs a row, however long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar, overload
+
+from holdfast.codec import UNTYPED, Shape, shape_of
+from holdfast.durations import Duration, milliseconds, moment
+from holdfast.errors import BadArguments
+from holdfast.people import checked_names
+from holdfast.runtime import NO_DEFAULT, Answer, Called, Question, current
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_PLAIN = (dict, tuple, set, frozenset, str, int, float, bool, bytes)
+_QUESTION_LIMIT = 10_000
+
+
+@dataclass(frozen=True)
+class Vote:
+    """What one person said."""
+
+    by: str
+    yes: bool
+    note: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Decision(Generic[T_co]):
+    """What people decided: true when they approved. `data` is what was shown, as they edited it."""
+
+    approved: bool
+    data: T_co
+    by: str | None
+    note: str
+    at: datetime
+    expired: bool = False
+    votes: tuple[Vote, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.approved
+
+
+@overload
+def approve(
+    question: str, *, to: str | Sequence[str] = (), needs: int = 1, expires: Duration | None = None, default: bool = False,
+    remind: Duration | None = None,
+) -> Called[Decision[None]]: ...  # fmt: skip
+@overload
+def approve(
+    question: str, *, show: T, edit: bool | type[T] = False, to: str | Sequence[str] = (),
+    needs: int | Callable[[T], int] = 1, expires: Duration | None = None, default: bool = False,
+    remind: Duration | None = None,
+) -> Called[Decision[T]]: ...  # fmt: skip
+def approve(
+    question: str, *, show: Any = None, edit: Any = False, to: str | Sequence[str] = (), needs: Any = 1,
+    expires: Duration | None = None, default: bool = False, remind: Duration | None = None,
+) -> Any:  # fmt: skip
+    """Stop until a person approves or denies; false when denied, with the reason in `note`.
+
+    `show` is what the person sees and decides about, exactly as it is now; with `edit` the person may change it first.
+    `needs` people must agree, each another one. When nobody decided before it `expires`, the `default` holds.
+    """
+    if not isinstance(default, bool):
+        raise BadArguments(f"default={default!r}: what holds when nobody decides in time is True or False")
+    shape = shape_of(edit) if not isinstance(edit, bool) else shape_of_value(show)
+    asked = _question("approve", question, show, shape, shape, edit is not False, to, needs, expires, default, remind)
+    return current("approve").ask(asked).then(_decision)
+
+
+@overload
+def ask(
+    question: str, type: type[T], /, *, show: object = None, to: str | Sequence[str] = (), expires: Duration | None = None,
+    default: T = ..., remind: Duration | None = None,
+) -> Called[T]: ...  # fmt: skip
+@overload
+def ask(
+    question: str, type: Any, /, *, show: object = None, to: str | Sequence[str] = (), expires: Duration | None = None,
+    default: Any = ..., remind: Duration | None = None,
+) -> Called[Any]: ...  # fmt: skip
+def ask(
+    question: str, type: Any, /, *, show: object = None, to: str | Sequence[str] = (), expires: Duration | None = None,
+    default: Any = NO_DEFAULT, remind: Duration | None = None,
+) -> Any:  # fmt: skip
+    """Stop until a person has answered with a value of this type.
+
+    When nobody did before it `expires`, it is the `default`; without one, `Expired` is raised.
+    """
+    shape = shape_of(type)
+    if default is not NO_DEFAULT:
+        default = shape.store(default, "default")[1]
+    asked = _question("ask", question, show, shape_of_value(show), shape, True, to, 1, expires, default, remind)
+    return current("ask").ask(asked).then(lambda answer: answer.value)
+
+
+def _question(
+    kind: str, text: str, show: object, shown_shape: Shape, shape: Shape, editable: bool, to: str | Sequence[str],
+    needs: Any, expires: Duration | None, default: object, remind: Duration | None,
+) -> Question:  # fmt: skip
+    if not isinstance(text, str) or not text.strip() or len(text) > _QUESTION_LIMIT:
+        raise BadArguments(
+            f"{kind} begins with the question, text of at most {_QUESTION_LIMIT} characters; got {text!r:.60}"
+        )
+    expires_ms = None if expires is None else milliseconds(expires)
+    remind_ms = None if remind is None else milliseconds(remind)
+    if remind_ms is not None and remind_ms < 1000:
+        raise BadArguments(f"remind={remind!r}: people are reminded once a second at most")
+    return Question(
+        kind, text, show, shown_shape, shape, editable, checked_names(to), needs, expires_ms, default, remind_ms
+    )
+
+
+def _decision(answer: Answer) -> Decision[Any]:
+    votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in answer.votes)
+    return Decision(answer.yes, answer.value, answer.by, answer.note, answer.at, answer.expired, votes)
+
+
+def shape_of_value(value: object) -> Shape:
+    """The shape of a value by its own type; a list of things of one type has that as the type of its items."""
+    if value is None:
+        return UNTYPED
+    if type(value) is list:
+        kinds = {type(item) for item in value}
+        return shape_of(list[kinds.pop()]) if len(kinds) == 1 else shape_of(list)  # type: ignore[misc]
+    return shape_of(type(value))
