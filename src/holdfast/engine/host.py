@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from holdfast.clock import Clock
+from holdfast.engine.passing import Freed
 from holdfast.model import Event
 from holdfast.runtime import AgentSpec, Resources, StepSpec
 from holdfast.store.base import Store
@@ -26,6 +27,10 @@ class Host(Protocol):
     def threads(self) -> Executor: ...
     @property
     def value_limit_bytes(self) -> int: ...
+    @property
+    def slots(self) -> Freed:
+        """Who hears that a body here left a slot of its step's limit."""
+        ...
 
     def park_grace_s(self, run: str) -> float:
         """How long a run that waits stays in memory."""

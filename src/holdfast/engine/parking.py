@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast")
 _STALL_NOTICE_S = 1.0
-_ORDER = ("person", "message", "child", "retry", "timer")  # what a person would name first
+_ORDER = ("person", "message", "child", "retry", "rate", "slot", "timer")  # what a person would name first
 
 
 def idle(execution: Execution) -> None:

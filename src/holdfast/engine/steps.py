@@ -24,7 +24,9 @@ from holdfast.codec import UNTYPED, digest
 from holdfast.declaring import NotDone
 from holdfast.engine.approvals import approval_id, withdraw
 from holdfast.engine.calls import Call, Wait, loaded, tagged
+from holdfast.engine.passing import Passage, doze
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
+from holdfast.flow import lane_of
 from holdfast.model import Event
 from holdfast.people import writable
 from holdfast.runtime import Placed, StepContext, StepSpec
@@ -42,6 +44,7 @@ class _Past:
     in_doubt: bool = False
     probes: int = 0  # of this attempt, that failed
     undone: int = 0  # attempts in a row that the database undid
+    turn: int | None = None  # of the step's rate, which this attempt has reserved
     question: str | None = None
 
     @classmethod
@@ -50,11 +53,13 @@ class _Past:
         for event in events:
             if event.kind == "step.started":
                 past.attempt, past.in_doubt, past.question = event.data["attempt"], True, None
-                past.probes, past.due = 0, None
+                past.probes, past.due, past.turn = 0, None, None
             elif event.kind == "step.retrying":
                 past.attempt, past.failures = event.data["attempt"], event.data["failures"]
                 past.probes, past.undone = event.data.get("probes", 0), event.data.get("undone", 0)
-                past.due, past.in_doubt = event.at + event.data["wait_ms"], past.probes > 0
+                past.due, past.in_doubt, past.turn = event.at + event.data["wait_ms"], past.probes > 0, None
+            elif event.kind == "step.held":
+                past.turn = event.data["at"]
             elif event.kind == "approval.asked":
                 past.question = event.data["approval"]
             elif event.kind == "approval.withdrawn":
@@ -106,7 +111,7 @@ class StepCall(Call):
                 await self._until_due()
                 past.attempt += 1
                 past.probes = 0
-                ended = await self._attempt()
+                ended = await self._let_through() if spec.flow is not None else await self._attempt()
                 if ended.doubt and spec.in_doubt != "retry":
                     assert ended.error is not None
                     ended = await self._resolve(ended.error, crashed=False)
@@ -121,6 +126,18 @@ class StepCall(Call):
                 return
             await self._put_off(wait_s, ended.error)
             ended = _RUN_IT
+
+    async def _let_through(self) -> Ended:
+        """One attempt of a step that has a rate or a limit."""
+        flow, execution = self._spec.flow, self.execution
+        assert flow is not None
+        passage = Passage(self, lane_of(flow, self._spec.signature, self._bound.text), self._past.turn)
+        await passage.enter(lambda at: execution.record("step.held", self.key, self.facts(at=at)))
+        self._past.turn = None
+        try:
+            return await self._attempt()
+        finally:
+            passage.leave()
 
     # One attempt
 
@@ -225,17 +242,7 @@ class StepCall(Call):
         due, self._past.due = self._past.due, None
         if due is None or due <= self.execution.clock.now():
             return  # a run that is due would only be parked to be claimed again
-        execution, over = self.execution, self.execution.loop.create_future()
-        execution.waits[self.key] = Wait("retry", due)
-        timer = execution.clock.call_at(due, lambda: None if over.done() else over.set_result(None))
-        execution.asleep += 1
-        execution.gate.kick()
-        try:
-            await over
-        finally:
-            execution.asleep -= 1
-            timer.cancel()
-            execution.waits.pop(self.key, None)
+        await doze(self, "retry", due)
 
     # In doubt
 

@@ -18,6 +18,7 @@ from holdfast.declaring import Step
 from holdfast.engine import parking
 from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
+from holdfast.engine.passing import Freed
 from holdfast.engine.tasks import install
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model import Event, RunRow
@@ -50,7 +51,7 @@ class Worker:
         self.value_limit_bytes = self.settings.value_limit_bytes
         steps = {key: value for key, value in self.settings.replace.items() if isinstance(key, Step)}
         self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
-        self.resources = OpenResources(self.settings.replace)
+        self.resources, self.slots = OpenResources(self.settings.replace), Freed()
         self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
         self.executions: dict[str, Execution] = {}
         self.loading: dict[str, bool] = {}  # claimed and not yet running; True: a signal came meanwhile
