@@ -18,6 +18,7 @@ from holdfast.errors import BadArguments
 Connection: TypeAlias = Any  # asyncpg has no types
 
 CONNECT_S: Final = 10.0
+IDLE_MS: Final = 10_000  # between two statements of a step's transaction; a process that stands still keeps no rows locked
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed after about this long
 
@@ -69,8 +70,8 @@ def parse_url(url: str) -> Options:
     return Options(dsn, shown, schema, cache)
 
 
-async def connect(options: Options, *, durable: bool = True) -> Connection:
-    """A connection whose unqualified names are those of our schema."""
+async def connect(options: Options, *, durable: bool = True, ours: bool = True) -> Connection:
+    """A connection whose unqualified names are those of our schema; or, if it is not for us, those of the database."""
     settings = {
         "search_path": options.schema,
         "application_name": "holdfast",
@@ -79,6 +80,9 @@ async def connect(options: Options, *, durable: bool = True) -> Connection:
         "tcp_keepalives_interval": str(_PROBE_EVERY_S),
         "tcp_keepalives_count": str(_PROBES),
     }
+    if not ours:
+        del settings["search_path"]
+        settings["idle_in_transaction_session_timeout"] = str(IDLE_MS)
     if not durable:
         settings["synchronous_commit"] = "off"
     connection = await asyncpg.connect(

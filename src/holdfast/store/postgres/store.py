@@ -12,6 +12,7 @@ import functools
 import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
@@ -19,12 +20,15 @@ import asyncpg
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import Published
-from holdfast.store import leases, reads
+from holdfast.store import joining, leases, reads
+from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Ailment, Faults, Lease, News
+from holdfast.store.joint import Joint
 from holdfast.store.operations import Result
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, parse_url
 from holdfast.store.postgres.liveness import Liveness
+from holdfast.store.postgres.loans import Loans
 from holdfast.store.postgres.migrate import migrate
 from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.wakeups import Wakeups
@@ -70,6 +74,11 @@ class PostgresStore(SharedStore):
         self._wakeups = Wakeups(passing, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
         self._writer = Writer(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
                               faults=self._faults)  # fmt: skip
+        self._loans = Loans(
+            functools.partial(connect, self._options, ours=False), self.clock, self.worker_id, self._options.schema,
+            look_up=self._look_up, tell=lambda changes: self._written([], changes), hook=self._writer.hook,
+            died=self.abandon,
+        )  # fmt: skip
         await self._wakeups.open()
         await self._writer.open()
         self._open = True
@@ -98,6 +107,7 @@ class PostgresStore(SharedStore):
             forget(self._submit(leases.depart(self.worker_id), journal=False))
         self._open = False
         self._flush()
+        await self._loans.close()
         await self._writer.stop()
         await self._readers.close()
         await asyncio.to_thread(self._liveness.end)
@@ -113,12 +123,13 @@ class PostgresStore(SharedStore):
     def _died(self) -> None:
         """The writer ended: as a killed process, nothing of us stays."""
         self._open = False
+        self._loans.abort()
         self._liveness.abort()
         self._readers.abort()
         self._wakeups.abort()
 
     def observe(self, commit: Callable[[int, float], None]) -> None:
-        self._writer.observe = commit
+        self._writer.observe = self._loans.observe = commit
 
     def ailment(self) -> Ailment | None:
         if self._writer.ended:
@@ -127,6 +138,16 @@ class PostgresStore(SharedStore):
         return None if trouble is None else Ailment(f"the store cannot be written now: {trouble}", lasting=False)
 
     # Writing
+
+    def transaction(self, isolation: str) -> AbstractAsyncContextManager[Joint]:
+        self._check_open()
+        return self._loans.lend(isolation)
+
+    def shuts_out(self, isolation: str) -> bool:
+        return isolation == "serializable"
+
+    def _look_up(self, batch: Sequence[QueuedAppend]) -> asyncio.Future[int | None]:
+        return self._submit(joining.found(batch), journal=False, runs=[batch[0].append.run])
 
     def _flush(self) -> None:
         batch, self._waiting = self._waiting, []

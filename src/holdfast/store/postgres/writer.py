@@ -182,11 +182,11 @@ class Writer:
         rows = [row for queued in appends for row in queued.rows]
         columns = list(zip(*rows, strict=True)) if rows else [()] * 8
         assert self._db is not None
-        await self._hook("before_commit", len(appends))
+        await self.hook("before_commit", len(appends))
         try:
             reserved = await self._db.fetch(_APPEND, runs, tx.now, epochs, expected, next_seq, steps, progress, checkpoint,
                                             seen, *columns)  # fmt: skip
-            await self._hook("after_commit", len(appends))
+            await self.hook("after_commit", len(appends))
         except GAVE_WAY:
             raise
         except BaseException as error:
@@ -250,10 +250,10 @@ class Writer:
 
     async def _commit(self, db: Connection, batch: list[Operation]) -> None:
         writes = sum(one.journal for one in batch)
-        await self._hook("before_commit", writes)
+        await self.hook("before_commit", writes)
         try:
             await db.execute("COMMIT")
-            await self._hook("after_commit", writes)
+            await self.hook("after_commit", writes)
         except GAVE_WAY:
             raise
         except BaseException:
@@ -261,7 +261,7 @@ class Writer:
                 one.again = True
             raise
 
-    async def _hook(self, name: str, writes: int) -> None:
+    async def hook(self, name: str, writes: int) -> None:
         """Call a test's hook in a thread, as it may wait there. `Crash` kills the writer."""
         if self._faults is None or not writes:
             return
