@@ -153,7 +153,7 @@ def test_ask_asks_a_person(trouble):
         assert info.waits_for == "person"
         await nothing_in_memory(hf)
         (question,) = await run.approvals()
-        assert (question.run_id, question.key, question.kind, question.status) == ("r", "pay#0", "in_doubt", "open")
+        assert (question.run, question.key, question.kind, question.status) == ("r", "pay#0", "in_doubt", "open")
         assert "Did pay(what='tea') happen?" in question.question
         happened = bool(world.ledger)
         decided = await hf.answer("r", {"result": "by ana"} if happened else "run", by="ana", note="looked")

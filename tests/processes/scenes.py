@@ -215,7 +215,7 @@ async def send_messages(hf, run):
 async def answer_truthfully(hf, run):
     while True:
         for question in await hf.approvals():
-            token = f"{question.run_id}\t{question.key}\t"
+            token = f"{question.run}\t{question.key}\t"
             happened = any("\t".join(map(str, line)).startswith(token) for line in place.lines())
             with contextlib.suppress(holdfast.AlreadyDecided):
                 await hf.answer(question, {"result": "did it"} if happened else "run", by="ana")

@@ -8,7 +8,8 @@ from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import Event
-from holdfast.store.base import Append, NewApproval, Transition
+from holdfast.store.base import Append, Transition
+from holdfast.store.questions import NewApproval
 
 
 @scenario

@@ -11,7 +11,8 @@ from holdfast.codec import digest
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
 from holdfast.model import ApprovalRow, Event, RunRow
 from holdfast.people import Actor, Ballot
-from holdfast.store.base import NewApproval, Store
+from holdfast.store.base import Store
+from holdfast.store.questions import NewApproval
 
 ALL = ("open", "decided", "expired", "withdrawn")
 SHOWN = '{"groups":["dev"]}'

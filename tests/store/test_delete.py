@@ -5,7 +5,8 @@ from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, scen
 
 from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
 from holdfast.model import Event
-from holdfast.store.base import NewApproval, Store, Transition
+from holdfast.store.base import Store, Transition
+from holdfast.store.questions import NewApproval
 
 
 async def present(store: Store, *digests: str) -> list[str]:

@@ -17,8 +17,8 @@ from tests.store.scenes import TTL, Place, finish, new, owned, park, python, sce
 from holdfast.errors import StoreUnavailable
 from holdfast.people import Actor, Ballot
 from holdfast.store import connection
-from holdfast.store.base import NewApproval
 from holdfast.store.operations import Crash
+from holdfast.store.questions import NewApproval
 from holdfast.store.sqlite import SQLiteStore
 
 
