@@ -2,11 +2,15 @@
 
 import asyncio
 import re
+import subprocess
 
 import apsw
+import pytest
+from tests.chaos.server import programs
 from tests.cli.processes import Terminal
 from tests.docs.pages import ROOT, module
 from tests.docs.test_pages import between, page
+from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.worker.metrics import METRICS
@@ -18,6 +22,8 @@ import asyncio, os, holdfast
 
 @holdfast.step
 async def effect(run: str, n: int) -> str:
+    while n == 59 and not os.path.exists("copied"):  # the last step of each run comes after the copy
+        await asyncio.sleep(0.01)
     with open(os.environ["EFFECTS"], "a") as file:
         file.write(f"{run} {n} {holdfast.idempotency_key()}\\n")
     return f"result {n} " + "x" * 200
@@ -71,17 +77,49 @@ def test_what_is_said_of_sizes_was_measured():
         assert measured > bound if more == "more" else measured < bound, f"{what}: {said}, measured {measured}"
 
 
-def test_a_backup_under_load_goes_on_with_the_same_keys(tmp_path):
-    """A copy taken while a worker writes is sound; its runs go on from it, and what runs again has the same key."""
-    (tmp_path / "agents.py").write_text(AGENT)
-    back_up = module(PAGE, "operations: backup").back_up
+def copied_file(tmp_path, request):
+    """A SQLite store, and how it is copied; as the page says."""
     source, copy = tmp_path / "a.db", tmp_path / "copy.db"
+
+    def back_up():
+        module(PAGE, "operations: backup").back_up(str(source), str(copy))
+        db = apsw.Connection(str(copy))
+        assert db.pragma("integrity_check") == "ok"
+        db.close()
+
+    return f"sqlite:{source}", f"sqlite:{copy}", back_up
+
+
+def copied_database(tmp_path, request):
+    """A PostgreSQL store, dumped and restored into a database of its own."""
+    url = request.getfixturevalue("postgres_url")
+    server, schema = url.split("?schema=")
+    dump, restored = tmp_path / "dump", f"restored_{schema}"
+    elsewhere = f"{server.rpartition('/')[0]}/{restored}"
+
+    def run(program, *words):
+        subprocess.run([programs() / program, *words], check=True, capture_output=True)
+
+    def back_up():
+        run("pg_dump", "--format=custom", f"--schema={schema}", f"--file={dump}", server)
+        run("createdb", f"--maintenance-db={server}", restored)
+        run("pg_restore", f"--dbname={elsewhere}", dump)
+
+    request.addfinalizer(lambda: run("dropdb", "--force", "--if-exists", f"--maintenance-db={server}", restored))
+    return url, f"{elsewhere}?schema={schema}", back_up
+
+
+@pytest.mark.parametrize("kind", [copied_file, copied_database])
+def test_a_backup_under_load_goes_on_with_the_same_keys(kind, tmp_path, request):
+    """A copy taken while a worker writes is sound; its runs go on from it, and what runs again has the same key."""
+    source, copy, back_up = kind(tmp_path, request)
+    (tmp_path / "agents.py").write_text(AGENT)
     terminal = Terminal(tmp_path)
     terminal.env["EFFECTS"] = str(tmp_path / "effects")
     runs, steps = 20, 60
 
     async def start():
-        async with holdfast.open(f"sqlite:{source}") as hf:
+        async with holdfast.open(source) as hf:
             for n in range(runs):
                 await hf.start("busy", f"r{n}", steps, id=f"r{n}")
 
@@ -89,31 +127,34 @@ def test_a_backup_under_load_goes_on_with_the_same_keys(tmp_path):
         async with holdfast.open(url) as hf:
             return [await hf.get(f"r{n}").result(timeout=50) for n in range(runs)]
 
+    async def recorded(url):
+        async with holdfast.open(url) as hf:
+            return len([event async for event in hf.events(kinds="step.completed", follow=False)])
+
     def effects(name="effects"):
         return [tuple(line.split()) for line in (tmp_path / name).read_text().splitlines()]
 
     try:
-        worker = terminal.start("worker", "agents.py", "--db", f"sqlite:{source}", "--lease", 2)
+        worker = terminal.start("worker", "agents.py", "--db", source, "--lease", 2)
         worker.until("Serving busy")
         asyncio.run(start())
         worker.until("done")
-        back_up(str(source), str(copy))  # the worker writes all the while
-        assert asyncio.run(end(f"sqlite:{source}")) == [steps] * runs
+        back_up()  # the worker writes all the while
+        terminal.touch("copied")
+        assert asyncio.run(end(source)) == [steps] * runs
         worker.kill()
         first = {(run, n): key for run, n, key in effects()}
-        db = apsw.Connection(str(copy))
-        assert db.pragma("integrity_check") == "ok"
-        recorded = db.execute("SELECT count(*) FROM events WHERE kind = 'step.completed'").get
-        db.close()
-        assert 0 < recorded < runs * steps
+        kept = asyncio.run(recorded(copy))
+        assert 0 < kept < runs * steps
         terminal.env["EFFECTS"] = str(tmp_path / "again")
-        second = terminal.start("worker", "agents.py", "--db", f"sqlite:{copy}")
+        second = terminal.start("worker", "agents.py", "--db", copy)
         second.until("Serving busy")
-        assert asyncio.run(end(f"sqlite:{copy}")) == [steps] * runs
+        assert asyncio.run(end(copy)) == [steps] * runs
+        second.kill()
     finally:
         terminal.close()
     again = {(run, n): key for run, n, key in effects("again")}
-    assert len(effects("again")) == len(again) == runs * steps - recorded  # what was recorded did not run again
+    assert len(effects("again")) == len(again) == runs * steps - kept  # what was recorded did not run again
     assert all(first[call] == key for call, key in again.items())
 
 
