@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         uuid4,
     )
     from holdfast.verbs.messages import receive, receive_nowait
+    from holdfast.verbs.progress import Plan, plan, progress
     from holdfast.verbs.state import checkpoint, restore
     from holdfast.verbs.waiting import sleep, timeout
     from holdfast.worker.settings import Settings
@@ -94,6 +95,7 @@ __all__ = [
     "NotInRun",
     "NotStorable",
     "Permanent",
+    "Plan",
     "Rate",
     "Resource",
     "Retry",
@@ -126,6 +128,8 @@ __all__ = [
     "now",
     "open",
     "patched",
+    "plan",
+    "progress",
     "receive",
     "receive_nowait",
     "resource",
@@ -163,6 +167,7 @@ _HOMES = {
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.facts": "connection idempotency_key note now patched rng scope this_run this_step uuid4",
     "holdfast.verbs.messages": "receive receive_nowait",
+    "holdfast.verbs.progress": "Plan plan progress",
     "holdfast.verbs.state": "checkpoint restore",
     "holdfast.verbs.waiting": "sleep timeout",
     "holdfast.worker.settings": "Settings",

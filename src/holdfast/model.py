@@ -46,6 +46,8 @@ KINDS: Final[dict[str, Kind]] = {
     "run.paused": Kind("the run stopped at a safe point and waits to be resumed"),
     "run.resumed": Kind("the run was told to go on"),
     "run.retried": Kind("a failed run goes on from its failure"),
+    "run.cancelling": Kind("somebody asked the run to stop", arrives=True),
+    "run.unwinding": Kind("the agent was told to stop, after its children had ended", arrives=True),
     "run.completed": Kind("the agent returned"),
     "run.failed": Kind("the agent raised"),
     "run.cancelled": Kind("the run was cancelled"),
@@ -71,6 +73,8 @@ KINDS: Final[dict[str, Kind]] = {
     "approval.withdrawn": Kind("the agent stopped waiting for the person"),
     "patched": Kind("the run took the new side of a patched line"),
     "note": Kind("the agent wrote a line into its history", closes=True),
+    "progress": Kind("the agent said how far it has come", closes=True),
+    "plan": Kind("the agent said what it means to do, and what of it is done", closes=True),
     "checkpoint": Kind("the agent's state was stored; replay starts here", closes=True),
     "foreign": Kind("agent code waited for something that is not recorded (raw I/O, a thread)"),
 }

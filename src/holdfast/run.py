@@ -218,7 +218,8 @@ class Run(Generic[R_co]):
         When the grace is over, or at a second call, it ends whatever its code does.
         """
         grace_ms = milliseconds(grace)
-        await self._client.store.cancel(self.id, by=by or "someone", reason=reason, grace_ms=grace_ms)
+        request = f"cancel:{secrets.token_hex(8)}"  # this call, however often it must be made
+        await self._client.store.cancel(self.id, by=by or "someone", reason=reason, grace_ms=grace_ms, request=request)
 
     async def resume(self, *, by: str = "") -> None:
         """Let a paused run go on."""

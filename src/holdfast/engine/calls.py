@@ -232,14 +232,32 @@ class NoteCall(Call):
     """A line in the history."""
 
     of = "note"
-    __slots__ = ("_stored", "_text")
+    __slots__ = ("_data", "_stored")
 
-    def prepare(self, stored: str, text: str) -> None:
-        self._stored, self._text = stored, text
+    def prepare(self, stored: str | None, data: dict[str, Any]) -> None:
+        self._stored, self._data = stored, data
 
     def begin(self) -> None:
         self.numbered = True
-        self.execution.record("note", self.key, self.facts(text=self._text[:2000]), self._stored)
+        self.execution.record(self.of, self.key, self.facts(**self._data), self._stored)
+
+
+class ProgressCall(NoteCall):
+    """How far the run has come."""
+
+    of = "progress"
+    __slots__ = ()
+
+
+class PlanCall(NoteCall):
+    """What the run means to do, and what of it is done. The last one is kept over checkpoints."""
+
+    of = "plan"
+    __slots__ = ()
+
+    def settle(self, event: Event) -> None:
+        self.execution.plan = event.data["items"]
+        super().settle(event)
 
 
 def loaded(execution: Execution, shape: Shape, event: Event, what: str) -> Any:

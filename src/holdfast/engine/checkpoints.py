@@ -102,6 +102,8 @@ def carried(execution: Execution) -> dict[str, Any]:
     unread = [[event.seq, event.data, execution.text_of(event), event.at] for event in letters]
     patches = execution.patches.answers
     kept = {"era": execution.era + 1, "delivered": execution.numbered + 1, "unread": unread, "patches": patches}
+    if execution.plan:
+        kept["plan"] = execution.plan
     return kept if execution.cancelling is None else {**kept, "cancelling": control.carried(execution)}
 
 
@@ -113,6 +115,7 @@ def resumed(execution: Execution) -> Event:
     enter_era(execution, event)
     execution.delivered, execution.time = event.data["delivered"], max(execution.time, event.at)
     control.restored(execution, event.data.get("cancelling"))
+    execution.plan = event.data.get("plan", [])
     for seq, data, text, at in event.data["unread"]:
         execution.mailbox.deliver(Event(seq, "message.received", None, data, text, at=at))
     return event

@@ -110,10 +110,10 @@ async def _tell_children(execution: Execution) -> None:
     grace_ms = max(0, request["until"] - execution.clock.now())
     children = await execution.store.runs(parent=execution.run.id, limit=100_000)
     open_ones = {child.id for child in children if child.status not in FINISHED}
+    by, name = f"run {execution.run.id}", f"cancel:{execution.run.uid}"
     for child in sorted(open_ones):
         with contextlib.suppress(RunFinished, UnknownRun):
-            by = f"run {execution.run.id}"
-            await execution.store.cancel(child, by=by, reason=request["reason"], grace_ms=grace_ms)
+            await execution.store.cancel(child, by=by, reason=request["reason"], grace_ms=grace_ms, request=name)
     for child in sorted(open_ones):
         if child not in execution.mailbox.ended:
             ended = execution.loop.create_future()

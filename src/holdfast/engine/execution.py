@@ -70,6 +70,7 @@ class Execution(Leaving):
         self.inbox_seen = run.inbox_seen
         self.edge_due: list[tuple[int, int, Callable[[], None]]] | None = None
         self.patches = Patches(self)
+        self.plan: list[list[Any]] = []
         self.foreign: dict[str, dict[str, str]] = {}  # waits for what is not recorded: told, by task and line
         self.new_outcomes = 0
         self._facts: RunFacts | None = None
@@ -319,8 +320,10 @@ class Execution(Leaving):
             return
         go_live(self)
         self.edge_due = []
+        if any(signal.kind == "run.pausing" for signal in self.signals):
+            self.may_begin.clear()  # nothing of what follows begins
         for call in list(self.calls.values()):
-            if not call.begun and not call.withdrawn:
+            if not (call.begun or call.withdrawn or self.holding):
                 self._begin(call)
         # What was pending while nobody looked comes in the order of its own times.
         pending: list[tuple[int, int, Callable[[], None]]] = self.edge_due

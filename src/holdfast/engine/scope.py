@@ -208,8 +208,26 @@ class Scope:
             return refused
         stored, _ = UNTYPED.store({"text": text, "data": data}, "note")
         call = NoteCall(self.execution, self.key(":note"), ":note", digest(stored), preview(stored))
-        call.prepare(stored, text)
+        call.prepare(stored, {"text": text[:2000]})
         return self._durable("note", call)
+
+    def progress(self, data: dict[str, Any]) -> Durable[None]:
+        return self._marked("progress", ProgressCall, data)
+
+    def plan(self, items: list[list[Any]]) -> Durable[None]:
+        return self._marked("plan", PlanCall, {"items": items})
+
+    @property
+    def planned(self) -> list[list[Any]]:
+        return self.execution.plan
+
+    def _marked(self, verb: str, kind: type[NoteCall], data: dict[str, Any]) -> Durable[None]:
+        if (refused := self._check(verb)) is not None:
+            return refused
+        text, _ = UNTYPED.store(data, verb)
+        call = kind(self.execution, self.key(f":{verb}"), f":{verb}", digest(text), preview(text))
+        call.prepare(None, data)
+        return self._durable(verb, call)
 
     def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]:
         if (refused := self._check("restore")) is not None:

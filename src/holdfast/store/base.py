@@ -31,8 +31,8 @@ from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
 from holdfast.flow import Lane
 from holdfast.model import Event, Published, RunRow, Signal
-from holdfast.store.questions import NewApproval, QuestionStore
 from holdfast.store.joint import Joint
+from holdfast.store.questions import NewApproval, QuestionStore
 
 
 @dataclass(slots=True)
@@ -245,9 +245,7 @@ class Store(QuestionStore, Protocol):
         ...
 
     # Who may run now
-    async def let_in(
-        self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None
-    ) -> int:
+    async def let_in(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None) -> int:
         """Make runs due that a `claim` with these arguments held back and that would find a slot now; tells how many.
 
         The end of a run that had a slot does so itself. This is for what it cannot know, and is bounded: call it now and
@@ -292,8 +290,8 @@ class Store(QuestionStore, Protocol):
         """Have the run stop at a safe point, with an audit row; returns its status, 'running' while its owner must do it."""
         ...
 
-    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int) -> str:
-        """Have the run told to stop, and ended when the grace is over; a second time, or unbegun: at once. Its status."""
+    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str) -> str:
+        """Have the run told to stop, and ended when the grace is over; a second request, or unbegun: at once. Its status."""
         ...
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
@@ -335,6 +333,10 @@ class Store(QuestionStore, Protocol):
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
     ) -> list[Event]:
         """The run's events from a seq on, in order; dropped ones only if asked for."""
+        ...
+
+    async def progress(self, runs: Iterable[str]) -> dict[str, tuple[str, dict[str, Any]]]:
+        """The last event of kind 'progress' or 'plan' of each of these runs that has one: its kind and data."""
         ...
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:

@@ -108,6 +108,24 @@ SET inbox_count = inbox_count + 1,
 WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
 RETURNING inbox_count
 
+-- name: count_signals
+-- How many signals of a kind ever came to a run.
+SELECT count(*) FROM signals WHERE run_id = :run AND kind = :kind
+
+-- name: rouse
+-- For what no run may sleep through: a waiting one is due now, and a paused one goes on.
+UPDATE runs
+SET due_at = :now, status = CASE WHEN status = 'paused' THEN 'ready' ELSE status END,
+    reason = CASE WHEN status = 'paused' THEN NULL ELSE reason END, updated_at = :now
+WHERE id = :run AND status IN ('ready', 'waiting', 'paused')
+
+-- name: halt
+-- Stop a run that nobody carries, with one place for the event that says so; only in the state that was looked at.
+UPDATE runs
+SET status = :status, due_at = NULL, waits_for = NULL, awaits = NULL, reason = :reason, finished_at = :finished_at,
+    next_seq = next_seq + 1, updated_at = :now
+WHERE id = :run AND status IN ('ready', 'waiting', 'paused') AND lease_epoch = :epoch AND next_seq = :seq
+
 -- name: insert_signal
 -- A sender's second statement: the signal at the place that `notify` returned.
 INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
@@ -450,6 +468,13 @@ SELECT created_at FROM runs WHERE id = :run
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
 WHERE run_id = :run AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL)
 ORDER BY seq LIMIT :limit
+
+-- name: progress
+-- How far these runs have come: the last that each has said of it.
+SELECT run_id, kind, data FROM events
+WHERE kind IN ('progress', 'plan') AND dropped IS NULL AND run_id IN (SELECT value FROM json_each(:ids))
+  AND seq = (SELECT max(seq) FROM events AS said WHERE said.run_id = events.run_id AND said.kind IN ('progress', 'plan')
+                                                   AND said.dropped IS NULL)
 
 -- name: feed
 -- The events of all runs in the order of their commits.

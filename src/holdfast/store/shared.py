@@ -24,7 +24,7 @@ from holdfast.store import admission, controlling, deciding, leases, outside, re
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.operations import Operation, Result, Work
-from holdfast.store.transaction import Asking, Transaction
+from holdfast.store.transaction import Asking, Transaction, to_json
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -163,9 +163,7 @@ class SharedStore(abc.ABC):
         await self._submit(work, journal=False)
         self._registered = True
 
-    async def let_in(
-        self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None
-    ) -> int:
+    async def let_in(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None) -> int:
         held = await self._glance(reads.rows, "held_keys", after=self._held_after, limit=admission.KEYS_AT_ONCE)
         self._held_after = held[-1][0] if len(held) == admission.KEYS_AT_ONCE else ""
         keys = [key for key, taken, slots in held if taken < slots]
@@ -203,8 +201,7 @@ class SharedStore(abc.ABC):
     async def pause(self, run: str, *, by: str, reason: str = "") -> str:
         return await self._submit(controlling.pause(run, by, reason), small=True, runs=[run])
 
-    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int) -> str:
-        request = f"cancel:{secrets.token_hex(8)}"
+    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str) -> str:
         return await self._submit(controlling.cancel(run, by, reason, grace_ms, request), small=True, runs=[run])
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
@@ -237,6 +234,10 @@ class SharedStore(abc.ABC):
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
     ) -> list[Event]:
         return await self._read(reads.journal, run, from_seq, limit, dropped)
+
+    async def progress(self, runs: Iterable[str]) -> dict[str, tuple[str, dict[str, Any]]]:
+        found = await self._read(reads.rows, "progress", ids=to_json(list(runs)))
+        return {run: (kind, json.loads(data)) for run, kind, data in found}
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
         return await self._read(reads.feed, after, kinds, limit)

@@ -80,7 +80,9 @@ CREATE TABLE events (
 -- The second fence: one outcome per call. The list is model.CLOSING; a test compares them.
 CREATE UNIQUE INDEX events_outcome ON events (run_id, key)
   WHERE dropped IS NULL AND kind IN ('step.completed', 'step.failed', 'step.cancelled', 'timer.fired', 'tick',
-                                     'child.spawned', 'note', 'checkpoint');
+                                     'child.spawned', 'note', 'progress', 'plan', 'checkpoint');
+-- What lists show of a run's progress: the last of these.
+CREATE INDEX events_progress ON events (run_id, seq) WHERE kind IN ('progress', 'plan');
 CREATE INDEX events_blob ON events (blob) WHERE blob IS NOT NULL;
 CREATE INDEX events_with_blob ON events (run_id) WHERE instr(value, '"$blob"') > 0;
 
