@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.fleet import agents
+from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 
@@ -23,6 +24,7 @@ PATIENCE_S = 40.0  # a bound, never a measure
 
 STORES = {
     "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'fleet.db'}?durability=process",
+    "postgres": lambda request: request.getfixturevalue("postgres_url"),
 }
 
 
