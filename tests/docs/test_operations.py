@@ -3,6 +3,7 @@
 import asyncio
 import re
 import subprocess
+import time
 
 import apsw
 import pytest
@@ -98,14 +99,24 @@ def copied_database(tmp_path, request):
     elsewhere = f"{server.rpartition('/')[0]}/{restored}"
 
     def run(program, *words):
-        subprocess.run([programs() / program, *words], check=True, capture_output=True)
+        done = subprocess.run([programs() / program, *words], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
     def back_up():
         run("pg_dump", "--format=custom", f"--schema={schema}", f"--file={dump}", server)
         run("createdb", f"--maintenance-db={server}", restored)
         run("pg_restore", f"--dbname={elsewhere}", dump)
 
-    request.addfinalizer(lambda: run("dropdb", "--force", "--if-exists", f"--maintenance-db={server}", restored))
+    def clear():
+        for _ in range(100):  # the server notices by and by that the sessions of killed workers are gone
+            done = subprocess.run(
+                [programs() / "dropdb", "--if-exists", f"--maintenance-db={server}", restored], check=False
+            )
+            if done.returncode == 0:
+                return
+            time.sleep(0.1)
+
+    request.addfinalizer(clear)
     return url, f"{elsewhere}?schema={schema}", back_up
 
 
