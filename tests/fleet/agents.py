@@ -107,6 +107,21 @@ async def hog_in_body(what: str, seconds: float) -> None:
     time.sleep(seconds)
 
 
+@holdfast.step
+async def hog_in_task(what: str, seconds: float) -> None:
+    effect(what)
+    await asyncio.gather(block(seconds))
+
+
+async def block(seconds):
+    time.sleep(seconds)
+
+
 @holdfast.agent
 async def hogging_step(what: str, seconds: float) -> None:
     await hog_in_body(what, seconds)
+
+
+@holdfast.agent
+async def hogging_task(what: str, seconds: float) -> None:
+    await hog_in_task(what, seconds)

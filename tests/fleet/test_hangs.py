@@ -1,7 +1,9 @@
 """One agent that keeps the loop to itself is named, and costs nobody a lease."""
 
 import re
+import sys
 
+import pytest
 from tests.fleet import agents
 
 OTHERS = [f"other-{number}" for number in range(20)]
@@ -31,13 +33,22 @@ def test_a_hog_is_named_and_nobody_loses_a_lease(fleet):
         assert each.ended() == 0
 
 
-def test_a_body_that_hogs_is_named(fleet):
-    """The body of a step that blocks the loop is named like an agent, with its run."""
+IN_A_TASK = pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks do not tell their context")
+
+
+@pytest.mark.parametrize(
+    ("agent", "function"),
+    [
+        pytest.param(agents.hogging_step, "hog_in_body", id="body"),
+        pytest.param(agents.hogging_task, "block", id="task", marks=IN_A_TASK),
+    ],
+)
+def test_a_body_that_hogs_is_named(fleet, agent, function):
+    """The body of a step that blocks the loop, or a task that it started, is named with its run."""
     owner = fleet.worker("--lease", "1")
-    fleet.start((agents.hogging_step, ["it", 2.0], "greedy"))
+    fleet.start((agent, ["it", 2.0], "greedy"))
     told = owner.until("has not turned for")
-    assert re.search(
-        r"a step of run 'greedy' \(agent 'hogging_step'\) keeps it at \S*agents\.py:\d+ in hog_in_body", told
-    )
+    named = rf"a step of run 'greedy' \(agent '{agent.name}'\) keeps it at \S*agents\.py:\d+ in {function}"
+    assert re.search(named, told)
     fleet.results(["greedy"])
     assert len(fleet.effects()) == 1

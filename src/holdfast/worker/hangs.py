@@ -13,11 +13,12 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from typing import Final
 
 from holdfast.engine.execution import Execution
 from holdfast.engine.tasks import RunTask, frame_location
+from holdfast.model import RunRow
+from holdfast.runtime import RunFacts, StepContext, _here
 from holdfast.worker.measures import Measures
 from holdfast.worker.settings import Settings
 
@@ -29,7 +30,7 @@ _NOTICE_S: Final = 1.0
 class Hangs:
     """Watches one loop from `start` to `stop`."""
 
-    def __init__(self, settings: Settings, measures: Measures, executions: Mapping[str, Execution]) -> None:
+    def __init__(self, settings: Settings, measures: Measures, executions: dict[str, Execution]) -> None:
         self._settings, self._measures, self._executions = settings, measures, executions
         self._asked_at = self._turned_at = 0.0  # the first is set in the thread only, the second on the loop only
         self._told, self._counted_s, self._gave_up = "", 0.0, False
@@ -98,12 +99,16 @@ class Hangs:
         """Whose code runs: that of the task which the loop is stepping."""
         task = asyncio.current_task(self._loop)
         if isinstance(task, RunTask):
-            return _named(task.scope.execution)
-        for execution in list(self._executions.values()):
+            return _named(task.scope.execution.run)
+        for execution in self._executions.copy().values():
             if task in execution.drivers:
-                return f"a step of {_named(execution)}"
+                return f"a step of {_named(execution.run)}"
+        context = getattr(task, "get_context", None)  # since Python 3.12: so tasks that a body started are known too
+        place = None if context is None else context().get(_here)
+        if isinstance(place, StepContext) and place.run is not None:
+            return f"a step of {_named(place.run)}"
         return "something outside of all runs" if task is None else f"task {task.get_name()!r}, which is of no run,"
 
 
-def _named(execution: Execution) -> str:
-    return f"run {execution.run.id!r} (agent {execution.run.agent!r})"
+def _named(run: RunRow | RunFacts) -> str:
+    return f"run {run.id!r} (agent {run.agent!r})"
