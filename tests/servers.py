@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests: one server for the whole session, an empty schema for each test.
 
 `HOLDFAST_TEST_POSTGRES` names a server to use instead. Without it the first process of the session that needs one starts
-it, in the session's temporary folder, and the last one to leave stops it.
+it, and the last one to leave stops it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,10 +38,11 @@ def shared_server(folder: Path) -> Iterator[str]:
     with _held(folder):
         state = json.loads(known.read_text()) if known.exists() else {"users": 0}
         if not state["users"]:
-            server = Server(folder / f"postgres-{secrets.token_hex(4)}")
+            place = tempfile.mkdtemp(prefix="holdfast-postgres-")
+            server = Server(Path(place) / "cluster")
             server.create()
             server.start(NEVER_FLUSH)
-            state = {"users": 0, "url": server.url, "pid": server._process.pid}
+            state = {"users": 0, "url": server.url, "pid": server._process.pid, "place": place}
             server._process.returncode = 0  # whoever is the last stops it: not our child to wait for
         state["users"] += 1
         known.write_text(json.dumps(state))
@@ -52,6 +55,7 @@ def shared_server(folder: Path) -> Iterator[str]:
             known.write_text(json.dumps(state))
             if not state["users"]:
                 _stop(state["pid"])
+                shutil.rmtree(state["place"])
 
 
 def _stop(pid: int) -> None:
@@ -66,6 +70,17 @@ def _stop(pid: int) -> None:
             if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
                 return
         time.sleep(0.02)
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that a test may kill. Not in pytest's folder: each session closes that to other users, such as the server's."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-postgres-") as place:
+        server = Server(Path(place) / "cluster")
+        server.create()
+        server.start(("shared_buffers=32MB",))
+        yield server
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
+from tests.servers import own_server, postgres_server, postgres_url  # noqa: F401 - fixtures
 from tests.store.scenes import Place
 
 from holdfast.store.choosing import store_at

@@ -119,6 +119,20 @@ async def finish(store: Store, row: RunRow, status: str = "completed", **transit
     await store.append(write(row, event, transition=Transition(status, **transition)))
 
 
+async def recovered(store: Store) -> int:
+    """How many runs of the dead became due. A server takes a moment to notice that a session has ended."""
+    while not (count := await store.recover()):
+        await asyncio.sleep(0.005)
+    return count
+
+
+async def fed(store: Store, after: int, count: int, kinds: list[str] | None = None) -> list[Event]:
+    """So many events of the feed. On PostgreSQL they come a moment late: when no older transaction of any program is open."""
+    while len(found := await store.feed(after, kinds)) < count:
+        await asyncio.sleep(0.01)
+    return found
+
+
 def python(script: str, *arguments: str, before: tuple[str, ...] = (), **options: Any) -> subprocess.Popen[str]:
     """A real process that runs this script. It ends with the test's process, at the latest by its closed stdin."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCE), str(Path(__file__).parents[2])])}

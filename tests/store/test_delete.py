@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, scenario, step, write
 
 from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
 from holdfast.model import Event
@@ -40,7 +40,7 @@ async def test_delete_takes_everything_of_a_run(place: Place) -> None:
         assert await store.delete("a") == 2
         assert [found.id for found in await store.runs()] == ["b"]
         assert (await store.journal("a"), await store.inbox("a", 0), await store.approvals(run="a")) == ([], [], [])
-        assert [event.run for event in await store.feed(0, None)] == ["b"]
+        assert [event.run for event in await fed(store, 0, 1)] == ["b"]
         with pytest.raises(UnknownRun):
             await store.delete("a")
 

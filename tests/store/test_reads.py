@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, recovered, scenario, step, write
 
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.model import Event
@@ -60,7 +60,6 @@ async def test_the_feed_misses_nothing(place: Place) -> None:
     """A reader that follows the feed beside eight writers in two stores sees every event once, each run's in order."""
     async with place.open() as one, place.open() as two:
         rows = [await owned((one, two)[number % 2], f"run-{number}") for number in range(8)]
-        writing = True
 
         async def writes(number: int) -> None:
             for _ in range(60):
@@ -68,22 +67,18 @@ async def test_the_feed_misses_nothing(place: Place) -> None:
 
         async def follow() -> list[Event]:
             seen: list[Event] = []
-            while True:
-                done = not writing
-                page = await one.feed(seen[-1].position if seen else 0, None, limit=50)
-                seen += page
-                if done and not page:
-                    return seen
+            while len(seen) < 8 * 120:
+                seen += await one.feed(seen[-1].position if seen else 0, None, limit=50)
+            return seen
 
         reader = asyncio.create_task(follow())
         await asyncio.gather(*[writes(number) for number in range(8)])
-        writing = False
         seen = await reader
         assert len({event.position for event in seen}) == len(seen) == 8 * 120
         for row in rows:
             assert [event.seq for event in seen if event.run == row.id] == list(range(120))
         await one.append(write(rows[0], Event(0, "step.started", "x#0"), step()))
-        assert [event.kind for event in await one.feed(seen[-1].position, ["step.started"])] == ["step.started"]
+        assert [event.kind for event in await fed(one, seen[-1].position, 1, ["step.started"])] == ["step.started"]
 
 
 @scenario
@@ -93,11 +88,11 @@ async def test_positions_are_never_used_again(place: Place) -> None:
         row = await owned(store, "a")
         await store.append(write(row, step()))
         await finish(store, row)
-        cursor = (await store.feed(0, None))[-1].position
+        cursor = (await fed(store, 0, 2))[-1].position
         await store.delete("a")
         row = await owned(store, "b")
         await store.append(write(row, step()))
-        assert [event.run for event in await store.feed(cursor, None)] == ["b"]
+        assert [event.run for event in await fed(store, cursor, 1)] == ["b"]
 
 
 @scenario
@@ -135,7 +130,7 @@ async def test_next_due_is_what_a_claim_would_find(place: Place) -> None:
             await dying.open()
             assert [row.id for row in await dying.claim(["agent"], 1, TTL)] == ["a"]
             dying.abandon()
-            assert await store.recover() == 1
+            assert await recovered(store) == 1
         assert await store.next_due(["agent"]) == clock.time
         assert await store.next_due(["agent"], alone=False) == clock.time + 50
         assert await store.claim(["agent"], 5, TTL) == []

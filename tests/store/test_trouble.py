@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.store.scenes import TTL, Place, finish, new, owned, park, python, scenario, step, write
+from tests.store.scenes import TTL, Place, finish, new, owned, park, python, recovered, scenario, step, write
 
 from holdfast.errors import StoreUnavailable
 from holdfast.people import Actor, Ballot
@@ -137,7 +137,7 @@ def test_a_crash_at_the_commit(place: Place, moment: str) -> None:
         async with place.open() as other:
             written = len(await other.journal("a"))
             assert written == 0 if moment == "before" else written >= 1
-            assert await other.recover() == 1
+            assert await recovered(other) == 1
             assert [found.id for found in await other.claim(["agent"], 1, TTL)] == ["a"]
 
     asyncio.run(asyncio.wait_for(run(), 50))

@@ -74,7 +74,7 @@ async def connect(options: Options, *, durable: bool = True, ours: bool = True) 
     """A connection whose unqualified names are those of our schema; or, if it is not for us, those of the database."""
     settings = {
         "search_path": options.schema,
-        "application_name": "holdfast",
+        "application_name": f"holdfast:{options.schema}",
         "jit": "off",  # our statements take less time than their compilation
         "tcp_keepalives_idle": str(_QUIET_S),
         "tcp_keepalives_interval": str(_PROBE_EVERY_S),

@@ -125,13 +125,14 @@ class Writer:
 
     async def _write(self, batch: list[Operation]) -> None:
         """Commit the batch, however long that takes."""
-        looks = 0
+        looks = tries = 0
         while True:
             try:
                 results, changes = await self._transact(batch)
             except TROUBLE as trouble:
                 if not isinstance(trouble, GAVE_WAY):
-                    await self._fail(trouble)
+                    tries += 1
+                    await self._fail(trouble, min(_RETRY_S, 0.01 * 2 ** min(tries, 10)))
                     if self._stopping.is_set():
                         self._refuse(batch, str(trouble))
                         return
@@ -270,7 +271,7 @@ class Writer:
         except Exception as error:
             raise Injected(f"injected: {error!r}") from error
 
-    async def _fail(self, trouble: BaseException) -> None:
+    async def _fail(self, trouble: BaseException, wait_s: float) -> None:
         """Note it once, let go of the connection, and wait a little."""
         if self.trouble is None:
             _log.warning("the store cannot be written, trying again about every %d ms: %s", _RETRY_S * 1000,
@@ -279,7 +280,7 @@ class Writer:
         if self._db is not None and not isinstance(trouble, Injected):
             self._db.terminate()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), random.uniform(0.2, 1.0) * _RETRY_S)
+            await asyncio.wait_for(self._stopping.wait(), random.uniform(0.5, 1.0) * wait_s)
 
     def _refuse(self, batch: Iterable[Operation], reason: str) -> None:
         self._tell([(one, None, StoreUnavailable(f"the store cannot be written: {reason}")) for one in batch], {})
