@@ -8,7 +8,7 @@ from holdfast.worker.health import PATIENCE_S
 from holdfast.worker.metrics import METRICS
 from holdfast.worker.settings import Settings
 
-OLDEST = "1.32"  # `sleep` as a preStop hook is there from then on without a feature gate
+OLDEST = "1.30"  # from then on a preStop hook may be `sleep`
 MANIFESTS = [path for path in KUBERNETES if path.name != "kustomization.yaml"]
 
 
