@@ -79,8 +79,9 @@ class Wakeups:
                 if self._db is None or self._db.is_closed():
                     await self._listen()
                     self._heard([Change("", News.DUE)])  # whatever was said meanwhile was not heard
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._more.wait(), max(0.0, next_poll - loop.time()))
+                with contextlib.suppress(TimeoutError):  # not wait_for: Python 3.11's can lose a cancellation
+                    async with asyncio.timeout_at(next_poll):
+                        await self._more.wait()
                 self._more.clear()
                 if self._pending:
                     await self._tell()
