@@ -1,0 +1,158 @@
+"""Transactional steps happen exactly once: real processes are killed between any two of their statements, or lose the run."""
+
+import asyncio
+import secrets
+import signal
+
+import pytest
+from tests.processes import transacting
+from tests.processes.transacting import look
+from tests.servers import postgres_server  # noqa: F401 - a fixture
+
+import holdfast
+
+TABLES = (
+    "CREATE TABLE entries (run TEXT, key TEXT, n INTEGER)", "CREATE TABLE total (n INTEGER)", "INSERT INTO total VALUES (0)",
+)  # fmt: skip
+RESULT = [1, 0, 2, 3, 0, 4, 0, 5]
+
+
+class Books:
+    """A store, and somebody's own tables in the same database."""
+
+    def __init__(self, server, folder):
+        name = secrets.token_hex(6)
+        self.url, self._schemas, made = f"sqlite:{folder / name}.db?durability=process", [], []
+        if server is not None:
+            self._schemas = [f"our_{name}", f"own_{name}"]
+            self.url = f"{server}{'&' if '?' in server else '?'}schema=our_{name}&search_path=own_{name}"
+            made = [f"CREATE SCHEMA own_{name}"]
+        asyncio.run(self._open())
+        asyncio.run(look(self.url, *made, *TABLES))
+
+    async def _open(self):
+        async with holdfast.open(self.url):
+            pass
+
+    def ask(self, statement):
+        return asyncio.run(look(self.url, statement))[0]
+
+    def agree(self, run):
+        """The steps that the journal has completed are exactly those whose entries are there, once each: their number."""
+        completed = f"run_id = '{run}' AND kind = 'step.completed' AND key LIKE '%enter%'"
+        entered, recorded, total, added = asyncio.run(
+            look(
+                self.url,
+                f"SELECT key FROM entries WHERE run = '{run}' ORDER BY key",
+                f"SELECT key FROM our.events WHERE {completed} ORDER BY key",
+                "SELECT n FROM total",
+                "SELECT coalesce(sum(n), 0) FROM entries",
+            )
+        )
+        assert (entered, total) == (recorded, added)
+        return len(entered)
+
+    def total(self):
+        return self.ask("SELECT n FROM total")[0][0]
+
+    def close(self):
+        for schema in self._schemas:
+            asyncio.run(look(self.url, f"DROP SCHEMA IF EXISTS {schema} CASCADE"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def books(request, folder):
+    made = Books(None if request.param == "sqlite" else request.getfixturevalue("postgres_server"), folder)
+    yield made
+    made.close()
+
+
+def carried(forks, folder, books, run, at=None):
+    return forks.start(transacting.carry, folder=str(folder), url=books.url, run=run, at=at)
+
+
+@pytest.mark.timeout(300)
+def test_killed_at_every_statement(forks, folder, books, request):
+    """Killed between any two statements of any transaction, its writes and its record are both there or both not."""
+    process = carried(forks, folder, books, "whole")
+    said = process.read()
+    process.ends()
+    assert said["result"] == RESULT
+    assert books.agree("whole") == 5
+    dead = []
+    for at in range(1, said["statements"] + 1):
+        process = carried(forks, folder, books, f"run{at}", at)
+        if process.wait() != 0:  # with other conflicts there are other statements
+            assert process.code == -signal.SIGKILL, process.log.read_text()
+            dead.append(f"run{at}")
+        books.agree(f"run{at}")
+    last = forks.start(transacting.carry_all, folder=str(folder), url=books.url, runs=dead)
+    assert last.read(60)["results"] == [RESULT] * len(dead)
+    last.ends()
+    assert {books.agree(run) for run in dead} == {5}
+    request.node.user_properties.append(("crash_points", len(dead)))
+    assert len(dead) > 20
+
+
+def serving(forks, folder, books, **settings):
+    process = forks.start(transacting.serve, folder=str(folder), url=books.url, ttl_s=1.0, **settings)
+    assert process.read() == {"ready": True}
+    return process
+
+
+def start(books):
+    async def main():
+        async with holdfast.open(books.url) as hf:
+            await hf.start(transacting.holding, id="run")
+
+    asyncio.run(main())
+
+
+def result(books):
+    async def main():
+        async with holdfast.open(books.url) as hf:
+            return await hf.get("run").result(timeout=20)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.timeout(60)
+def test_a_stopped_process_leaves_nothing(forks, folder, postgres_server):  # noqa: F811
+    """Stopped in a body for longer than its lease, a process loses the run and all it wrote; its locks do not last."""
+    books = Books(postgres_server, folder)
+    stale = serving(forks, folder, books)
+    start(books)
+    assert stale.read() == {"body": stale.pid}
+    stale.stop()
+    other = serving(forks, folder, books)
+    assert other.read() == {"body": other.pid}  # it has changed the row that the other one had locked
+    (folder / "go").touch()
+    assert result(books) == f"{other.pid}"
+    stale.go_on()
+    stale.tell("end")
+    assert stale.wait() == 0
+    other.tell("end")
+    other.ends()
+    assert (books.ask("SELECT key FROM entries"), books.total()) == ([(f"{other.pid}",)], 1)
+    books.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_body_that_begins_too_late_leaves_nothing(forks, folder):
+    """On SQLite a transaction has the file to itself; one that would begin when the run is somebody else's has no effect."""
+    books = Books(None, folder)
+    stale = serving(forks, folder, books, waits=True)
+    start(books)
+    assert stale.read() == {"before": stale.pid}
+    stale.stop()
+    other = serving(forks, folder, books)
+    assert other.read() == {"body": other.pid}
+    (folder / "go").touch()
+    assert result(books) == f"{other.pid}"
+    stale.go_on()
+    (folder / "begin").touch()
+    stale.tell("end")
+    assert stale.wait() == 0
+    other.tell("end")
+    other.ends()
+    assert (books.ask("SELECT key FROM entries"), books.total()) == ([(f"{other.pid}",)], 1)
