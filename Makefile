@@ -56,7 +56,7 @@ test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
 	@$(VENV)/bin/pytest -q -n auto --dist worksteal $(ARGS)
 
 ##@ For developers
-.PHONY: check lint types format bench lock clean help
+.PHONY: check lint types format chaos bench lock clean help
 check: lint types test  ## lint, types and tests
 
 lint: $(VENV)/.dev  ## ruff: rules and format
@@ -69,6 +69,9 @@ types: $(VENV)/.dev  ## mypy on the package, pyright on what users write
 
 format: $(VENV)/.dev  ## format the code
 	@$(VENV)/bin/ruff format --quiet
+
+chaos: $(VENV)/.dev  ## break a fleet on PostgreSQL for a minute (ARGS="--seconds 600 --seed 7")
+	@$(VENV)/bin/python -m tests.chaos.run $(ARGS)
 
 bench: $(BENCH)/.installed  ## run the benchmarks
 	@$(BENCH)/bin/python benchmarks/run.py $(ARGS)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from holdfast.questions import Approval
     from holdfast.resources import Resource, resource
     from holdfast.retry import Retry
-    from holdfast.run import Run, RunEvent, RunInfo
+    from holdfast.run import Deed, Progress, Receipt, Run, RunEvent, RunInfo
     from holdfast.signature import Local
     from holdfast.verbs.asking import Decision, Vote, approve, ask
     from holdfast.verbs.children import Child, spawn
@@ -80,6 +80,7 @@ __all__ = [
     "Child",
     "Client",
     "Decision",
+    "Deed",
     "Duration",
     "Expired",
     "HoldfastError",
@@ -96,7 +97,9 @@ __all__ = [
     "NotStorable",
     "Permanent",
     "Plan",
+    "Progress",
     "Rate",
+    "Receipt",
     "Resource",
     "Retry",
     "RetryAfter",
@@ -161,7 +164,7 @@ _HOMES = {
     "holdfast.questions": "Approval",
     "holdfast.resources": "Resource resource",
     "holdfast.retry": "Retry",
-    "holdfast.run": "Run RunEvent RunInfo",
+    "holdfast.run": "Deed Progress Receipt Run RunEvent RunInfo",
     "holdfast.signature": "Local",
     "holdfast.verbs.asking": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",

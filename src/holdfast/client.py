@@ -13,12 +13,12 @@ from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
 from holdfast.codec import checked_size, digest, preview
 from holdfast.declaring import Agent
-from holdfast.durations import Duration, milliseconds
+from holdfast.durations import Duration, milliseconds, moment
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
 from holdfast.questions import Questions
-from holdfast.run import Run, RunEvent, RunInfo
+from holdfast.run import Deed, Run, RunEvent, RunInfo
 from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
@@ -29,9 +29,9 @@ from holdfast.worker.worker import Worker
 
 R = TypeVar("R")
 
+DEFAULT_URL: Final = choosing.DEFAULT_URL
 _LOOK_AGAIN_S: Final = 5.0  # news may be lost on the way, for example with the process that had it
 Ts = TypeVarTuple("Ts")
-DEFAULT_URL: Final = choosing.DEFAULT_URL
 
 
 def open(
@@ -255,7 +255,15 @@ class Client(Questions):
             after=after,
         )
         served = await self.store.agents() if any(row.status == "ready" for row in rows) else {}
-        return [RunInfo.of(row, served) for row in rows]
+        said = await self.store.progress([row.id for row in rows])
+        return [RunInfo.of(row, served, said.get(row.id)) for row in rows]
+
+    async def audit(self, *, run: str | None = None, limit: int = 100) -> list[Deed]:
+        """Who did what to which run, the newest first. Nothing is ever taken out of it."""
+        found = await self.store.audit(run, limit)
+        return [
+            Deed(row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"]) for row in found
+        ]
 
     async def events(
         self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True

@@ -36,6 +36,30 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run says it has come, by `progress` or by its plan."""
+
+    done: float
+    total: float | None
+    text: str
+
+    @classmethod
+    def of(cls, said: tuple[str, dict[str, Any]] | None) -> Progress | None:
+        """What the last event of its kind says."""
+        if said is None:
+            return None
+        kind, data = said
+        if kind == "progress":
+            return cls(data["done"], data["total"], data["text"])
+        items = data["items"]
+        return cls(sum(done for _, done in items), len(items), next((name for name, done in items if not done), ""))
+
+    def __str__(self) -> str:
+        count = f"{self.done:g}" if self.total is None else f"{self.done:g} of {self.total:g}"
+        return f"{count}, {self.text}" if self.text else count
+
+
+@dataclass(frozen=True, slots=True)
 class RunInfo:
     """What a list of runs shows."""
 
@@ -55,9 +79,10 @@ class RunInfo:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    progress: Progress | None = None
 
     @classmethod
-    def of(cls, row: RunRow, published: Published) -> RunInfo:
+    def of(cls, row: RunRow, published: Published, said: tuple[str, dict[str, Any]] | None = None) -> RunInfo:
         def when(at: int | None) -> datetime | None:
             return None if at is None else moment(at)
 
@@ -71,6 +96,7 @@ class RunInfo:
             labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
             crashes=row.crash_count, due_at=when(row.due_at) if row.status == "waiting" or waits_for == "rate" else None,
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
+            progress=Progress.of(said),
         )  # fmt: skip
 
 
@@ -94,6 +120,37 @@ class RunEvent:
     @classmethod
     def of(cls, event: Event) -> RunEvent:
         return cls(event.position, event.run, event.seq, event.kind, event.key, moment(event.at), event.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that was done to a run from outside: by whom, when, what and why."""
+
+    id: int
+    at: datetime
+    run: str
+    by: str
+    action: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A message was accepted: it is the n-th thing in the inbox of its run."""
+
+    run: Run[Any]
+    position: int
+
+    async def seen_at(self) -> int | None:
+        """The number of the event with which it came into the run's history; None while it has not."""
+        row = await self.run._row()
+        after = 0 if row.inbox_seen >= self.position else row.next_seq
+        while page := await self.run._client.store.journal(self.run.id, after, 500):
+            for event in page:
+                if event.kind == "message.received" and event.data.get("position") == self.position:
+                    return event.seq
+            after = page[-1].seq + 1
+        return None
 
 
 class Run(Generic[R_co]):
@@ -129,7 +186,8 @@ class Run(Generic[R_co]):
     async def info(self) -> RunInfo:
         """Its state now."""
         row = await self._row()
-        return RunInfo.of(row, await self._client.store.agents() if row.status == "ready" else {})
+        served = await self._client.store.agents() if row.status == "ready" else {}
+        return RunInfo.of(row, served, (await self._client.store.progress([row.id])).get(row.id))
 
     async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
         """Until it is in one of these states (any finished one by default)."""
@@ -196,13 +254,16 @@ class Run(Generic[R_co]):
                         return
                     await self._client._pause_for(heard)
 
-    async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> None:
-        """Send a message; with a key, the same message twice is one."""
+    async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt:
+        """Send a message; with a key, the same message twice is one. It is kept for the run when this returns."""
         text = stored_text(value)
         checked_size(text, self._client._settings.value_limit_bytes, "the message")
         stored, blobs = spilled(text)
         signal = f"key:{key}" if key is not None else f"id:{secrets.token_hex(8)}"
-        await self._client.store.send(self.id, signal, "message.received", checked_topic(topic), stored, {}, blobs)
+        name = checked_topic(topic)
+        return Receipt(
+            self, await self._client.store.send(self.id, signal, "message.received", name, stored, {}, blobs)
+        )
 
     async def approvals(self) -> list[Approval]:
         """Its open questions and those of the runs below it."""

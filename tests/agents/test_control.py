@@ -191,9 +191,7 @@ def test_children_end_before_their_parent():
         with pytest.raises(RunCancelled):
             await run.result()
         assert {info.status for info in await hf.runs()} == {"cancelled"}
-        assert sorted(LOG) == sorted(
-            ["left tidies", "right tidies", "spawned tidies", "middle tidies", "top tidies"]
-        )
+        assert sorted(LOG) == sorted(["left tidies", "right tidies", "spawned tidies", "middle tidies", "top tidies"])
         assert LOG.index("middle tidies") > max(LOG.index("left tidies"), LOG.index("right tidies"))
         assert LOG[-1] == "top tidies"
         actors = {(row["run"], row["actor"]) for row in await hf.store.audit()}

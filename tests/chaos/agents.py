@@ -7,6 +7,7 @@ its own, so that the token in the journal names the one body whose outcome was r
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -20,7 +21,14 @@ _LEDGER = os.open(os.environ["CHAOS_LEDGER"], os.O_APPEND | os.O_WRONLY | os.O_C
 
 def say(what: str, **facts: object) -> None:
     run, step = holdfast.this_run(), holdfast.this_step()
-    line = {"what": what, "run": run.id, "key": step.key, "idempotency": step.idempotency_key, "at": time.time(), **facts}
+    line = {
+        "what": what,
+        "run": run.id,
+        "key": step.key,
+        "idempotency": step.idempotency_key,
+        "at": time.time(),
+        **facts,
+    }
     os.write(_LEDGER, json.dumps(line).encode() + b"\n")  # one write: lines of several processes do not mix
 
 
@@ -77,6 +85,9 @@ async def order(seed: int) -> dict[str, list[str]]:
     first = next(task for task in racers if task in done)
     last = await branch("last", random.Random(seeds[7]))
     return {
-        "parallel": sum(parallel, []), "children": sum(children, []), "raced": first.result(), "messages": messages,
+        "parallel": [*itertools.chain(*parallel)],
+        "children": [*itertools.chain(*children)],
+        "raced": first.result(),
+        "messages": messages,
         "last": last,
-    }  # fmt: skip
+    }

@@ -40,10 +40,9 @@ class Fleet:
                 "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             }
             with (self._folder / "workers.log").open("ab") as log:
-                self._workers.append(
-                    subprocess.Popen([*command, "--lease", str(self._lease_s), "--grace", "5"], cwd=ROOT,
-                                     env=environment, stdout=log, stderr=log)  # fmt: skip
-                )
+                options = ["--lease", str(self._lease_s), "--grace", "5"]
+                made = subprocess.Popen([*command, *options], cwd=ROOT, env=environment, stdout=log, stderr=log)
+            self._workers.append(made)
 
     def kill(self, rng: random.Random) -> None:
         rng.choice(self._workers).kill()

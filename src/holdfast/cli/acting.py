@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.cli.output import answer as tell
 from holdfast.cli.output import command, print_json
 from holdfast.cli.reading import existing, row_of
-from holdfast.cli.showing import info_document, question_document
+from holdfast.cli.showing import info_document
 from holdfast.client import Client
 
 
@@ -64,17 +64,6 @@ async def send(url: str | None, run: str, topic: str, value: str | None, key: st
             print_json({"run": run, "topic": topic, "value": sent, "key": key})
         else:
             tell(f"Sent to {run} on {topic!r}.")
-
-
-async def answer(url: str | None, question: str, value: str, by: str | None, note: str, *, as_json: bool) -> None:
-    """The command."""
-    given = value if value in ("run", "fail") else value_of(value)
-    async with existing(url) as hf:
-        decided = await hf.answer(question, given, by=who(by), note=note)
-        if as_json:
-            print_json({"question": question_document(decided), "answer": given, "by": decided.decided_by})
-        else:
-            tell(f"Answered {decided.id} of run {decided.run}.")
 
 
 async def prune(url: str | None, older_than: str, statuses: tuple[str, ...], *, as_json: bool) -> None:

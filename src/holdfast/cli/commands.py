@@ -117,11 +117,17 @@ def runs(
 @holdfast.command()
 @run_argument
 @click.option("--events", is_flag=True, help="Print the raw events.")
+@click.option("--audit", is_flag=True, help="Print who did what to it.")
 @click.option("--svg", metavar="FILE", help="Write the picture to an SVG file.")
 @db_option
 @json_option
-def show(run: str, events: bool, svg: str | None, db: str | None, as_json: bool) -> None:
+def show(run: str, events: bool, audit: bool, svg: str | None, db: str | None, as_json: bool) -> None:
     """Show a run as a tree: steps, children, waits, interruptions."""
+    if audit:
+        from holdfast.cli.auditing import audit as show_deeds
+
+        wait_for(show_deeds(db, run, 1_000, as_json=as_json))
+        return
     from holdfast.cli.showing import show as show_it
 
     wait_for(show_it(db, run, as_json=as_json, events=events, svg=svg))

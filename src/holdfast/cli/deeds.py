@@ -8,38 +8,6 @@ from holdfast.cli.group import STATUSES, F, db_option, holdfast, json_option, pa
 
 
 @holdfast.command()
-@click.option("--run", metavar="ID", help="Only questions of this run.", shell_complete=run_ids)
-@db_option
-@json_option
-def approvals(run: str | None, db: str | None, as_json: bool) -> None:
-    """List what waits for a person."""
-    from holdfast.cli.listing import approvals as list_approvals
-
-    wait_for(list_approvals(db, run, as_json=as_json))
-
-
-# Acting
-
-
-@holdfast.command()
-@click.argument("question", metavar="ID")
-@click.argument("value")
-@click.option("--by", metavar="NAME", help="Who answers; the user of this computer by default.")
-@click.option("--note", default="", metavar="TEXT", help="A note for the history.")
-@db_option
-@json_option
-def answer(question: str, value: str, by: str | None, note: str, db: str | None, as_json: bool) -> None:
-    """Answer a question about a step whose outcome is not known.
-
-    ID is the question's, or a run's with one open question. VALUE is run (it did not happen, run it), fail, or
-    '{"result": ...}' (it happened, with this result).
-    """
-    from holdfast.cli.acting import answer as give
-
-    wait_for(give(db, question, value, by, note, as_json=as_json))
-
-
-@holdfast.command()
 @run_argument
 @click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default.")
 @db_option
@@ -151,3 +119,15 @@ def delete(run: str, db: str | None, as_json: bool) -> None:
     from holdfast.cli.acting import delete as delete_it
 
     wait_for(delete_it(db, run, as_json=as_json))
+
+
+@holdfast.command()
+@click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="The newest N.")
+@db_option
+@json_option
+def audit(run: str | None, limit: int, db: str | None, as_json: bool) -> None:
+    """Print who did what to which run."""
+    from holdfast.cli.auditing import audit as show_deeds
+
+    wait_for(show_deeds(db, run, limit, as_json=as_json))

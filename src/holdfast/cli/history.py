@@ -14,6 +14,7 @@ from typing import Any, Final
 from holdfast.codec import preview
 from holdfast.durations import spoken
 from holdfast.model import Event
+from holdfast.run import Progress
 
 PREVIEW_CHARACTERS: Final = 160
 
@@ -246,6 +247,10 @@ class History:
         if isinstance(stored, dict) and stored.get("data"):
             node.result = preview(json.dumps(stored["data"]), PREVIEW_CHARACTERS)
 
+    def _progress(self, event: Event) -> None:
+        node = self._call(event, "note")
+        node.name, node.state, node.began, node.input = said_progress(event), "said", event.at, ""
+
     def _checkpoint(self, event: Event) -> None:
         node = self._call(event, "checkpoint")
         node.name = f"checkpoint {event.data.get('era', '')}".strip()
@@ -276,9 +281,24 @@ class History:
                 return  # how the run ended is said below the tree
             text = f"failed: {error_line(data.get('error'))}"
         else:
-            verb = event.kind.removeprefix("run.") + (" from its failure" if event.kind == "run.retried" else "")
-            text = verb + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
+            text = (
+                _VERBS[event.kind] + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
+            )
         self.marks.append(self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said"))
+
+
+_VERBS: Final = {
+    "run.paused": "paused",
+    "run.resumed": "resumed",
+    "run.retried": "retried from its failure",
+    "run.cancelling": "asked to stop",
+    "run.unwinding": "told to stop",
+}
+
+
+def said_progress(event: Event) -> str:
+    """What a run says of how far it has come."""
+    return f"{event.kind}: {Progress.of((event.kind, event.data))}"
 
 
 _TAKEN_BY: Final = {
@@ -295,6 +315,8 @@ _TAKEN_BY: Final = {
     "child.spawned": "_child",
     "child.ended": "_child_ended",
     "note": "_note",
+    "progress": "_progress",
+    "plan": "_progress",
     "checkpoint": "_checkpoint",
     "message.received": "_message",
     "patched": "_patched",
@@ -303,5 +325,7 @@ _TAKEN_BY: Final = {
     "run.paused": "_mark",
     "run.resumed": "_mark",
     "run.retried": "_mark",
+    "run.cancelling": "_mark",
+    "run.unwinding": "_mark",
     "run.failed": "_mark",
 }

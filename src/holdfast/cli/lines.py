@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.history import error_line, value_preview
+from holdfast.cli.history import error_line, said_progress, value_preview
 from holdfast.cli.picture import clean, clock, when
 from holdfast.durations import spoken
 from holdfast.model import Event
@@ -58,6 +58,8 @@ def spoken_event(event: Event) -> tuple[str, str]:
         "approval.decided": lambda: f"question {data.get('approval')} was answered by {data.get('by')}",
         "patched": lambda: f"takes the new side of {data.get('patch')}",
         "note": lambda: f"note: {data.get('text')}",
+        "progress": lambda: said_progress(event),
+        "plan": lambda: said_progress(event),
         "checkpoint": lambda: f"checkpoint {data.get('era')}",
         "foreign": lambda: f"waits for something that is not recorded ({data.get('what')}) at {data.get('line')}",
     }.get(event.kind, lambda: event.kind)()
@@ -98,7 +100,8 @@ def _run(event: Event) -> tuple[str, str]:
         return "bold red", f"failed: {error_line(data.get('error'))}"
     if event.kind == "run.interrupted":
         return "yellow", "was interrupted: its process is gone; goes on from its record"
-    told = event.kind.partition(".")[2] + (f" by {by}" if by else "")
+    verb = {"run.cancelling": "asked to stop", "run.unwinding": "told to stop"}.get(event.kind, event.kind[4:])
+    told = verb + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
     style = {"run.completed": "bold green", "run.paused": "bold yellow", "run.cancelled": "dim"}.get(event.kind, "cyan")
     return style, told
 

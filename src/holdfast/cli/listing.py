@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.lines import is_quiet, line
-from holdfast.cli.output import INTERRUPTED, answer, answer_command, console, glyphs, print_json, reader_is_gone
+from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, print_json, reader_is_gone
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, latest_position, row_of
-from holdfast.cli.showing import event_document, info_document, question_document, status_text
+from holdfast.cli.showing import event_document, info_document, status_text
 from holdfast.cli.stopping import Stop, first
 from holdfast.client import Client
 from holdfast.durations import spoken
@@ -70,8 +70,9 @@ async def runs(
         if info.waits_for:
             status.append(f", {_waits(info)}", "dim")
         marks = " ".join(f"{key}={clean(value)}" for key, value in info.labels.items())
-        why = cut(clean(info.error or info.reason or ""), 80)
-        style = "red" if info.error else "yellow"
+        said = info.error or info.reason or (str(info.progress) if info.progress else "")
+        why = cut(clean(said), 80)
+        style = "red" if info.error else "yellow" if info.reason else "dim"
         age = _age(info.created_at)
         table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), age, marks, Text(why, style))
     _print_table(table)
@@ -88,26 +89,6 @@ def _waits(info: RunInfo) -> str:
         left_s = (info.due_at - datetime.now(UTC)).total_seconds()
         return f"{info.waits_for} in {spoken(left_s)}" if left_s > 0 else f"{info.waits_for}, due"
     return str(info.waits_for)
-
-
-async def approvals(url: str | None, run: str | None, *, as_json: bool) -> None:
-    """The command."""
-    async with existing(url) as hf:
-        if run is not None:
-            await row_of(hf, run)
-        found = await hf.approvals(run=run)
-    if as_json:
-        print_json({"questions": [question_document(each) for each in found]})
-        return
-    if not found:
-        answer("Nothing waits for a person.")
-        return
-    on = console()
-    for each in found:
-        head = Text(each.id, "bold").append(f"  run {each.run}", "cyan")
-        on.print(head.append(f"  asked {_age(each.asked_at)} ago", "dim"), soft_wrap=True)
-        on.print(Text(f"  {clean(each.question)}"), soft_wrap=True)
-        on.print(Text(f"  {answer_command(each.id, url)}", "dim"), soft_wrap=True)
 
 
 # Tail

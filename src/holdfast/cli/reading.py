@@ -17,6 +17,7 @@ from holdfast.errors import NotStorable, StoreUnavailable, UnknownRun
 from holdfast.model import Event, RunRow
 from holdfast.naming import cut, show
 from holdfast.questions import Approval
+from holdfast.run import Progress
 
 FAMILY_LIMIT: Final = 1000  # runs of one tree that are looked at
 
@@ -31,6 +32,13 @@ class Account:
     history: History
     questions: list[Approval]
     children: list[Account] = field(default_factory=list)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far it says it has come."""
+        kinds = ("progress", "plan")
+        said = next((each for each in reversed(self.events) if each.kind in kinds and each.dropped is None), None)
+        return None if said is None else Progress.of((said.kind, said.data))
 
     def descendants(self) -> list[Account]:
         """All runs below this one."""

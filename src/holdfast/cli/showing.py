@@ -122,6 +122,8 @@ def _header(found: Account, width: int, signs: Glyphs) -> list[Text]:
     facts += [f"{key}={clean(value)}" for key, value in json.loads(row.labels).items()]
     if row.parent_id:
         facts.append(f"child of {row.parent_id}")
+    if found.progress is not None:
+        facts.append(str(found.progress))
     return [name, call, Text(MARGIN + f" {signs.small} ".join(facts), "dim")]
 
 
@@ -212,7 +214,8 @@ async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
 async def document(hf: Client, found: Account) -> dict[str, Any]:
     """A run and its children as data."""
     row = found.row
-    info = RunInfo.of(row, await hf.store.agents() if row.status == "ready" else {})
+    served = await hf.store.agents() if row.status == "ready" else {}
+    info = RunInfo.of(row, served, (await hf.store.progress([row.id])).get(row.id))
     result = await hf.get(row.id).result() if row.status == "completed" else None
     return {
         "run": {**info_document(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,

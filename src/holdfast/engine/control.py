@@ -36,6 +36,8 @@ def arrive(execution: Execution, signal: Signal) -> None:
         return
     name = _TOPICS.get(signal.kind)
     data = signal.data if name is None else {**signal.data, name: signal.topic}
+    if signal.kind == "message.received":
+        data["position"] = signal.position  # so that a receipt finds it
     execution.inbox_seen = max(execution.inbox_seen, signal.position)
     execution.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
 

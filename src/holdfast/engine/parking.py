@@ -55,7 +55,11 @@ def park(execution: Execution, seen: int) -> None:
     if execution.closing or not _can_park(execution, seen):
         return
     execution.may_begin.clear()
-    written = execution.store.append(_giving_back(execution))
+    try:
+        written = execution.store.append(_giving_back(execution))
+    except StoreUnavailable:
+        execution.close("lost")
+        return
     written.add_done_callback(lambda future: _parked(execution, future), context=execution.outside)
 
 

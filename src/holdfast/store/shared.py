@@ -236,7 +236,7 @@ class SharedStore(abc.ABC):
         return await self._read(reads.journal, run, from_seq, limit, dropped)
 
     async def progress(self, runs: Iterable[str]) -> dict[str, tuple[str, dict[str, Any]]]:
-        found = await self._read(reads.rows, "progress", ids=to_json(list(runs)))
+        found = await self._glance(reads.rows, "progress", ids=to_json(list(runs)))
         return {run: (kind, json.loads(data)) for run, kind, data in found}
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:

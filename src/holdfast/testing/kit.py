@@ -199,7 +199,7 @@ class TestClient(Client):
     def _idle(self) -> bool:
         """Does nothing move: no body, no write on its way, no run that could still act by itself?"""
         worker = self._worker
-        if worker is None or not self._up.is_set() or worker.loading:
+        if worker is None or not self._up.is_set() or worker.loading or not worker.asleep or worker._look.is_set():
             return False
         return all(
             execution.live and execution.resting

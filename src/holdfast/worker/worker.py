@@ -66,7 +66,7 @@ class Worker:
         self._graces: dict[str, float] = {}
         self._served = Served(specs)
         store.code_version, store.queues = self.settings.version, self.settings.queues
-        self._look = asyncio.Event()
+        self._look, self.asleep = asyncio.Event(), False  # asleep: nothing is due, as far as it knows
         self._sure = False  # the time has come at which a run is due
         self._stopping = False
         self._ours: dict[str, Any] = {"root": self.settings.root, "queues": self.settings.queues}  # what may be claimed
@@ -195,10 +195,12 @@ class Worker:
                 timer = self.clock.call_at(due, self._is_due)
         try:
             async with asyncio.timeout(_LONGEST_SLEEP_S):
+                self.asleep = True
                 await self._look.wait()
         except TimeoutError:
             pass
         finally:
+            self.asleep = False
             if timer is not None:
                 timer.cancel()
 

@@ -1,0 +1,214 @@
+"""A person at the terminal: one question after the other is shown, and decided, edited, answered or left."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import getpass
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.output import console, say, shown_value
+from holdfast.cli.picture import clean
+from holdfast.client import Client
+from holdfast.codec import UNTYPED
+from holdfast.durations import spoken
+from holdfast.errors import HoldfastError
+from holdfast.people import Actor
+from holdfast.questions import Approval
+
+_CHOICES: Final = {
+    "approve": {"a": "approve", "d": "deny", "e": "edit"},
+    "ask": {"a": "answer", "e": "edit"},
+    "in_doubt": {"h": "happened", "r": "run", "f": "fail"},
+}
+_ALWAYS: Final = {"s": "skip", "q": "quit"}
+
+
+def actor(by: str | None) -> Actor:
+    """Who uses this command line: whoever owns the store may act for anybody, and the audit says so."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = "someone"
+    return Actor(by or user, via=f"cli:{user}")
+
+
+def value_of(text: str) -> Any:
+    """What a typed value means: JSON if it is JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def is_at_terminal() -> bool:
+    """Is there somebody to ask?"""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def headline(question: Approval) -> Text:
+    """Where a question comes from, whose it is and how long there is time."""
+    made = Text(question.id, "bold").append(f"  run {question.run}", "cyan")
+    if len(question.path) > 1:
+        made.append(f"  {' > '.join(question.path)}", "cyan")
+    made.append(f"  asked {spoken(max((datetime.now(UTC) - question.asked_at).total_seconds(), 0))} ago", "dim")
+    if question.to:
+        made.append(f"  for {', '.join(question.to)}", "dim")
+    if question.needs != 1 or question.votes:
+        needs = "" if question.needs is None else f" of {question.needs}"
+        made.append(f"  {len(question.votes)}{needs} votes", "yellow")
+    if question.expires_at is not None:
+        left_s = (question.expires_at - datetime.now(UTC)).total_seconds()
+        made.append(f"  expires in {spoken(left_s)}" if left_s > 0 else "  expired", "yellow")
+    return made
+
+
+def show(on: Console, question: Approval) -> None:
+    """The whole question as a person needs it."""
+    on.print(headline(question), soft_wrap=True)
+    on.print(Text(clean(question.question), "bold yellow"), soft_wrap=True)
+    for passed in question.delegations:
+        on.print(Text(f"  {passed['by']} passed it on to {passed['to']}: {passed['note']}", "dim"), soft_wrap=True)
+    for vote in question.votes:
+        on.print(Text(f"  {vote.by} says {'yes' if vote.yes else 'no'}: {vote.note}", "dim"), soft_wrap=True)
+    if question.shown is not None and question.kind != "in_doubt":
+        on.print(Text(_indented(shown_value(question.data))), soft_wrap=True)
+        if question.data != question.shown:
+            on.print(Text("  as edited:", "dim"))
+            _print_change(on, shown_value(question.shown), shown_value(question.data))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _print_change(on: Console, before: str, after: str) -> None:
+    for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]:
+        style = {"+": "green", "-": "red"}.get(line[:1], "dim")
+        on.print(Text(f"  {line}", style), soft_wrap=True)
+
+
+async def typed(prompt: str, over: asyncio.Event) -> str | None:
+    """A line from the terminal; None at its end, or when it is not needed any more. The loop goes on meanwhile."""
+    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    line: asyncio.Future[str | None] = loop.create_future()
+
+    def ready() -> None:
+        if not line.done():
+            text = os.read(descriptor, 65_536).decode(errors="replace")
+            line.set_result(text.strip() if text else None)
+
+    on = console(stderr=True)
+    on.print(Text(prompt, "bold"), end=" ")
+    on.file.flush()
+    loop.add_reader(descriptor, ready)
+    stopped = asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait([line, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        loop.remove_reader(descriptor)
+        stopped.cancel()
+    if not line.done():
+        say()
+        return None
+    return line.result()
+
+
+async def decide(hf: Client, question: Approval, by: str | None, over: asyncio.Event) -> bool:
+    """Show a question and do what the person says; False when the person wants to stop."""
+    on = console(stderr=True)
+    show(on, question)
+    choices = _CHOICES[question.kind] | _ALWAYS
+    if question.kind == "approve" and not question.editable:
+        choices = {key: word for key, word in choices.items() if key != "e"}
+    edited: list[Any] = []
+    while True:
+        told = ", ".join(
+            f"[{key}]{word[1:]}" if word.startswith(key) else f"[{key}] {word}" for key, word in choices.items()
+        )
+        picked = await typed(f"{told}:", over)
+        if picked is None or picked.lower() in ("q", "quit"):
+            return False
+        word = choices.get(picked.lower()[:1], "")
+        if word == "skip":
+            return True
+        try:
+            if word == "edit":
+                edited = await _edit(on, question, edited)
+            elif word and await _act(hf, question, word, actor(by), edited, over):
+                return True
+        except HoldfastError as error:
+            say(f"Error: {error}", "red")
+            question = await _again(hf, question)
+            if question.status != "open":
+                return True
+
+
+async def _again(hf: Client, question: Approval) -> Approval:
+    """The question as it is by now: somebody may have changed or decided it."""
+    found = [each for each in await hf.approvals(run=question.run, open=False) if each.id == question.id]
+    return found[0] if found else question
+
+
+async def _act(hf: Client, question: Approval, word: str, by: Actor, edited: list[Any], over: asyncio.Event) -> bool:
+    """True when that was the person's decision."""
+    if word == "approve":
+        decided = await hf.approve(question, by=by, **({"data": edited[-1]} if edited else {}))
+    elif word == "deny":
+        why = await typed("Why?", over)
+        if why is None:
+            return False
+        decided = await hf.deny(question, by=by, note=why)
+    elif word in ("run", "fail"):
+        decided = await hf.answer(question, word, by=by)
+    else:
+        given = (
+            edited[-1]
+            if edited
+            else await _typed_value("Its result (JSON):" if word == "happened" else "Answer:", over)
+        )
+        decided = await hf.answer(question, {"result": given} if word == "happened" else given, by=by)
+    say(outcome(decided), "green")
+    return True
+
+
+async def _typed_value(prompt: str, over: asyncio.Event) -> Any:
+    return value_of(await typed(prompt, over) or "null")
+
+
+async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]:
+    """What the person made of it in an editor of their own."""
+    before = json.dumps(_plain(edited[-1] if edited else question.data), indent=2, ensure_ascii=False)
+    text = await asyncio.to_thread(click.edit, before + "\n", extension=".json")
+    if text is None or text.strip() == before:
+        say("Nothing was changed.")
+        return edited
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        say(f"Error: that is no JSON: {error}", "red")
+        return edited
+    _print_change(on, json.dumps(_plain(question.shown), indent=2, ensure_ascii=False), text)
+    return [value]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; what JSON cannot say is written with the tags it is stored with."""
+    return json.loads(UNTYPED.store(value)[0])
+
+
+def outcome(decided: Approval) -> str:
+    """What became of a decision."""
+    where = f"{decided.id} of run {decided.run}"
+    if decided.status == "open":
+        needs = "as many as the run says" if decided.needs is None else decided.needs
+        return f"Your vote on {where} counts; {len(decided.votes)} so far, {needs} must agree."
+    return f"{(decided.decision or decided.status).capitalize()}: {where}."

@@ -1,0 +1,85 @@
+"""`pause`, `resume`, `cancel` and `audit` from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import holdfast
+from holdfast.cli import main
+
+
+@holdfast.agent(name="controlled")
+async def waits() -> None:
+    await holdfast.receive("never")
+
+
+@pytest.fixture
+def url(tmp_path):
+    """A store with three waiting runs and nobody who serves them."""
+    url = f"sqlite:{tmp_path / 'runs.db'}"
+
+    async def prepare() -> None:
+        async with holdfast.open(url, agents=[waits], settings=holdfast.Settings(park_grace_s=0)) as hf:
+            for name in "abc":
+                run = await hf.start(waits, id=name, labels={"team": "x" if name == "a" else "y"})
+                await run.wait("waiting")
+
+    asyncio.run(prepare())
+    return url
+
+
+def told(url, *arguments, code=0):
+    result = CliRunner().invoke(main, ["--db", url, *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def states(url):
+    return {run["id"]: run["status"] for run in json.loads(told(url, "runs", "--json"))["runs"]}
+
+
+def test_one_run_is_paused_and_resumed(url):
+    """With who and why in the audit."""
+    assert told(url, "pause", "a", "--reason", "lunch", "--by", "ana") == "a is paused.\n"
+    assert states(url)["a"] == "paused"
+    assert "paused by ana: lunch" in told(url, "runs")
+    assert told(url, "resume", "a", "--by", "ben") == "a is no longer paused.\n"
+    assert states(url)["a"] == "ready"
+    lines = told(url, "audit", "a").splitlines()
+    assert [line.split()[2:4] for line in lines[1:]] == [["ana", "pause"], ["ben", "resume"]]
+    assert "lunch" in lines[1]
+    assert told(url, "show", "a", "--audit") == "\n".join(lines) + "\n"
+
+
+def test_runs_are_chosen_by_what_they_are(url):
+    """By label, agent or state; as data with --json."""
+    done = json.loads(told(url, "pause", "--label", "team=y", "--json"))["runs"]
+    assert sorted(run["id"] for run in done) == ["b", "c"]
+    assert states(url) == {"a": "waiting", "b": "paused", "c": "paused"}
+    told(url, "resume", "--agent", "controlled")
+    assert states(url) == {"a": "waiting", "b": "ready", "c": "ready"}
+    assert told(url, "pause", "--agent", "nobody") == "No run fits.\n"
+
+
+def test_a_cancel_is_told_and_a_second_one_ends(url):
+    """The first waits for a worker, as the agent may tidy up; the second does not."""
+    assert told(url, "cancel", "a", "--by", "ana", "--reason", "enough") == "a was told to stop; it ends within 30s.\n"
+    assert told(url, "cancel", "a") == "a is cancelled.\n"
+    assert states(url)["a"] == "cancelled"
+    audit = json.loads(told(url, "audit", "--json"))["audit"]
+    assert [(deed["action"], deed["data"]["reason"]) for deed in audit] == [("cancel", "enough"), ("cancel", "")]
+
+
+def test_what_cannot_be_done_is_said(url):
+    """An unknown run, a finished one, no run at all, both ways at once."""
+    assert "there is no run" in told(url, "pause", "nobody", code=2)
+    told(url, "cancel", "a")
+    told(url, "cancel", "a")
+    assert "cancelled and cannot be paused" in told(url, "pause", "a", code=2)
+    assert "name a run" in told(url, "cancel", code=2)
+    assert "not both" in told(url, "cancel", "b", "--agent", "controlled", code=2)
+    assert "not a duration" in told(url, "cancel", "b", "--grace", "soon", code=2)
