@@ -319,3 +319,30 @@ async def test_conflicts_are_the_databases_doing(database, paper):
                 await second.commit([write(other, step())])
         assert await paper.lines() == ["one"]
         assert [len(await store.journal(run)) for run in ("one", "other")] == [1, 0]
+
+
+@scenario
+async def test_a_commit_that_goes_on_without_us_is_waited_for(database, paper):
+    """Cut off while the server is at the commit, it is not taken for undone: whoever looks waits until it is over."""
+    async with database.open(ManualClock()) as store:
+        await paper.ask("CREATE TABLE {book} (line TEXT)")
+        await paper.ask(
+            "CREATE FUNCTION {book}_slow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$"
+        )
+        await paper.ask(
+            "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON {book} DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION {book}_slow()"
+        )
+        row = await owned(store, "run")
+        async with store.transaction("read committed") as joint:
+            await paper.ask("INSERT INTO {book} VALUES ('one')", joint.connection)
+            pid = joint.connection.get_server_pid()
+            commit = asyncio.create_task(joint.commit([write(row, step())]))
+            at_it = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'PgSleep'"
+            while await paper.ask(at_it) != [(1,)]:
+                await asyncio.sleep(0.005)
+            joint.connection.terminate()
+            assert await commit == 1_000_000
+        assert (await paper.lines(), len(await store.journal("run"))) == (["one"], 1)
+    await paper.ask("DROP FUNCTION {book}_slow CASCADE")
