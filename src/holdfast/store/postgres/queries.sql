@@ -158,7 +158,7 @@ WHERE highest >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + base
 -- The database's time, which all its workers share.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
--- name: progress
+-- name: newest_transaction
 -- Changes with every transaction of any session that wrote something.
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 

@@ -64,7 +64,7 @@ class Wakeups:
         self._db = await self._connect()
         self._db.add_termination_listener(lambda _: self._more.set())
         await self._db.add_listener(self._channel, self._hear)
-        ((self._progress,),) = await ask(self._db, "progress")
+        ((self._progress,),) = await ask(self._db, "newest_transaction")
 
     def _hear(self, _connection: Any, _process: int, _channel: str, payload: str) -> None:
         sender, _, text = payload.partition("\n")
@@ -103,6 +103,6 @@ class Wakeups:
     async def _poll(self) -> None:
         assert self._db is not None
         before = self._progress
-        ((self._progress,),) = await ask(self._db, "progress")
+        ((self._progress,),) = await ask(self._db, "newest_transaction")
         if self._progress != before:
             self._heard([Change("", News.DUE)])
