@@ -193,7 +193,7 @@ class Questions:
         ids = ": " + ", ".join(row.id for row in found[:5]) if found else ""
         raise UnknownApproval(
             f"{wanted!r} is neither the id of a question nor a run with exactly one open question "
-            f"(it has {len(found)}{ids}); list them with `await hf.approvals()`"
+            f"(it has {len(found)}{ids}); list them with `await hf.approvals()` or `holdfast approvals`"
         )
 
     async def _seen(self, row: ApprovalRow) -> Approval:

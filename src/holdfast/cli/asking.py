@@ -60,6 +60,8 @@ def headline(question: Approval) -> Text:
     if len(question.path) > 1:
         made.append(f"  {' > '.join(question.path)}", "cyan")
     made.append(f"  asked {spoken(max((datetime.now(UTC) - question.asked_at).total_seconds(), 0))} ago", "dim")
+    if question.status != "open":
+        return made
     if question.to:
         made.append(f"  for {', '.join(question.to)}", "dim")
     if question.needs != 1 or question.votes:
@@ -112,7 +114,8 @@ async def typed(prompt: str, over: asyncio.Event) -> str | None:
     loop.add_reader(descriptor, ready)
     stopped = asyncio.ensure_future(over.wait())
     try:
-        await asyncio.wait([line, stopped], return_when=asyncio.FIRST_COMPLETED)
+        waiting: list[asyncio.Future[Any]] = [line, stopped]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
         loop.remove_reader(descriptor)
         stopped.cancel()

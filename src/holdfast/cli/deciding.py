@@ -12,7 +12,7 @@ from rich.text import Text
 
 from holdfast.cli import asking
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import command, console, print_json, say
+from holdfast.cli.output import console, decide_command, print_json, say
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, row_of
 from holdfast.cli.showing import question_document
@@ -55,18 +55,10 @@ def _print(question: Approval, url: str | None) -> None:
     on.print(asking.headline(question), soft_wrap=True)
     on.print(Text(f"  {clean(question.question)}"), soft_wrap=True)
     if question.status == "open":
-        on.print(Text(f"  {how_to_decide(question, url)}", "dim"), soft_wrap=True)
+        on.print(Text(f"  {decide_command(question, url)}", "dim"), soft_wrap=True)
     else:
         how = f"{question.decision or question.status} by {question.decided_by or 'nobody'}"
         on.print(Text(f"  {how}" + (f": {clean(question.note)}" if question.note else ""), "dim"), soft_wrap=True)
-
-
-def how_to_decide(question: Approval, url: str | None) -> str:
-    """The command that decides a question."""
-    if question.kind == "approve":
-        return command("approve", question.id, db=url) + "   or deny"
-    value = " run|fail|'{\"result\": ...}'" if question.kind == "in_doubt" else " VALUE"
-    return command("answer", question.id, db=url) + value
 
 
 async def approve(

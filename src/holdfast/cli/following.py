@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.cli.history import History
 from holdfast.cli.lines import is_quiet, line, told_now
-from holdfast.cli.output import answer_command, glyphs
+from holdfast.cli.output import decide_command, glyphs
 from holdfast.cli.picture import MARGIN, STATUS_STYLES, Scene, clean, lines, rows, when
 from holdfast.cli.reading import family, open_calls, row_of
 from holdfast.client import Client
@@ -139,7 +139,7 @@ class Lines:
             if question.id not in self._asked:
                 self._asked.add(question.id)
                 self._print(Text(clean(question.question), "yellow"))
-                self._print(Text(f"{MARGIN}{answer_command(question.id, self._url)}"))
+                self._print(Text(f"{MARGIN}{decide_command(question, self._url)}"))
 
     def end(self, watch: Watch | None) -> None:
         pass
@@ -198,5 +198,5 @@ class Moving:
             made.append(Text(f"{MARGIN}{told}", "yellow"))
         for question in watch.questions[:3]:
             made.append(Text(f"{MARGIN}{clean(question.question)}", "yellow"))
-            made.append(Text(f"{MARGIN}  {answer_command(question.id, self._url)}", "bold"))
+            made.append(Text(f"{MARGIN}  {decide_command(question, self._url)}", "bold"))
         return made

@@ -31,7 +31,7 @@ class Remark:
 class Node:
     """One thing a run did, or a branch (an asyncio task or a scope) of such things. `seq` is that of its last event.
 
-    `sort` is step, timer, child, branch, message, note, checkpoint, patch, warning or mark; `state` is done, failed,
+    `sort` is step, timer, child, question, branch, message, note, checkpoint, patch, warning or mark; `state` is done, failed,
     running, waiting, cancelled, doubt or said.
     """
 
@@ -203,20 +203,51 @@ class History:
             if data.get("in_doubt"):
                 node.warn("its body had begun; whether it had its effect is not known")
 
+    # People
+
     def _asked(self, event: Event) -> None:
-        node = self._call(event, "step")
-        node.state = "doubt"
-        node.warn(f"its outcome is not known; question {event.data.get('approval')} asks a person")
+        data = event.data
+        if data.get("kind") == "in_doubt":
+            node = self._call(event, "step")
+            node.state = "doubt"
+            node.warn(f"its outcome is not known; question {data.get('approval')} asks a person")
+            return
+        node = self._call(event, "question")
+        node.name, node.state, node.began = str(data.get("question", "")), "waiting", event.at
+        if data.get("to"):
+            node.remarks.append(Remark(f"for {', '.join(data['to'])}"))
+
+    def _told(self, event: Event) -> None:
+        """Something happened to a question that does not end it."""
+        data = event.data
+        node = self._calls.get((event.key or data.get("key", ""), None))
+        if node is None:
+            return
+        by = data.get("by")
+        text = {
+            "approval.reminded": f"reminded ({data.get('nth')})",
+            "approval.delegated": f"{by} passed it on to {data.get('to')}",
+            "approval.voted": f"{by} agreed" + (" and changed what is shown" if data.get("changed") else ""),
+            "approval.withdrawn": "withdrawn",
+        }[event.kind]
+        node.remarks.append(Remark(text + (f": {data['note']}" if data.get("note") else "")))
+        if event.kind == "approval.withdrawn" and node.sort == "question":
+            node.state, node.ended = "cancelled", event.at
 
     def _decided(self, event: Event) -> None:
         data = event.data
         node = self._calls.get((data.get("key", ""), None))
-        said = preview(data.get("decision") or "null", 80)
-        text = f"{data.get('by') or 'somebody'} answered {said}" + (f" ({data['note']})" if data.get("note") else "")
+        said = f"{data.get('decision')} by {data.get('by')}" + (f" ({data['note']})" if data.get("note") else "")
+        if event.kind == "approval.expired":
+            said = "nobody decided in time"
         if node is None:
-            self._top(event, "note", text)
+            self._top(event, "note", said)
+        elif node.sort == "question":
+            good = event.kind == "approval.decided" and data.get("yes")
+            node.state, node.ended, node.seq = "done" if good else "failed", event.at, event.seq
+            node.result = said + (f": {value_preview(event)}" if value_preview(event) and good else "")
         else:
-            node.warn(text)
+            node.warn(f"{said}: {value_preview(event)}")
 
     # Other calls
 
@@ -308,7 +339,12 @@ _TAKEN_BY: Final = {
     "step.failed": "_step_ended",
     "step.cancelled": "_step_ended",
     "approval.asked": "_asked",
+    "approval.reminded": "_told",
+    "approval.delegated": "_told",
+    "approval.voted": "_told",
+    "approval.withdrawn": "_told",
     "approval.decided": "_decided",
+    "approval.expired": "_decided",
     "timer.set": "_timer",
     "timer.fired": "_timer",
     "child.started": "_child",

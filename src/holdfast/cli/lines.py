@@ -54,8 +54,13 @@ def spoken_event(event: Event) -> tuple[str, str]:
         "child.started": lambda: f"child run {data.get('child')} started: {call(data)}",
         "child.spawned": lambda: f"child run {data.get('child')} spawned: {call(data)}",
         "child.ended": lambda: f"child run {data.get('child')} {data.get('status')}",
-        "approval.asked": lambda: f"{call(data)} is in doubt; question {data.get('approval')} asks a person",
-        "approval.decided": lambda: f"question {data.get('approval')} was answered by {data.get('by')}",
+        "approval.asked": lambda: _asked(data),
+        "approval.reminded": lambda: f"question {data.get('approval')} waits still: {data.get('question')}",
+        "approval.delegated": lambda: f"question {data.get('approval')}: {data.get('by')} passed it on to {data.get('to')}",
+        "approval.voted": lambda: f"question {data.get('approval')}: {data.get('by')} agreed",
+        "approval.decided": lambda: f"question {data.get('approval')}: {data.get('decision')} by {data.get('by')}",
+        "approval.expired": lambda: f"question {data.get('approval')}: nobody decided in time",
+        "approval.withdrawn": lambda: f"question {data.get('approval')} was withdrawn",
         "patched": lambda: f"takes the new side of {data.get('patch')}",
         "note": lambda: f"note: {data.get('text')}",
         "progress": lambda: said_progress(event),
@@ -65,6 +70,12 @@ def spoken_event(event: Event) -> tuple[str, str]:
     }.get(event.kind, lambda: event.kind)()
     style = {"foreign": "yellow", "approval.asked": "yellow", "note": "italic"}.get(event.kind, "")
     return style, told
+
+
+def _asked(data: dict[str, Any]) -> str:
+    if data.get("kind") == "in_doubt":
+        return f"{call(data)} is in doubt; question {data.get('approval')} asks a person"
+    return f"question {data.get('approval')}: {data.get('question')}"
 
 
 def call(data: dict[str, Any]) -> str:

@@ -16,6 +16,8 @@ from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.questions import Approval
+
 PIPED_WIDTH: Final = 110
 FAILED, BAD_USAGE, PAUSED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is a run that completed
 
@@ -116,9 +118,12 @@ def command(*words: str, db: str | None = None) -> str:
     return f"{program} {shlex.join([*words, *more])}"
 
 
-def answer_command(question: str, db: str | None) -> str:
-    """How to answer a question about a step in doubt."""
-    return command("answer", question, db=db) + " run|fail|'{\"result\": ...}'"
+def decide_command(question: Approval, db: str | None) -> str:
+    """The command that decides a question."""
+    if question.kind == "approve":
+        return command("approve", question.id, db=db) + "   (or deny)"
+    value = " run|fail|'{\"result\": ...}'" if question.kind == "in_doubt" else " VALUE"
+    return command("answer", question.id, db=db) + value
 
 
 def version() -> str:

@@ -173,6 +173,8 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
         text.append("took the new side of ", "dim").append(name)
     elif node.sort == "warning":
         text.append(name, "yellow")
+    elif node.sort == "question":
+        text.append(name, "bold").append(f"  {result}" if result else "", "dim")
     else:
         text.append(name, "bold")
         if node.sort in ("step", "child"):
@@ -213,7 +215,7 @@ def _span(branch: Node) -> str:
 
 
 def _took(scene: Scene, node: Node, status: str) -> str:
-    if node.sort not in ("step", "child", "timer") or node.began is None:
+    if node.sort not in ("step", "child", "timer", "question") or node.began is None:
         return ""
     if node.ended is not None:
         return spoken(max(node.ended - node.began, 0) / 1000)

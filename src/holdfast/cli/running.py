@@ -15,6 +15,7 @@ from rich.text import Text
 
 from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
 from holdfast.cli.loading import load_agent
+from holdfast.cli.offering import Offers
 from holdfast.cli.output import (
     FAILED,
     INTERRUPTED,
@@ -135,7 +136,7 @@ async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) ->
     """Until the run is over for now; True when asked to stop before."""
     heard = asyncio.Event()
     watch.hf.store.on_change(lambda _: heard.set())
-    told_elsewhere = False
+    told_elsewhere, offers = False, Offers(stop)
     display.begin()
     try:
         while True:
@@ -144,6 +145,7 @@ async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) ->
             display.update(watch, new)
             if watch.is_over:
                 return False
+            await offers.make(watch, display)
             if watch.elsewhere and not told_elsewhere:
                 told_elsewhere = True
                 say(f"Another process is working on {watch.run}; following it here.", "yellow")

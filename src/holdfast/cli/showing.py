@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from holdfast.cli.output import Glyphs, answer_command, command, console, glyphs, plain, print_json, shown_value
+from holdfast.cli.output import Glyphs, command, console, decide_command, glyphs, plain, print_json, shown_value
 from holdfast.cli.picture import (
     MARGIN,
     STATUS_STYLES,
@@ -163,7 +163,7 @@ async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
         for question in each.questions:
             asked = textwrap.fill(question.question, 90)
             made += _block(f"asks a person ({question.id})", "bold yellow", asked, 12)
-            made += _advice("Answer it:", answer_command(question.id, url))
+            made += _advice("Answer it:", decide_command(question, url))
         if each.row.status == "paused":
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", 8)
             made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
