@@ -7,12 +7,12 @@ FROM python:3.13-slim-bookworm AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 # What changes seldom comes first. These are checked by their hashes.
-COPY requirements/runtime.txt requirements/build.txt requirements/
+COPY requirements/fleet.txt requirements/build.txt requirements/
 RUN python -m venv /opt/holdfast \
- && /opt/holdfast/bin/pip install --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+ && /opt/holdfast/bin/pip install --require-hashes -r requirements/fleet.txt -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src/ src/
-RUN /opt/holdfast/bin/pip install --no-build-isolation ".[postgres,metrics]"
+RUN /opt/holdfast/bin/pip install --no-deps --no-build-isolation .
 
 FROM python:3.13-slim-bookworm
 RUN groupadd --gid 10001 holdfast \

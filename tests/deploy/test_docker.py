@@ -77,7 +77,7 @@ def test_what_is_copied_is_there_and_reaches_the_builder():
 def test_what_is_installed_is_checked_by_hash_and_has_the_extras():
     """Locked requirements come with hashes; the extras named are those of the project."""
     installs = [rest for word, rest in instructions() if word == "RUN" and "pip install" in rest]
-    assert "--require-hashes -r requirements/runtime.txt -r requirements/build.txt" in installs[0]
+    assert "--require-hashes -r requirements/fleet.txt -r requirements/build.txt" in installs[0]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (extras,) = re.findall(r'"\.\[([\w,]+)\]"', installs[1])
     assert set(extras.split(",")) == {"postgres", "metrics"} <= set(project["optional-dependencies"])
