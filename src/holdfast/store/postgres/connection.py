@@ -18,9 +18,15 @@ from holdfast.errors import BadArguments
 Connection: TypeAlias = Any  # asyncpg has no types
 
 CONNECT_S: Final = 10.0
-IDLE_MS: Final = 10_000  # between two statements of a step's transaction; a process that stands still keeps no rows locked
+IDLE_MS: Final = (
+    10_000  # between two statements of a step's transaction; a process that stands still keeps no rows locked
+)
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed after about this long
+
+# Our statements are small: to compile or to plan one takes longer than to run it. So each is planned once, perhaps when the
+# tables are still empty and it would seem best to read the whole of them.
+_OURS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 
 # The connection is gone, or the server is not there: it is opened anew.
 LOST: Final = (
@@ -73,15 +79,14 @@ def parse_url(url: str) -> Options:
 async def connect(options: Options, *, durable: bool = True, ours: bool = True) -> Connection:
     """A connection whose unqualified names are those of our schema; or, if it is not for us, those of the database."""
     settings = {
-        "search_path": options.schema,
         "application_name": f"holdfast:{options.schema}",
-        "jit": "off",  # our statements take less time than their compilation
         "tcp_keepalives_idle": str(_QUIET_S),
         "tcp_keepalives_interval": str(_PROBE_EVERY_S),
         "tcp_keepalives_count": str(_PROBES),
     }
-    if not ours:
-        del settings["search_path"]
+    if ours:
+        settings |= _OURS | {"search_path": options.schema}
+    else:
         settings["idle_in_transaction_session_timeout"] = str(IDLE_MS)
     if not durable:
         settings["synchronous_commit"] = "off"
