@@ -44,6 +44,8 @@ def run(
 @click.option("--lease", type=click.FloatRange(1), default=10.0, show_default=True, metavar="SECONDS",
               help="After so long without a sign of life others take its runs over.")  # fmt: skip
 @click.option("--name", metavar="NAME", help="Begins the worker's id, which histories show.")
+@click.option("--code-version", "version", metavar="TEXT", envvar="HOLDFAST_CODE_VERSION",
+              help="The version of the code, for people: `doctor` shows which ones run.")  # fmt: skip
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Answer /healthz, /readyz and /metrics here; 0: any free port."
 )
@@ -53,7 +55,7 @@ def run(
 @db_option
 def worker(
     apps: tuple[str, ...], concurrency: int, queues: list[str] | None, grace: float, lease: float, name: str | None,
-    port: int | None, host: str, db: str | None,
+    version: str | None, port: int | None, host: str, db: str | None,
 ) -> None:  # fmt: skip
     """Serve the agents of modules or files until stopped.
 
@@ -72,6 +74,7 @@ def worker(
         stop_grace_s=grace,
         lease_ttl_s=lease,
         name=name or "",
+        version=version,
     )
     click.get_current_context().exit(code)
 

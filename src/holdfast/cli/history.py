@@ -178,6 +178,11 @@ class History:
             node.warn(f"whether attempt {node.attempts} had its effect was not known; it ran again")
         node.state, node.began, node.attempts = "running", event.at, event.data.get("attempt", 1)
 
+    def _step_held(self, event: Event) -> None:
+        node = self._call(event, "step")
+        node.remarks.append(Remark(f"waited {spoken(max(event.data['at'] - event.at, 0) / 1000)} for its turn", ""))
+        node.state, node.due = "waiting", event.data["at"]
+
     def _step_retrying(self, event: Event) -> None:
         node, data = self._call(event, "step"), event.data
         wait_ms = data.get("wait_ms", 0)
@@ -334,6 +339,7 @@ def said_progress(event: Event) -> str:
 
 _TAKEN_BY: Final = {
     "step.started": "_step_started",
+    "step.held": "_step_held",
     "step.retrying": "_step_retrying",
     "step.completed": "_step_ended",
     "step.failed": "_step_ended",

@@ -96,6 +96,8 @@ def _step(event: Event) -> tuple[str, str]:
         return "green", f"{what} done{took}{again}"
     if event.kind == "step.started":
         return "", f"{what} begins, attempt {data.get('attempt', 1)}"
+    if event.kind == "step.held":
+        return "", f"{what} waits {spoken(max(data['at'] - event.at, 0) / 1000)} for its turn"
     if event.kind == "step.retrying":
         wait = spoken(data.get("wait_ms", 0) / 1000)
         error = error_line(data.get("error"))

@@ -39,7 +39,7 @@ def worker(url: str | None, targets: tuple[str, ...], host: str, port: int | Non
 async def _serve(
     url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, probes: Probes | None
 ) -> None:
-    names = ", ".join(spec.name for spec in specs_of(apps))
+    names = ", ".join(spec.name if spec.version is None else f"{spec.name} {spec.version}" for spec in specs_of(apps))
     report = Report()
     observed = dataclasses.replace(settings, observer=report)
     last_words = "Stopped at once; another worker goes on with what was in the middle."

@@ -142,6 +142,7 @@ def prune(before: int, statuses: Iterable[str], limit: int, spared: set[str]) ->
             else:
                 spared.add(root)
         yield from _delete_runs(tx, doomed)
+        yield from tx.rows("forget_rates", micros=tx.now * 1000)
         return roots
 
     return work
