@@ -74,12 +74,13 @@ async def enduring(takes_s: float) -> int:
 
 
 @holdfast.agent
-async def pausing(steps: int) -> int:
+async def pausing(pause_s: float) -> int:
     """Is nearly always between two steps."""
-    for number in range(steps):
-        await act(str(number))
-        await asyncio.sleep(0.1)
-    return steps
+    done = 1
+    while not await work(0.0):
+        done += 1
+        await asyncio.sleep(pause_s)
+    return done
 
 
 @holdfast.agent
