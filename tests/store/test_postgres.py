@@ -306,6 +306,22 @@ async def test_a_locked_run_does_not_cost_others_their_leases(database: Place) -
 
 
 @scenario
+async def test_a_lease_is_not_lost_for_being_locked(database: Place) -> None:
+    """A run that is locked while leases are prolonged, and whose lease is long enough, is told as ours all the same."""
+    async with database.open(ManualClock()) as store, session(database) as other:
+        await owned(store, "a")
+        await owned(store, "b")
+        begun = other.transaction()
+        await begun.start()
+        await other.execute("SELECT 1 FROM runs WHERE id = 'a' FOR UPDATE")
+        beat = asyncio.create_task(asyncio.to_thread(store.heartbeat, TTL))
+        while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"):
+            await asyncio.sleep(0.01)
+        await begun.rollback()
+        assert sorted(lease.run for lease in await beat) == ["a", "b"]
+
+
+@scenario
 async def test_a_worker_whose_session_ended_is_not_taken_for_dead_for_long(database: Place) -> None:
     """A cut session is opened again with its lock; others that look later find the worker alive, and its runs its own."""
     async with database.open() as store, database.open() as other, session(database) as admin:

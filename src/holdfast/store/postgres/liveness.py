@@ -27,6 +27,7 @@ from holdfast.store.base import Lease
 from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
+from holdfast.store.transaction import to_json
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -171,5 +172,6 @@ class Liveness:
         now = self._clock.now()
         kept = await ask(db, "heartbeat", worker=self._worker, now=now, ttl=ttl_ms)
         # Those locked just now, if any; a writing loop that stands still may hold some, and only they wait for it.
-        kept += await ask(db, "heartbeat_rest", worker=self._worker, now=now, ttl=ttl_ms)
+        ids = to_json([row[0] for row in kept])
+        kept += await ask(db, "heartbeat_rest", worker=self._worker, now=now, ttl=ttl_ms, ids=ids)
         return [Lease(*row) for row in kept]

@@ -102,7 +102,8 @@ RETURNING runs.id, lease_epoch, inbox_count
 -- name: heartbeat_rest
 -- The leases that were not prolonged by this heartbeat.
 WITH mine AS MATERIALIZED (
-  SELECT id FROM runs WHERE lease_owner = :worker AND status = 'running' AND due_at < :now + :ttl
+  SELECT id FROM runs WHERE lease_owner = :worker AND status = 'running'
+    AND id NOT IN (SELECT value FROM json_each(:ids))
   ORDER BY id FOR NO KEY UPDATE)
 UPDATE runs SET due_at = :now + :ttl FROM mine WHERE runs.id = mine.id
 RETURNING runs.id, lease_epoch, inbox_count
