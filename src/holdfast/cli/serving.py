@@ -92,7 +92,7 @@ class Report:
             self._left_out += 1
 
     async def _print(self) -> None:
-        while not self._over:
+        while self._waiting or not self._over:
             await self._heard.wait()
             self._heard.clear()
             waiting, self._waiting = self._waiting, []
