@@ -54,7 +54,7 @@ class Server:
 
     def start(self, settings: tuple[str, ...] = ()) -> None:
         """Start it and wait until it takes connections; after a kill it recovers first."""
-        options = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=400", *settings]
+        options = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=1000", *settings]
         command = [programs() / "postgres", "-D", self._folder / "data", "-p", str(self.port)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(  # type: ignore[call-overload]

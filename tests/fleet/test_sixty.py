@@ -69,5 +69,6 @@ def test_sixty_workers_start_at_once(postgres_url):
         assert (set(results), steps) == ({15}, 1500)
     finally:
         fleet.stdin.close()
-        told = fleet.stderr.read()
-        assert (fleet.wait(50), told) == (0, "")
+        # Sixty processes on few processors wait for each other, and some say so.
+        told = [line for line in fleet.stderr if not line.startswith("the loop")]
+        assert (fleet.wait(50), told) == (0, [])
