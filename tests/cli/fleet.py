@@ -130,3 +130,28 @@ async def hog() -> None:
 @holdfast.agent
 async def hogger() -> None:
     await hog()
+
+
+# Asking people
+
+
+@dataclass
+class Access:
+    groups: list[str]
+
+
+@holdfast.agent
+async def privileges(name: str) -> str:
+    wanted = Access(["dev"])
+    decision = await holdfast.approve(f"Make {name} one of these?", show=wanted, edit=True, to="it", expires="2 days")
+    return f"{bool(decision)} {decision.by} {decision.note} {decision.data.groups}"
+
+
+@holdfast.agent
+async def onboard(name: str) -> str:
+    return await privileges(name)
+
+
+@holdfast.agent
+async def seats() -> int:
+    return await holdfast.ask("How many seats?", int)

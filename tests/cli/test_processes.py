@@ -113,7 +113,7 @@ def test_a_step_in_doubt_is_answered_from_another_process(terminal):
     assert waiting.output().endswith("paid by hand\n")
     shown = terminal.run("show", "p")[1]
     assert "interrupted" in shown
-    assert "ana answered {'result': 'paid by hand'}" in shown
+    assert "answered by ana: {'result': 'paid by hand'}" in shown
     assert terminal.ledger == ["pay 5"]
 
 
