@@ -16,6 +16,7 @@ from holdfast.worker.pulse import Pulse
 from holdfast.worker.settings import Settings
 
 _log = logging.getLogger("holdfast")
+_IDLE_BEATS = 3
 Astray = set[tuple[str, int]]  # (run, epoch): perhaps leased to us, and nobody here carries it
 
 
@@ -32,6 +33,8 @@ class Leases:
     ) -> None:
         self._store, self._executions, self._loading = store, executions, loading
         self._astray: Astray = set()
+        self._missing: Astray = set()  # ours at the last heartbeat, and not here
+        self._idle_beats = 0
         self._renewed = asyncio.Event()
         self._returns: set[asyncio.Task[None]] = set()
         self._hangs = Hangs(settings, measures, executions)
@@ -64,9 +67,13 @@ class Leases:
         self._astray.add((run, epoch))
 
     def _carried(self) -> tuple[dict[str, Execution], Astray] | None:
-        """In the thread of the heartbeat: copies, for it can tell only about what there was before."""
+        """In the thread of the heartbeat: copies, for it can tell only about what there was before.
+
+        A worker that carries nothing beats more seldom, to find what it does not know of.
+        """
         carried = self._executions.copy(), self._astray.copy()
-        return carried if any(carried) or self._loading else None
+        self._idle_beats = 0 if any(carried) or self._loading else self._idle_beats + 1
+        return carried if self._idle_beats % _IDLE_BEATS == 0 else None
 
     def _heard(self, carried: tuple[dict[str, Execution], Astray], leases: list[Lease]) -> None:
         """What the heartbeat told: runs that are lost, and runs that have something in their inbox."""
@@ -81,6 +88,11 @@ class Leases:
             elif lease.inbox_count > execution.inbox_seen:
                 parking.notice(execution)
         self._renewed.set()
+        # A claim whose commit was unknown may have happened after all, when it had been given up: then a run is ours and
+        # nobody carries it. One that is claimed at this moment is not here yet either, so it must be missing twice.
+        missing = {key for key in held if key[0] not in self._executions and key[0] not in self._loading}
+        astray |= missing & self._missing
+        self._missing = missing
         self._astray -= astray
         for run, epoch in astray & held.keys():
             giving = asyncio.get_running_loop().create_task(self._give_back(run, epoch))
