@@ -184,7 +184,7 @@ def step(
     in_doubt: Callable[P, Coroutine[Any, Any, R | NotDone]],
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
-) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Step[P, R]]: ...
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]] | Callable[P, R]], Step[P, R]]: ...
 @overload
 def step(
     *,

@@ -51,6 +51,11 @@ async def charge(amount: int) -> str:
     return f"{amount}"
 
 
+@holdfast.step(in_doubt=was_paid)
+def charge_plainly(amount: int) -> str:
+    return f"{amount}"
+
+
 @holdfast.step
 async def with_client(client: Local[Client], amount: int) -> str:
     assert_type(client, Client)
@@ -100,6 +105,7 @@ async def calls() -> None:
     assert_type(await plain(1), str)
     assert_type(await ask_model("x"), dict[str, float])
     assert_type(await charge(1), str)
+    assert_type(await charge_plainly(1), str)
     assert_type(await with_client(Client(), 1), str)
     assert_type(await http(), Client)
     coroutine: Coroutine[Any, Any, list[str]] = fetch("a")
