@@ -43,7 +43,7 @@ class Liveness:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._db: Connection | None = None
-        self._starting = threading.Lock()
+        self._starting, self._silent = threading.Lock(), False
 
     # In other threads
 
@@ -63,6 +63,10 @@ class Liveness:
             raise StoreUnavailable("the store is not open") from None
         except TROUBLE as error:
             raise StoreUnavailable(f"the leases could not be prolonged: {error or repr(error)}") from error
+
+    def fall_silent(self) -> None:
+        """Keep the lock, and say no more that we are there: we are about to leave."""
+        self._silent = True
 
     def end(self) -> None:
         """Let go of the lock. Blocks until the thread is gone."""
@@ -143,6 +147,8 @@ class Liveness:
         await ask(db, "hold", worker=self._worker)
 
     async def _say(self, db: Connection) -> None:
+        if self._silent:
+            return
         await ask(db, "register_worker", now=self._clock.now(), **self._presence())
 
     async def _hold(self) -> None:

@@ -166,6 +166,12 @@ SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 -- name: notify_others
 SELECT pg_notify(:channel, :payload)
 
+-- name: gaps
+-- How many runs have another number of events than their row says. Reads all of them.
+SELECT count(*) FROM runs LEFT JOIN (SELECT run_id, count(*) AS events FROM events GROUP BY run_id) AS counted
+  ON counted.run_id = runs.id
+WHERE runs.next_seq <> coalesce(counted.events, 0)
+
 -- name: about
 -- What `doctor` shows of the server.
 SELECT version(), current_database(), current_schema(), current_setting('synchronous_commit'),

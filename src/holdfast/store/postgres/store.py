@@ -61,15 +61,8 @@ class PostgresStore(SharedStore):
 
     async def open(self) -> None:
         self._begin()
-        try:
-            await self._prepare()
-        except (*TROUBLE, asyncpg.PostgresError) as error:
-            raise StoreUnavailable(f"{self.url!r} cannot be opened: {str(error) or repr(error)}") from error
-        plain, passing = (
-            functools.partial(connect, self._options),
-            functools.partial(connect, self._options, durable=False),
-        )
-        self._readers = Readers(plain, self._check_open)
+        passing = functools.partial(connect, self._options, durable=False)
+        self._readers = Readers(functools.partial(connect, self._options), self._check_open)
         self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
         self._wakeups = Wakeups(passing, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
         self._writer = Writer(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
@@ -79,18 +72,18 @@ class PostgresStore(SharedStore):
             look_up=self._look_up, tell=lambda changes: self._written([], changes), hook=self._writer.hook,
             died=self.abandon,
         )  # fmt: skip
-        await self._wakeups.open()
-        await self._writer.open()
-        self._open = True
-
-    async def _prepare(self) -> None:
-        db = await connect(self._options)
+        db = None
         try:
-            if isinstance(self.clock, DatabaseClock):
-                await self.clock.measure(db)
+            db = await self._connect_writer()
             await migrate(db, self._options.schema, self.clock.now())
-        finally:
+            await self._wakeups.open()
+        except BaseException as error:
             await goodbye(db)
+            if isinstance(error, (*TROUBLE, asyncpg.PostgresError)):
+                raise StoreUnavailable(f"{self.url!r} cannot be opened: {str(error) or repr(error)}") from error
+            raise
+        self._writer.open(db)
+        self._open = True
 
     async def _connect_writer(self) -> Connection:
         db = await connect(self._options)
@@ -103,7 +96,7 @@ class PostgresStore(SharedStore):
         if not self._open:
             return
         if self._registered:
-            await asyncio.to_thread(self._liveness.end)  # first: a heartbeat would say again that we are there
+            self._liveness.fall_silent()  # a heartbeat would say again that we are there
             forget(self._submit(leases.depart(self.worker_id), journal=False))
         self._open = False
         self._flush()
@@ -192,8 +185,10 @@ class PostgresStore(SharedStore):
 
     async def facts(self) -> dict[str, Any]:
         ((version, database, schema, commit, size),) = await self._read(reads.rows, "about")
+        ((gaps,),) = await self._read(reads.rows, "gaps")
         about = {"store": "postgresql", "server": version, "database": database, "schema_name": schema,
-                 "synchronous_commit": commit, "bytes": size, "integrity": "ok"}  # fmt: skip
+                 "synchronous_commit": commit, "bytes": size,
+                 "integrity": "ok" if not gaps else f"{gaps} runs have more or fewer events than they should"}  # fmt: skip
         return about | await self._read(reads.facts) | {"url": self.url, "worker": self.worker_id}
 
 

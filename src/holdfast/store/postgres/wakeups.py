@@ -14,6 +14,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import asyncpg
+
 from holdfast.store import news
 from holdfast.store.base import Change, News
 from holdfast.store.postgres.asking import ask
@@ -22,6 +24,7 @@ from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
 _log = logging.getLogger("holdfast.store")
 POLL_S: Final = 1.0
 _TELL_EVERY_S: Final = 0.002
+_LEAVE_S: Final = 2.0  # for the last words
 
 
 class Wakeups:
@@ -34,6 +37,7 @@ class Wakeups:
         self._more = asyncio.Event()
         self._db: Connection | None = None
         self._progress: int | None = None
+        self._leaving = False
 
     async def open(self) -> None:
         await self._listen()
@@ -41,11 +45,10 @@ class Wakeups:
 
     async def close(self) -> None:
         """Tell the rest, and leave."""
+        self._leaving = True
+        self._more.set()
+        await asyncio.wait([self._task], timeout=_LEAVE_S)
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        if self._pending:
-            with contextlib.suppress(*TROUBLE):
-                await self._tell()
         await goodbye(self._db)
 
     def abort(self) -> None:
@@ -74,7 +77,7 @@ class Wakeups:
     async def _main(self) -> None:
         loop = asyncio.get_running_loop()
         next_poll = loop.time() + POLL_S
-        while True:
+        while not self._leaving or self._pending:
             try:
                 if self._db is None or self._db.is_closed():
                     await self._listen()
@@ -89,7 +92,7 @@ class Wakeups:
                 if loop.time() >= next_poll:
                     next_poll = loop.time() + POLL_S
                     await self._poll()
-            except TROUBLE as trouble:
+            except (*TROUBLE, asyncpg.PostgresError) as trouble:
                 _log.debug("nothing is heard of other processes: %r", trouble)
                 if self._db is not None:
                     self._db.terminate()

@@ -63,9 +63,9 @@ class Writer:
         self.trouble: BaseException | None = None  # what keeps us from writing now
         self.ended = False
 
-    async def open(self) -> None:
-        """Connect; raises what keeps us from it."""
-        self._db = await self._connect()
+    def open(self, db: Connection) -> None:
+        """Begin, with this connection; when it is lost another one is made."""
+        self._db = db
         self._task = asyncio.get_running_loop().create_task(self._main())
 
     def submit(self, batch: Sequence[Operation]) -> None:
