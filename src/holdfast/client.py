@@ -18,7 +18,7 @@ from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
 from holdfast.questions import Questions
-from holdfast.run import Deed, Run, RunEvent, RunInfo
+from holdfast.run import Deed, Run, RunEvent, RunInfo, wants_worker
 from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
@@ -254,9 +254,10 @@ class Client(Questions):
             limit=limit,
             after=after,
         )
-        served = await self.store.agents() if any(row.status == "ready" for row in rows) else {}
+        now = self.store.clock.now()
+        served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
         said = await self.store.progress([row.id for row in rows])
-        return [RunInfo.of(row, served, said.get(row.id)) for row in rows]
+        return [RunInfo.of(row, served, said.get(row.id), now) for row in rows]
 
     async def audit(self, *, run: str | None = None, limit: int = 100) -> list[Deed]:
         """Who did what to which run, the newest first. Nothing is ever taken out of it."""

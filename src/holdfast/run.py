@@ -82,13 +82,15 @@ class RunInfo:
     progress: Progress | None = None
 
     @classmethod
-    def of(cls, row: RunRow, published: Published, said: tuple[str, dict[str, Any]] | None = None) -> RunInfo:
+    def of(
+        cls, row: RunRow, published: Published, said: tuple[str, dict[str, Any]] | None = None, now: int = 0
+    ) -> RunInfo:
         def when(at: int | None) -> datetime | None:
             return None if at is None else moment(at)
 
         error = None if row.error is None else json.loads(row.error)
         waits_for = row.waits_for if row.status in ("waiting", "ready") else None
-        if row.status == "ready" and not is_served(row, published):
+        if wants_worker(row, now) and not is_served(row, published):
             waits_for = "worker"
         return cls(
             id=row.id, agent=row.agent, status=row.status, waits_for=waits_for, reason=row.reason,
@@ -98,6 +100,11 @@ class RunInfo:
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
             progress=Progress.of(said),
         )  # fmt: skip
+
+
+def wants_worker(row: RunRow, now: int) -> bool:
+    """Is it for a worker to go on with this run?"""
+    return row.status == "ready" or (row.status == "waiting" and row.due_at is not None and row.due_at <= now)
 
 
 def is_served(row: RunRow, published: Published) -> bool:
@@ -186,8 +193,10 @@ class Run(Generic[R_co]):
     async def info(self) -> RunInfo:
         """Its state now."""
         row = await self._row()
-        served = await self._client.store.agents() if row.status == "ready" else {}
-        return RunInfo.of(row, served, (await self._client.store.progress([row.id])).get(row.id))
+        store = self._client.store
+        now = store.clock.now()
+        served = await store.agents() if wants_worker(row, now) else {}
+        return RunInfo.of(row, served, (await store.progress([row.id])).get(row.id), now)
 
     async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
         """Until it is in one of these states (any finished one by default)."""

@@ -147,12 +147,13 @@ agent IN (SELECT value FROM json_each(:agents))
 
 -- name: due
 -- The runs a claim takes: those of the highest level that has any, the longest due first.
+-- Levels are tried in the order written, and no lower one once a run is found.
 WITH level (n) AS (VALUES (9), (8), (7), (6), (5), (4), (3), (2), (1), (0))
 SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
        rate_ms
 FROM runs
-WHERE priority = (SELECT max(n) FROM level
-                  WHERE EXISTS (SELECT 1 FROM runs WHERE priority = n AND due_at <= :now AND {ours}))
+WHERE priority = (SELECT n FROM level
+                  WHERE EXISTS (SELECT 1 FROM runs WHERE priority = n AND due_at <= :now AND {ours}) LIMIT 1)
   AND due_at <= :now AND {ours}
 ORDER BY due_at LIMIT :limit
 
