@@ -134,6 +134,18 @@ def test_a_loop_that_hangs_for_too_long_loses_its_runs(forks, place):
     once(place, "greedy")
 
 
+def test_a_worker_goes_on_looking_after_an_error_of_the_database(forks, place):
+    """A claim that fails in a way nobody foresaw is logged and made again."""
+    worker = serve(forks, place, "quick")
+    place.query(
+        "CREATE TRIGGER broken BEFORE UPDATE OF lease_epoch ON runs BEGIN SELECT RAISE(ABORT, 'not foreseen'); END"
+    )
+    start(place, ("quick", [1], "run"))
+    until(lambda: "not foreseen" in worker.log.read_text())
+    place.query("DROP TRIGGER broken")
+    completed(place, "run")
+
+
 @pytest.mark.timeout(90)
 def test_a_run_that_kills_its_process_is_paused(forks, place):
     """A run that ends its process five times without progress is paused with the reason; others are served on."""

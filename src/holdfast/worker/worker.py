@@ -20,7 +20,7 @@ from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
 from holdfast.engine.passing import Freed
 from holdfast.engine.tasks import install
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import StoreUnavailable
 from holdfast.model import Event, RunRow
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
@@ -141,7 +141,7 @@ class Worker:
             except StoreUnavailable as problem:  # what cannot be read now may be readable again soon
                 _log.warning("looking for work failed; trying again: %s", problem)
                 await asyncio.sleep(_AGAIN_S)
-            except HoldfastError:
+            except Exception:  # whatever it is: a worker that does not look any more would only seem to work
                 _log.exception("looking for work failed; trying again")
                 await asyncio.sleep(_AGAIN_S)
 
@@ -300,7 +300,7 @@ class Worker:
                     self._look.set()
             except StoreUnavailable as problem:
                 _log.debug("looking for dead workers failed; trying again: %s", problem)
-            except HoldfastError:
+            except Exception:
                 _log.exception("looking for dead workers failed; trying again")
 
     async def _look_for_suspects(self) -> None:
