@@ -71,6 +71,12 @@ def test_in_doubt():
     asyncio.run(main())
 
 
+def test_transaction():
+    """The money is moved once, wherever a crash comes."""
+    guide = module(PAGE, "guide: transaction")
+    assert ran(guide, guide.pay_back) == {"ana": 70, "bo": 130}
+
+
 def test_resource():
     """A step uses a resource."""
     guide = module(PAGE, "guide: resource")

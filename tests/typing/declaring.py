@@ -37,6 +37,17 @@ def plain(amount: int) -> str:
     return f"{amount}"
 
 
+@holdfast.step(transaction=True, retry=2, timeout="2s")
+async def transfer(amount: int) -> list[int]:
+    holdfast.connection().execute("UPDATE accounts SET amount = amount - ?", (amount,))
+    return [amount]
+
+
+@holdfast.step(transaction="serializable")
+def transfer_in_thread(amount: int) -> int:
+    return amount
+
+
 @holdfast.step(retry=Retry.model)
 async def ask_model(prompt: str) -> dict[str, float]:
     return {prompt: 1.0}
@@ -106,6 +117,8 @@ async def calls() -> None:
     assert_type(await ask_model("x"), dict[str, float])
     assert_type(await charge(1), str)
     assert_type(await charge_plainly(1), str)
+    assert_type(await transfer(1), list[int])
+    assert_type(await transfer_in_thread(1), int)
     assert_type(await with_client(Client(), 1), str)
     assert_type(await http(), Client)
     coroutine: Coroutine[Any, Any, list[str]] = fetch("a")
