@@ -74,9 +74,10 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     rows = [row + now for queued in batch for row in queued.rows]
     if rows:
         yield Count("record", rows)
-    for fence, transition in leaving:
-        if transition.status in FINISHED:
-            yield from end_run(tx, fence[6], fence[7], parents[fence[6]], transition)
+    ended = [(fence[6], fence[7], parents[fence[6]], transition) for fence, transition in leaving
+             if transition.status in FINISHED]  # fmt: skip
+    if ended:
+        yield from end_runs(tx, ended)
     yield from freed(tx, keys)
 
 
@@ -190,14 +191,14 @@ def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
     return created
 
 
-def end_run(tx: Transaction, run: str, epoch: int, parent: str | None, transition: Transition) -> Asking[None]:
-    """What the end of a run brings: open questions are withdrawn, and its parent hears of it."""
-    yield from tx.rows("withdraw", run=run)
-    if parent is None:
-        return
-    data = {"child": run, "status": transition.status, "error": _error_record(transition.error)}
-    # The epoch is part of the id: a child that failed and was retried ends a second time.
-    yield from put_signal(tx, parent, f"child:{run}:{epoch}", "child.ended", run, transition.result, data)
+def end_runs(tx: Transaction, ended: Sequence[tuple[str, int, str | None, Transition]]) -> Asking[None]:
+    """What the end of runs (id, epoch, parent) brings: open questions are withdrawn, and the parents hear of it."""
+    yield from tx.rows("withdraw", ids=to_json([run for run, _, _, _ in ended]))
+    for run, epoch, parent, transition in ended:
+        if parent is not None:
+            data = {"child": run, "status": transition.status, "error": _error_record(transition.error)}
+            # The epoch is part of the id: a child that failed and was retried ends a second time.
+            yield from put_signal(tx, parent, f"child:{run}:{epoch}", "child.ended", run, transition.result, data)
 
 
 def _error_record(text: str | None) -> Any:

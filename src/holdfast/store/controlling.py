@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.errors import RunFinished, UnknownRun
 from holdfast.model import FINISHED, RunRow
-from holdfast.store.appends import end_run, put_signal
+from holdfast.store.appends import end_runs, put_signal
 from holdfast.store.base import News, Transition
 from holdfast.store.leases import record
 from holdfast.store.transaction import Asking, Transaction, to_json
@@ -98,5 +98,6 @@ def _halt(tx: Transaction, found: RunRow, status: str, kind: str, data: dict[str
                        epoch=found.lease_epoch)  # fmt: skip
     yield from record(tx, found.id, found.next_seq, found.lease_epoch, kind, data)
     if status in FINISHED:
-        yield from end_run(tx, found.id, found.lease_epoch, found.parent_id, Transition(status, reason=reason))
+        transition = Transition(status, reason=reason)
+        yield from end_runs(tx, [(found.id, found.lease_epoch, found.parent_id, transition)])
     tx.changed(found.id, News.MOVED)

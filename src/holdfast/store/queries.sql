@@ -95,8 +95,9 @@ ON CONFLICT (id) DO NOTHING
 UPDATE approvals SET status = 'withdrawn', decided_at = :now WHERE id = :approval AND status = 'open'
 
 -- name: withdraw
--- A run that ended asks nobody any more.
-UPDATE approvals SET status = 'withdrawn', decided_at = :now WHERE run_id = :run AND status = 'open'
+-- Runs that ended ask nobody any more.
+UPDATE approvals SET status = 'withdrawn', decided_at = :now
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND status = 'open'
 
 -- name: notify
 -- A sender's first statement: counts the signal, and makes a waiting run due if it waits for this token or for any.
