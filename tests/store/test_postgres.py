@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 from tests.store.scenes import (
     TTL,
+    Gate,
     ManualClock,
     Place,
     fed,
@@ -27,8 +28,9 @@ from tests.store.scenes import (
     write,
 )
 
-from holdfast.errors import BadArguments, LeaseLost, NewerJournal, StoreUnavailable
-from holdfast.store.base import Change, News
+from holdfast.errors import BadArguments, LeaseLost, NewerJournal, StoreUnavailable, UnknownRun
+from holdfast.model import RunRow
+from holdfast.store.base import Change, InboxMoved, News, Transition
 from holdfast.store.choosing import store_at
 from holdfast.store.migrate import known
 from holdfast.store.postgres.connection import connect, parse_url
@@ -251,6 +253,50 @@ async def test_positions_go_on_after_a_dump_is_restored(database: Place) -> None
         found = await fed(store, old, 1)
         assert [(event.run, event.seq) for event in found] == [("a", 1)]
         assert [event.seq for event in await fed(store, 0, 2)] == [0, 1]
+
+
+@scenario
+async def test_one_refusal_does_not_scatter_a_batch(database: Place) -> None:
+    """Twenty runs that park and twenty messages in one batch, one of each refused: the others are still one commit."""
+    gate = Gate()
+    async with database.open(faults=gate) as store:
+        rows = [await owned(store, f"run-{number}") for number in range(20)]
+        await store.send("run-7", "early", "message.received", "t", None, {})
+        sizes: list[int] = []
+        store.observe(lambda operations, _: sizes.append(operations))
+        gate.shut()
+        first = asyncio.create_task(store.create(new("first", agent="other")))
+        await asyncio.to_thread(gate.reached.wait, 20)
+        parks = [store.append(write(row, step(), transition=Transition("waiting", inbox_seen=0))) for row in rows]
+        sends = [
+            asyncio.create_task(store.send(run, "s", "message.received", "t", None, {})) for run in ("first", "nobody")
+        ]
+        await asyncio.sleep(0)
+        gate.opened.set()
+        results = await asyncio.gather(*parks, *sends, return_exceptions=True)
+        refused = {number: type(result) for number, result in enumerate(results) if isinstance(result, BaseException)}
+        assert refused == {7: InboxMoved, 21: UnknownRun}
+        assert sizes[0] == 1 and max(sizes) == 20 and len(sizes) <= 4
+        await first
+
+
+@scenario
+async def test_appends_and_messages_meet(database: Place) -> None:
+    """Runs that are written and sent to at the same time, from two stores: nothing is refused, nothing is lost."""
+    async with database.open() as store, database.open() as other:
+        rows = [await owned(store, f"run-{number}") for number in range(10)]
+
+        async def tell(run: str) -> None:
+            for number in range(30):
+                await other.send(run, f"s{number}", "message.received", "t", None, {})
+
+        async def write_on(row: RunRow) -> None:
+            for _ in range(30):
+                await store.append(write(row, step()))
+
+        await asyncio.gather(*[write_on(row) for row in rows], *[tell(row.id) for row in rows])
+        found = await store.runs()
+        assert {(row.next_seq, row.steps, row.inbox_count) for row in found} == {(30, 30, 30)}
 
 
 @scenario

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
@@ -25,7 +25,11 @@ _LEFT: Final = frozenset(TRANSITIONS["running"])
 
 
 class Refused(Exception):
-    """A batch of appends is not accepted as a whole."""
+    """A batch of appends is not accepted as a whole. `runs` are those that are known to be why."""
+
+    def __init__(self, runs: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.runs = frozenset(runs)
 
 
 class QueuedAppend:
@@ -144,7 +148,7 @@ def _leave(
         tx.changed(fence[6], News.MOVED if due_at is None else News.DUE)
     left: list[Any] = yield Many("leave", lists)
     if len(left) != len(leaving):
-        raise Refused
+        raise Refused({fence[6] for fence, _ in leaving} - {row[0] for row in left})
     return {run: parent for run, parent, _ in left}, [key for _, _, key in left]
 
 

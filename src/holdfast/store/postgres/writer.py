@@ -3,7 +3,7 @@
 While a commit is on its way the next batch collects. Appends that only go on, which is what steps are, take one statement
 and one round trip for the whole batch (`append`): it fences every run, and a run that is lost is left out while the others
 are written. Anything else is a transaction that first locks the runs it knows of, in the order of their ids. If a piece of
-work raises in it, all is rolled back and each is done by itself, so that only the guilty one fails.
+work raises in it, all is rolled back, the rest is written without it, and then it by itself: only the guilty one fails.
 
 Trouble (a server that is gone, a connection that is cut, a deadlock) is nobody's fault: nothing is acknowledged, and the
 batch is offered again after a short random time, until it works or the store is closed. When the commit itself failed, it
@@ -18,14 +18,14 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from asyncpg import exceptions as pg
 
 from holdfast.clock import Clock
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.model import FINISHED
-from holdfast.store.appends import QueuedAppend, apply_all, apply_one, merge
+from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
 from holdfast.store.base import Faults, News
 from holdfast.store.operations import Crash, Operation, Result, Work
 from holdfast.store.postgres.asking import Answers
@@ -41,6 +41,14 @@ _LOOKS: Final = 5  # how often work may find that others were quicker
 _APPEND: Final = STATEMENTS["append"].text
 _LOCK: Final = STATEMENTS["lock_runs"].text
 Written = tuple[list[Result], dict[str, News]]
+
+
+class Apart(Exception):
+    """These keep a batch from being written: the rest goes first, and each of them by itself."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        super().__init__()
+        self.operations = operations
 
 
 class Injected(OSError):
@@ -138,6 +146,14 @@ class Writer:
                         return
                 else:
                     await asyncio.sleep(random.uniform(0.001, 0.02))
+            except Apart as apart:
+                guilty = {id(one) for one in apart.operations}
+                rest = [one for one in batch if id(one) not in guilty]
+                if rest:
+                    await self._write(rest)
+                for one in apart.operations:
+                    await self._write([one])
+                return
             except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to whoever waits
                 looks += 1
                 if len(batch) > 1:
@@ -217,12 +233,15 @@ class Writer:
             if len(batch) == 1 and appends:
                 results.append((appends[0], await answers.do(apply_one(tx, appends[0])), None))
             elif appends:
-                await answers.do(apply_all(tx, appends))
+                try:
+                    await answers.do(apply_all(tx, appends))
+                except Refused as refused:
+                    known = [one for one in appends if one.append.run in refused.runs]
+                    raise Apart(known or batch) from None
                 results += [(one, tx.now, None) for one in appends]
             for one in batch:
                 if isinstance(one, Work):
-                    tx.again = one.again
-                    results.append((one, await answers.do(one.do(tx)), None))
+                    results.append((one, await self._work(answers, tx, one, alone=len(batch) == 1), None))
             await self._commit(db, batch)
         except BaseException:
             if not db.is_closed():
@@ -230,6 +249,17 @@ class Writer:
                     await db.execute("ROLLBACK")
             raise
         return results
+
+    async def _work(self, answers: Answers, tx: Transaction, work: Work[Any], *, alone: bool) -> Any:
+        tx.again = work.again
+        try:
+            return await answers.do(work.do(tx))
+        except (*TROUBLE, Crash):
+            raise
+        except (Exception, LeaseLost):
+            if alone:
+                raise
+            raise Apart([work]) from None
 
     async def _lock(self, batch: list[Operation]) -> None:
         """Lock the runs of this batch in one order for all; a lone one is locked by its first statement."""
