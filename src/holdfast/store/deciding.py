@@ -109,13 +109,15 @@ def require(approval: str, digest: str, needs: int, value: str) -> Work:
 
 
 def _held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
-    """The question, to ourselves until the end of the transaction."""
-    for _ in range(2):
-        row = yield from tx.row("approval", approval=approval)
-        if row is None:
-            raise UnknownApproval(f"there is no question {approval!r}")
-        yield from tx.rows("hold_run", run=ApprovalRow(*row).run_id)  # it may be another one by the time we have this
-    return ApprovalRow(*row)
+    """The question: as it ended, or, if it is open, to ourselves until the end of the transaction."""
+    row = yield from tx.row("approval", approval=approval)
+    if row is None:
+        raise UnknownApproval(f"there is no question {approval!r}")
+    found = ApprovalRow(*row)
+    if found.status != "open":
+        return found
+    yield from tx.rows("hold_run", run=found.run_id)
+    return ApprovalRow(*(yield from tx.row("approval", approval=approval)))  # somebody may have been quicker
 
 
 def _check(tx: Transaction, found: ApprovalRow, by: Actor) -> None:
