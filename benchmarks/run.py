@@ -36,6 +36,7 @@ MEASUREMENTS = {
     8: "durability",
     9: "across_processes",
     10: "many_runs_postgres",
+    11: "claims",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 
