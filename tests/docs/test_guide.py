@@ -114,6 +114,35 @@ def test_children():
     assert ran(guide, guide.book, ["a", "b", "c", "d"]) == "A B C D"
 
 
+def test_flow():
+    """The agents of the section on many runs work, alone and called in numbers."""
+    guide = module(PAGE, "guide: flow")
+
+    async def main():
+        async with holdfast.testing.open(agents=[guide]) as hf:
+            runs = [await hf.start(guide.answer_mail, "ana", f"text {n}") for n in range(4)]
+            assert [await run.result() for run in runs] == [f"ANA: TEXT {n}" for n in range(4)]
+            assert (await hf.store.run(runs[0].id)).queue == "mail"
+            first, again = [await hf.start(guide.sync_mailbox, "bo") for _ in range(2)]
+            assert first.id == again.id
+            await first.send("done")
+            assert await again.result() == "synced bo"
+
+    asyncio.run(main())
+
+
+def test_versions():
+    """Of two versions of a name a new run gets the last one, and each object starts its own."""
+    guide = module(PAGE, "guide: versions")
+
+    async def main():
+        async with holdfast.testing.open(agents=[guide]) as hf:
+            assert await hf.run("report", "otters") == "otters, the new way"
+            assert await hf.run(guide.report_1, "otters") == "otters, the old way"
+
+    asyncio.run(main())
+
+
 def test_patched():
     """A new run takes the new side."""
     guide = module(PAGE, "guide: patched")

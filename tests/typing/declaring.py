@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, assert_type
 
 import holdfast
-from holdfast import NOT_DONE, Agent, Local, NotDone, Retry, Step
+from holdfast import NOT_DONE, Agent, Limit, Local, NotDone, Rate, Retry, Step
 
 
 class Declined(Exception): ...
@@ -102,6 +102,20 @@ async def research_again(topic: str, *, depth: int = 1) -> list[str]:
 async def nothing() -> None: ...
 
 
+@holdfast.agent(queue="mail", priority=7, limit=Limit(2, per="customer"), rate="60/m", singleton="customer")
+async def mail(customer: str, text: str = "") -> int:
+    return len(text)
+
+
+@holdfast.agent(limit=3, rate=Rate(10, every="15m", per="topic"), singleton=True)
+async def limited(topic: str) -> None: ...
+
+
+@holdfast.step(limit=Limit(5), rate=Rate("5/s", per="text"))
+def slow(text: str) -> int:
+    return len(text)
+
+
 @holdfast.resource
 async def http() -> AsyncIterator[Client]:
     yield Client()
@@ -114,6 +128,7 @@ async def calls() -> None:
     assert_type(await measure("a"), int)
     assert_type(await pay(1, note="x"), str | None)
     assert_type(await plain(1), str)
+    assert_type(await slow("a"), int)
     assert_type(await ask_model("x"), dict[str, float])
     assert_type(await charge(1), str)
     assert_type(await charge_plainly(1), str)
@@ -142,6 +157,7 @@ async def agents() -> None:
     assert_type(await research("otters", depth=2), str)
     assert_type(await research_again("otters", depth=2), list[str])
     await nothing()
+    assert_type(await mail("ana", text="b"), int)
     assert_type(research.name, str)
 
 

@@ -22,6 +22,11 @@ async def steps() -> None:
     assert words
 
 
+def flow() -> None:
+    holdfast.agent(limit="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    holdfast.step(rate=60)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
 async def clients(hf: holdfast.Client) -> None:
     await hf.start(research, 3)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
     await hf.start(research)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
