@@ -85,6 +85,8 @@ async def test_servers_that_are_not_there() -> None:
     store = store_at("postgresql://x@127.0.0.1:1/x")
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1/x' cannot be opened"):
         await store.open()
+    await store.close()
+    store.abandon()
 
 
 @scenario

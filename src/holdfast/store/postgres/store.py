@@ -48,7 +48,18 @@ class PostgresStore(SharedStore):
         self, options: Options, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
     ) -> None:
         super().__init__(clock if clock is not None else DatabaseClock(), name)
-        self.url, self._options, self._faults = options.shown, options, faults
+        self.url, self._options = options.shown, options
+        passing = functools.partial(connect, self._options, durable=False)
+        self._readers = Readers(functools.partial(connect, self._options), self._check_open)
+        self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
+        self._wakeups = Wakeups(passing, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
+        self._writer = Writer(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
+                              faults=faults)  # fmt: skip
+        self._loans = Loans(
+            functools.partial(connect, self._options, ours=False), self.clock, self.worker_id, self._options.schema,
+            look_up=self._look_up, tell=lambda changes: self._written([], changes), hook=self._writer.hook,
+            died=self.abandon,
+        )  # fmt: skip
 
     @classmethod
     def from_url(
@@ -61,17 +72,6 @@ class PostgresStore(SharedStore):
 
     async def open(self) -> None:
         self._begin()
-        passing = functools.partial(connect, self._options, durable=False)
-        self._readers = Readers(functools.partial(connect, self._options), self._check_open)
-        self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
-        self._wakeups = Wakeups(passing, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
-        self._writer = Writer(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
-                              faults=self._faults)  # fmt: skip
-        self._loans = Loans(
-            functools.partial(connect, self._options, ours=False), self.clock, self.worker_id, self._options.schema,
-            look_up=self._look_up, tell=lambda changes: self._written([], changes), hook=self._writer.hook,
-            died=self.abandon,
-        )  # fmt: skip
         db = None
         try:
             db = await self._connect_writer()

@@ -38,6 +38,7 @@ class Wakeups:
         self._db: Connection | None = None
         self._progress: int | None = None
         self._leaving = False
+        self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self._listen()
@@ -47,12 +48,14 @@ class Wakeups:
         """Tell the rest, and leave."""
         self._leaving = True
         self._more.set()
-        await asyncio.wait([self._task], timeout=_LEAVE_S)
-        self._task.cancel()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_LEAVE_S)
+            self._task.cancel()
         await goodbye(self._db)
 
     def abort(self) -> None:
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
         if self._db is not None:
             self._db.terminate()
 
