@@ -154,3 +154,43 @@ def test_testing():
     guide = module(PAGE, "guide: research")
     check = module(PAGE, "guide: testing").check
     asyncio.run(check(guide.research, guide.search, guide.publish))
+
+
+def test_asking():
+    """The page's agent: edited to what needs two, agreed by both, answered; or denied, or nobody there."""
+    page = module(PAGE, "guide: asking")
+
+    async def main():
+        async with holdfast.testing.open(agents=[page.privileges]) as hf:
+            run = await hf.start(page.privileges, "ada", id="a")
+            await run.wait("waiting")
+            await hf.approve("a", by="ana", data={"groups": ["admin"], "days": 1})
+            while (await run.approvals())[0].needs is None:
+                await hf.advance("1s")
+            await hf.approve("a", by=holdfast.Actor("bob", ["it-admins"]))
+            assert await run.result() == "ada is in admin for 1 days, and sits anywhere"
+            run = await hf.start(page.privileges, "eve", id="e")
+            await run.wait("waiting")
+            await hf.deny("e", by="ana", note="who is that?")
+            assert await run.result() == "ana said no: who is that?"
+            assert await hf.run(page.privileges, "bob") == "nobody decided"
+
+    asyncio.run(main())
+
+
+def test_deciding(tmp_path):
+    """A process without the agent's code decides what is for one person."""
+    asking, deciding = module(PAGE, "guide: asking"), module(PAGE, "guide: deciding")
+
+    async def main():
+        url = f"sqlite:{tmp_path / 'people.db'}"
+        async with holdfast.open(url, agents=[asking.privileges]) as hf:
+            run = await hf.start(asking.privileges, "ada")
+            async for event in run.events():
+                if event.kind == "approval.asked" and event.data["kind"] == "approve":
+                    await deciding.decide_all(url)
+                elif event.kind == "approval.asked":
+                    await hf.answer(run.id, "by the window", by="ada")
+            assert await run.result() == "ada is in dev for 30 days, and sits by the window"
+
+    asyncio.run(main())

@@ -1,7 +1,10 @@
 """The documentation is complete and true: names, kinds, commands, and the pictures made from tables."""
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from tests.docs.pages import ROOT, block, module
@@ -37,9 +40,26 @@ def test_the_readme_example_runs_and_is_short():
     async def main():
         replace = {readme.search: search, readme.summarise: summarise, readme.publish: publish}
         async for hf in holdfast.testing.crash_everywhere(agents=[readme.research], replace=replace):
-            assert await hf.run(readme.research, "o") == "O0 O1 O2"
+            run = await hf.start(readme.research, "o", id="o")
+            async for event in run.events():
+                if event.kind == "approval.asked":
+                    await hf.approve("o", by="ana")
+            assert await run.result() == "O0 O1 O2"
 
     asyncio.run(main())
+
+
+def test_the_readme_story_is_a_file_that_runs():
+    """A question, a crash and a decision in at most 15 lines: the file of the examples, word for word."""
+    code = block("README.md", "readme: approve")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    file = ROOT / "examples" / "approve.py"
+    assert file.read_text() == code
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    ran = subprocess.run(
+        [sys.executable, file], env=environment, capture_output=True, text=True, check=True, timeout=50
+    )
+    assert ran.stdout == "All about otters. The report was written 1 time.\n"
 
 
 def test_the_readme_names_exactly_two_commands_to_set_up():
