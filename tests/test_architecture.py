@@ -10,7 +10,7 @@ LAYERS = {
     "contracts": "runtime store.base store.questions store.joint",
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",
-    "services": "worker questions run client",
+    "services": "worker questions run controlling client",
     "edges": "cli http dashboard integrations backends testing demo",
     "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
 from holdfast.codec import checked_size, digest, preview
+from holdfast.controlling import Control
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
@@ -71,7 +72,7 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
     return list(specs.values())
 
 
-class Client(Questions):
+class Client(Questions, Control):
     """An open store. Use it as `async with holdfast.open(...) as hf`."""
 
     def __init__(

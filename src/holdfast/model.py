@@ -26,6 +26,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "cancelled": (),
 }
 FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
+CRASHES_PAUSED: Final = 5  # without any progress in between: then a run is stopped, and only a person lets it go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Kind:
 
 KINDS: Final[dict[str, Kind]] = {
     "run.interrupted": Kind("a worker took the run over from one that died or lost its lease"),
+    "run.pausing": Kind("somebody asked the run to pause"),
     "run.paused": Kind("the run stopped at a safe point and waits to be resumed"),
     "run.resumed": Kind("the run was told to go on"),
     "run.retried": Kind("a failed run goes on from its failure"),

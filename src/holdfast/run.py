@@ -280,7 +280,8 @@ class Run(Generic[R_co]):
 
     async def pause(self, *, reason: str = "", by: str = "") -> None:
         """Stop it at the next safe point, until it is resumed; a body that runs may end. Messages still reach it."""
-        await self._client.store.pause(self.id, by=by or "someone", reason=reason)
+        request = f"pause:{secrets.token_hex(8)}"  # this call, however often it must be made
+        await self._client.store.pause(self.id, by=by or "someone", reason=reason, request=request)
 
     async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
         """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.

@@ -207,3 +207,38 @@ def test_other_steps_are_recorded_meanwhile(postgres_url):  # noqa: F811
         assert await bank.amount() == 7
 
     with_bank(postgres_url, test, side_by_side)
+
+
+reached: asyncio.Event = asyncio.Event()
+
+
+@holdfast.step(transaction=True)
+async def add_for_long(n: int) -> None:
+    await holdfast.connection().execute("UPDATE account SET amount = amount + $1", n)
+    reached.set()
+    await asyncio.Event().wait()
+
+
+@holdfast.agent
+async def stopped() -> None:
+    try:
+        await add_for_long(1)
+    except asyncio.CancelledError:
+        await add(10)
+        raise
+
+
+def test_a_cancel_undoes_the_transaction_that_is_open(postgres_url):  # noqa: F811
+    """What the step wrote is not there, and neither is a record of it; what the agent does to tidy up is."""
+
+    async def main(hf, bank):
+        reached.clear()
+        run = await hf.start(stopped, id="r")
+        await reached.wait()
+        await run.cancel(grace="1h")
+        assert (await run.wait()).status == "cancelled"
+        assert await bank.amount() == 10
+        done = [event.data["name"] async for event in run.events(follow=False) if event.kind == "step.completed"]
+        assert done == ["add"]
+
+    with_bank(postgres_url, main, stopped)

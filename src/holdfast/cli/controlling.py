@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.cli.acting import who
 from holdfast.cli.output import answer as tell
@@ -11,7 +12,7 @@ from holdfast.cli.output import print_json
 from holdfast.cli.reading import existing, row_of
 from holdfast.cli.showing import info_document
 from holdfast.client import Client
-from holdfast.errors import BadArguments, RunActive, RunFinished
+from holdfast.errors import BadArguments
 from holdfast.model import TRANSITIONS
 from holdfast.run import Run
 
@@ -29,62 +30,52 @@ class Wanted:
     def is_filter(self) -> bool:
         return bool(self.agent or self.statuses or self.labels)
 
+    def filters(self) -> dict[str, Any]:
+        """As a client takes it."""
+        return {"agent": self.agent, "status": self.statuses or None, "labels": self.labels or None}
+
 
 async def pause(url: str | None, wanted: Wanted, reason: str, by: str | None, *, as_json: bool) -> None:
     """The command."""
+    how: dict[str, Any] = {"reason": reason, "by": who(by)}
     states = {"paused": "is paused", "running": "stops at its next safe point; a step that runs may end first"}
-    await _each(url, wanted, ("ready", "running", "waiting"), lambda run: run.pause(reason=reason, by=who(by)), states,
+    await _each(url, wanted, lambda hf: hf.pause(**wanted.filters(), **how), lambda run: run.pause(**how), states,
                 as_json=as_json)  # fmt: skip
 
 
 async def cancel(url: str | None, wanted: Wanted, reason: str, grace: str, by: str | None, *, as_json: bool) -> None:
     """The command."""
+    how: dict[str, Any] = {"reason": reason, "by": who(by), "grace": grace}
     states = dict.fromkeys(TRANSITIONS, f"was told to stop; it ends within {grace}") | {"cancelled": "is cancelled"}
-    await _each(url, wanted, ("ready", "running", "waiting", "paused"),
-                lambda run: run.cancel(reason=reason, by=who(by), grace=grace), states, as_json=as_json)  # fmt: skip
+    await _each(url, wanted, lambda hf: hf.cancel(**wanted.filters(), **how), lambda run: run.cancel(**how), states,
+                as_json=as_json)  # fmt: skip
 
 
 async def resume(url: str | None, wanted: Wanted, by: str | None, *, as_json: bool) -> None:
     """The command."""
     states = dict.fromkeys(TRANSITIONS, "is no longer paused")
-    await _each(url, wanted, ("paused",), lambda run: run.resume(by=who(by)), states, as_json=as_json)
+    those: dict[str, Any] = {"agent": wanted.agent, "labels": wanted.labels or None}
+    await _each(url, wanted, lambda hf: hf.resume(**those, by=who(by)), lambda run: run.resume(by=who(by)), states,
+                as_json=as_json)  # fmt: skip
 
 
-async def _each(url: str | None, wanted: Wanted, possible: tuple[str, ...], act: Callable[[Run[object]], Awaitable[None]],
-                states: dict[str, str], *, as_json: bool) -> None:  # fmt: skip
+async def _each(
+    url: str | None, wanted: Wanted, those: Callable[[Client], Awaitable[list[str]]],
+    one: Callable[[Run[Any]], Awaitable[None]], states: dict[str, str], *, as_json: bool,
+) -> None:  # fmt: skip
     if wanted.runs and wanted.is_filter:
         raise BadArguments("name runs or give a filter (--agent, --status, --label), not both")
     if not wanted.runs and not wanted.is_filter:
         raise BadArguments("name a run, or say which with --agent, --status or --label")
     async with existing(url) as hf:
-        done = []
-        for name in await _names(hf, wanted, possible):
-            run = hf.get(name)
-            try:
-                await act(run)
-            except (RunFinished, RunActive):
-                if wanted.runs:
-                    raise
-                continue  # it has moved on since the list was made
-            info = await run.info()
-            done.append(info)
-            if not as_json:
-                tell(f"{name} {states.get(info.status, f'is {info.status}')}.")
+        named = [(await row_of(hf, run)).id for run in wanted.runs]
+        for name in named:
+            await one(hf.get(name))
+        done = [await hf.get(name).info() for name in named or await those(hf)]
         if as_json:
             print_json({"runs": [info_document(info) for info in done]})
-        elif not done:
+            return
+        for info in done:
+            tell(f"{info.id} {states.get(info.status, f'is {info.status}')}.")
+        if not done:
             tell("No run fits.", "yellow")
-
-
-async def _names(hf: Client, wanted: Wanted, possible: tuple[str, ...]) -> list[str]:
-    if wanted.runs:
-        return [(await row_of(hf, run)).id for run in wanted.runs]
-    names: list[str] = []
-    after = None
-    statuses = wanted.statuses or possible
-    while page := await hf.runs(
-        status=statuses, agent=wanted.agent, labels=wanted.labels or None, limit=500, after=after
-    ):
-        names += [info.id for info in page]
-        after = page[-1].id
-    return names

@@ -324,6 +324,7 @@ class History:
 
 
 _VERBS: Final = {
+    "run.pausing": "asked to pause",
     "run.paused": "paused",
     "run.resumed": "resumed",
     "run.retried": "retried from its failure",
@@ -364,6 +365,7 @@ _TAKEN_BY: Final = {
     "patched": "_patched",
     "foreign": "_foreign",
     "run.interrupted": "_mark",
+    "run.pausing": "_mark",
     "run.paused": "_mark",
     "run.resumed": "_mark",
     "run.retried": "_mark",

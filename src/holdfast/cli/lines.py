@@ -113,7 +113,11 @@ def _run(event: Event) -> tuple[str, str]:
         return "bold red", f"failed: {error_line(data.get('error'))}"
     if event.kind == "run.interrupted":
         return "yellow", "was interrupted: its process is gone; goes on from its record"
-    verb = {"run.cancelling": "asked to stop", "run.unwinding": "told to stop"}.get(event.kind, event.kind[4:])
+    verb = {
+        "run.pausing": "asked to pause",
+        "run.cancelling": "asked to stop",
+        "run.unwinding": "told to stop",
+    }.get(event.kind, event.kind[4:])
     told = verb + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
     style = {"run.completed": "bold green", "run.paused": "bold yellow", "run.cancelled": "dim"}.get(event.kind, "cyan")
     return style, told

@@ -114,6 +114,7 @@ def child_id(execution: Execution, key: str, agent: str) -> str:
 def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text: str) -> NewRun:
     """The child's row: with the same labels, in the same tree, and in the same queue unless its agent has one."""
     run = execution.run
+    execution.children += 1
     execution.host.serve(spec)
     lane = lane_of(spec.flow, spec.signature, text, child=True)
     return NewRun(

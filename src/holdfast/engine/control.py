@@ -1,11 +1,14 @@
 """What comes to a run from outside, and above all pause and cancel, as its owner carries them out.
 
 Pause concerns the agent's code not at all: nothing new begins, running bodies end and are recorded, and the run leaves
-memory as `paused`. What has arrived is taken in first, so that no request to pause is left for later.
+memory as `paused`. The request is in the journal (`run.pausing`) from the moment it is taken from the inbox, so that it
+outlives its owner whatever else arrives; all that has arrived is taken in before the run is paused.
 
 Cancel reaches the code as `asyncio.CancelledError` in its root task, at a fixed place of its history. `run.cancelling` is
 the request; the children are told first and end first; `run.unwinding` is the moment the agent is told. It may tidy up
 with further steps until the grace is over. Then, or at a second request, the run ends whatever its code does.
+
+Who is asked to stop does not pause any more: a paused run could not tidy up.
 """
 
 from __future__ import annotations
@@ -31,36 +34,53 @@ _TOPICS: Final = {"child.ended": "child", "approval.decided": "approval", "messa
 
 def arrive(execution: Execution, signal: Signal) -> None:
     """A signal becomes an event of the journal, and is seen once that is durable. Only a pause leaves no trace for replay."""
+    execution.inbox_seen = max(execution.inbox_seen, signal.position)
     if signal.kind == "run.pausing":
-        pause(execution, signal)
+        if signal.data and not execution.stopping:  # else it is over: the run was resumed since, or is to stop
+            execution.record(signal.kind, None, signal.data, inbox_seen=signal.position)
+            pause(execution, signal.data)
         return
     name = _TOPICS.get(signal.kind)
     data = signal.data if name is None else {**signal.data, name: signal.topic}
     if signal.kind == "message.received":
         data["position"] = signal.position  # so that a receipt finds it
-    execution.inbox_seen = max(execution.inbox_seen, signal.position)
     execution.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
+    if signal.kind == "run.cancelling":
+        execution.stopping = True
+        if execution.pausing is not None:
+            execution.pausing = None
+            execution.progress.set()
+            parking.resume_asking(execution)
 
 
-def pause(execution: Execution, signal: Signal) -> None:
+def pause(execution: Execution, request: dict[str, Any]) -> None:
     """Somebody wants this run to stop for a while."""
-    execution.inbox_seen = max(execution.inbox_seen, signal.position)
-    if not execution.pausing:
-        execution.pausing = True
-        _ = execution.start_driver(lambda: _pause(execution, signal.data))
+    if execution.pausing is None:
+        execution.pausing = request
+        execution.may_begin.clear()
+        _ = execution.start_driver(lambda: _pause(execution, request))
+
+
+def look_ahead(execution: Execution) -> None:
+    """The run goes live: if it is to pause, nothing begins before that."""
+    if execution.journal.pausing is not None:
+        pause(execution, execution.journal.pausing.data)  # its owner died before it could
+    elif any(signal.kind == "run.pausing" and signal.data for signal in execution.signals) and not execution.stopping:
+        execution.may_begin.clear()
 
 
 async def _pause(execution: Execution, request: dict[str, Any]) -> None:
-    execution.may_begin.clear()
-    reason = said(request, "paused")
-    while True:
-        await parking.until(execution, lambda: not (execution.bodies or execution.unacked))
-        if execution.closing:
+    def quiet() -> bool:
+        return execution.pausing is not request or not (execution.bodies or execution.unacked)
+
+    while execution.pausing is request:
+        await parking.until(execution, quiet)
+        if execution.closing or execution.pausing is not request:
             return
         seen, seq = execution.inbox_seen, execution.next_seq
         event = Event(seq, "run.paused", None, {"by": request["by"], "reason": request["reason"]})
         append = Append(execution.run.id, execution.run.lease_epoch, seq, [event], inbox_seen=seen)
-        append.transition = Transition("paused", reason=reason, inbox_seen=seen)
+        append.transition = execution.left = Transition("paused", reason=said(request, "paused"), inbox_seen=seen)
         try:
             await execution.store.append(append)
         except InboxMoved:
@@ -82,6 +102,7 @@ def deliver(execution: Execution, event: Event) -> None:
         if execution.root is not None:
             execution.root.cancel()
         return
+    execution.stopping = True
     if execution.cancelling is None:
         execution.cancelling = event.data
     else:
@@ -102,33 +123,95 @@ def go_on(execution: Execution) -> None:
         execution.waits[GRACE] = Wait("timer", until)
         execution.grace_timer = execution.clock.call_at(until, lambda: execution.outside.run(end, execution))
         if not execution.unwinding:
-            _ = execution.start_driver(lambda: _tell_children(execution))
+            _ = execution.start_driver(lambda: _unwind(execution))
 
 
-async def _tell_children(execution: Execution) -> None:
-    """Children first; then the agent itself is told."""
+async def _unwind(execution: Execution) -> None:
+    """Children first, also those that are started meanwhile; then the agent itself is told."""
+    while True:
+        await parking.until(execution, lambda: not execution.unacked)  # a child that was just started is in the store
+        started = execution.children
+        open_ones = await _pass_on(execution, "")
+        for child in open_ones:
+            await _ended(execution, child)
+        if execution.closing or execution.unwinding:
+            return
+        if not open_ones and execution.children == started:
+            break
+    execution.childless = True
+    if execution.root is not None and execution.root.done():
+        execution.gate.kick()  # it ended by itself meanwhile, and may now
+        return
+    assert execution.cancelling is not None
     request = execution.cancelling
+    execution.record("run.unwinding", None, {"by": request["by"], "reason": request["reason"]})
+
+
+def sees_children_off(execution: Execution) -> bool:
+    """Asked to stop, the agent has ended by itself before it was told: that counts once its children have ended."""
+    if execution.cancelling is None or execution.unwinding or execution.childless:
+        return False
+    if GRACE not in execution.waits:
+        go_on(execution)
+        parking.notice(execution)  # a run that ends on replay has not looked
+    return True
+
+
+async def _pass_on(execution: Execution, again: str) -> list[str]:
+    """Tell the children what this run was told; returns those that have not ended."""
+    request, run = execution.cancelling, execution.run
     assert request is not None
     grace_ms = max(0, request["until"] - execution.clock.now())
-    children = await execution.store.runs(parent=execution.run.id, limit=100_000)
-    open_ones = {child.id for child in children if child.status not in FINISHED}
-    by, name = f"run {execution.run.id}", f"cancel:{execution.run.uid}"
-    for child in sorted(open_ones):
+    children = await execution.store.runs(parent=run.id, limit=100_000)
+    open_ones = sorted(child.id for child in children if child.status not in FINISHED)
+    for child in open_ones:
         with contextlib.suppress(RunFinished, UnknownRun):
-            await execution.store.cancel(child, by=by, reason=request["reason"], grace_ms=grace_ms, request=name)
-    for child in sorted(open_ones):
-        if child not in execution.mailbox.ended:
-            ended = execution.loop.create_future()
-            execution.mailbox.wait("child", child, ended)
-            await ended
-    if not execution.closing and not execution.unwinding:
-        execution.record("run.unwinding", None, {"by": request["by"], "reason": request["reason"]})
+            await execution.store.cancel(
+                child, by=f"run {run.id}", reason=request["reason"], grace_ms=grace_ms,
+                request=f"cancel:{run.uid}{again}", insist=bool(again),
+            )  # fmt: skip
+    return open_ones
+
+
+async def _ended(execution: Execution, child: str) -> None:
+    """Wait for the end of a child; the run may leave memory meanwhile."""
+    if child in execution.mailbox.ended:
+        return
+    token, ended = f"child:{child}", execution.loop.create_future()
+    execution.mailbox.wait("child", child, ended)
+    execution.waits[token] = Wait("child", None, token)
+    execution.asleep += 1
+    execution.gate.kick()
+    try:
+        await ended
+    finally:
+        execution.asleep -= 1
+        execution.waits.pop(token, None)
 
 
 def end(execution: Execution) -> None:
     """The grace is over, or it was asked for twice: the run ends although its code has not."""
     if not execution.closing and execution.live:
+        _ = execution.start_driver(lambda: _end(execution))
+
+
+async def _end(execution: Execution) -> None:
+    """Nobody will tell the children any more, and those that were told once are told that it is enough."""
+    await _pass_on(execution, ":again")
+    if not execution.closing:
         finish(execution, "cancelled", None, None)
+
+
+async def give_up(execution: Execution) -> None:
+    """A run that left memory because its code cannot go on, and was asked to stop: nobody can tidy up, so it ends."""
+    asked = execution.stopping or any(signal.kind == "run.cancelling" for signal in execution.signals)
+    if execution.closing == "paused" and asked:
+        run = execution.run
+        with contextlib.suppress(RunFinished, UnknownRun):
+            await execution.store.cancel(
+                run.id, by=f"run {run.id}", reason="it was told to stop, and its code cannot go on", grace_ms=0,
+                request=f"cancel:{run.uid}:{run.lease_epoch}",
+            )  # fmt: skip
 
 
 def carried(execution: Execution) -> dict[str, Any] | None:
@@ -139,4 +222,4 @@ def carried(execution: Execution) -> dict[str, Any] | None:
 def restored(execution: Execution, kept: dict[str, Any] | None) -> None:
     """What the checkpoint has kept."""
     if kept is not None:
-        execution.cancelling, execution.unwinding = kept, kept["unwinding"]
+        execution.cancelling, execution.unwinding, execution.stopping = kept, kept["unwinding"], True

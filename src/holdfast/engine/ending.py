@@ -41,8 +41,8 @@ def conclude(execution: Execution) -> None:
             diverge(execution, left_over, "the agent ended without asking for it")
             return
         go_live(execution)
-    if execution.holding:
-        return  # it is being released; the next worker will end it
+    if execution.holding or execution.sees_children_off():
+        return  # it is being released, and the next worker will end it; or it is not the time yet
     if root.cancelled() and execution.cancelling is not None:
         execution.unawaited.clear()
         finish(execution, "cancelled", None, None)

@@ -55,7 +55,7 @@ class Execution(Leaving):
         self.counters: dict[str, int] = {}
         self.open_scopes: set[str] = set()
         self.hash_base = int(run.uid[:8], 16) << 20
-        self.task_count = self.call_count = 0
+        self.task_count = self.call_count = self.children = 0
         # what is open
         self.root: RunTask | None = None
         self.unawaited: dict[int, Durable[Any]] = {}
@@ -128,6 +128,8 @@ class Execution(Leaving):
         if task is self.root:
             if not self.tasks and not self.dusty:
                 conclude(self)
+                if not (self.finishing or self.closing):
+                    self.gate.kick()  # it cannot end yet, and waits
                 return
             for other in list(self.tasks):  # as asyncio.run does
                 if not other.tidies:
@@ -280,7 +282,7 @@ class Execution(Leaving):
         self.resting = self.settled = True
         if self.root is not None and self.root.done() and not self.tasks:
             conclude(self)
-        else:
+        if not (self.finishing or self.closing):
             parking.idle(self)
         return False
 
@@ -320,8 +322,7 @@ class Execution(Leaving):
             return
         go_live(self)
         self.edge_due = []
-        if any(signal.kind == "run.pausing" for signal in self.signals):
-            self.may_begin.clear()  # nothing of what follows begins
+        control.look_ahead(self)
         for call in list(self.calls.values()):
             if not (call.begun or call.withdrawn or self.holding):
                 self._begin(call)
@@ -367,10 +368,11 @@ class Execution(Leaving):
         """What the only task waits for. Anything else wakes nobody, and the run must come to rest again."""
         return getattr(next(iter(self.tasks)), "_fut_waiter", None)
 
-    # The inbox
-
     def arrive(self, signal: Signal) -> None:
         control.arrive(self, signal)
+
+    def sees_children_off(self) -> bool:
+        return control.sees_children_off(self)
 
     # What others report
 

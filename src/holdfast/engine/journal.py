@@ -12,6 +12,8 @@ from typing import Any
 
 from holdfast.model import KINDS, OUTCOMES, Event
 
+_PAUSES = ("run.pausing", "run.paused", "run.resumed", "run.retried")
+
 
 @dataclass(slots=True)
 class Journal:
@@ -26,6 +28,7 @@ class Journal:
     unclaimed: set[str] = field(default_factory=set)  # what was begun, and patches, that the code has not asked for
     unasked: set[str] = field(default_factory=set)  # what has an outcome and the code has not asked for
     foreign: set[str] = field(default_factory=set)  # where the code was seen to wait for what is not recorded
+    pausing: Event | None = None  # a request to pause that was not carried out
     turn: int = 0
 
     @classmethod
@@ -37,12 +40,16 @@ class Journal:
                 journal = cls(checkpoint=event)
             elif event.kind in OUTCOMES:
                 journal.outcomes.append(event)
+                if event.kind == "run.cancelling":
+                    journal.pausing = None
                 if KINDS[event.kind].closes and event.key is not None:
                     journal.closed[event.key] = event
                     journal.unasked.add(event.key)
             elif event.kind == "patched":
                 journal.patched.add(event.data["patch"])
                 journal.unclaimed.add(_marker(event.data["patch"]))
+            elif event.kind in _PAUSES:
+                journal.pausing = event if event.kind == "run.pausing" else None
             elif event.kind == "foreign":
                 journal.foreign.add(f"{event.data['task']} {event.data['line']}")
             elif event.key is not None:

@@ -86,7 +86,9 @@ def _parked(execution: Execution, future: asyncio.Future[int]) -> None:
 
 
 def resume_asking(execution: Execution) -> None:
-    """The run stays after all: what was asked meanwhile begins."""
+    """The run stays after all: what was asked meanwhile begins. Unless it is to leave for another reason."""
+    if execution.releasing or execution.pausing is not None:
+        return
     execution.may_begin.set()
     for call in list(execution.calls.values()):
         if execution.live and not call.begun and not call.withdrawn:
@@ -124,6 +126,7 @@ async def release(execution: Execution, grace_s: float) -> None:
     After the grace what still runs is stopped, and is then in doubt as after a crash. What cannot be stopped, and must not
     run again unless it is known how it ended, keeps the run here: a body in a thread, with a policy other than 'retry'.
     """
+    execution.releasing = True
     execution.may_begin.clear()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(grace_s):

@@ -286,12 +286,20 @@ class Store(QuestionStore, Protocol):
         """
         ...  # fmt: skip
 
-    async def pause(self, run: str, *, by: str, reason: str = "") -> str:
-        """Have the run stop at a safe point, with an audit row; returns its status, 'running' while its owner must do it."""
+    async def pause(self, run: str, *, by: str, reason: str = "", request: str) -> str:
+        """Have the run stop at a safe point, with an audit row; returns its status, 'running' while its owner must do it.
+
+        `request` is the id of the request: the same one twice is one.
+        """
         ...
 
-    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str) -> str:
-        """Have the run told to stop, and ended when the grace is over; a second request, or unbegun: at once. Its status."""
+    async def cancel(
+        self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str, insist: bool = True
+    ) -> str:
+        """Have the run told to stop, and ended when the grace is over; a second request, or unbegun: at once. Its status.
+
+        Without `insist` a run that was asked before is left alone.
+        """
         ...
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:

@@ -82,6 +82,7 @@ def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transac
             raise RunActive(f"run {run!r} cannot go on while {other[0]!r}, of the same singleton, has not ended")
         seq = found.next_seq
         yield from tx.rows("resume", run=run, status=found.status, seq=seq)
+        yield from tx.rows("forgive", run=run)
         if cut is not None or found.status == "failed":
             yield from _drop(tx, run, cut if cut is not None else seq, seq)
         data = {"by": by, "cut": cut}

@@ -125,11 +125,20 @@ SET due_at = :now, status = CASE WHEN status = 'paused' THEN 'ready' ELSE status
 WHERE id = :run AND status IN ('ready', 'waiting', 'paused')
 
 -- name: halt
--- Stop a run that nobody carries, with one place for the event that says so; only in the state that was looked at.
+-- Stop a run that nobody carries, with one place for the event that says so; only in the state that was looked at. Of one
+-- whose lease is over the epoch moves on: its owner, if it lives, can write no more.
 UPDATE runs
 SET status = :status, due_at = NULL, waits_for = NULL, awaits = NULL, reason = :reason, finished_at = :finished_at,
+    lease_epoch = lease_epoch + CASE WHEN status = 'running' THEN 1 ELSE 0 END, lease_owner = NULL,
     next_seq = next_seq + 1, updated_at = :now
-WHERE id = :run AND status IN ('ready', 'waiting', 'paused') AND lease_epoch = :epoch AND next_seq = :seq
+WHERE id = :run AND (status IN ('ready', 'waiting', 'paused') OR (status = 'running' AND due_at <= :now))
+  AND lease_epoch = :epoch AND next_seq = :seq
+RETURNING id
+
+-- name: forgive
+-- Requests to pause that no owner has seen are over: the run was paused without one, and goes on.
+UPDATE signals SET data = NULL
+WHERE run_id = :run AND kind = 'run.pausing' AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
 
 -- name: insert_signal
 -- A sender's second statement: the signal at the place that `notify` returned.

@@ -198,11 +198,14 @@ class SharedStore(abc.ABC):
     async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
         return await self._submit(deciding.require(approval, digest, needs, value), small=True)
 
-    async def pause(self, run: str, *, by: str, reason: str = "") -> str:
-        return await self._submit(controlling.pause(run, by, reason), small=True, runs=[run])
+    async def pause(self, run: str, *, by: str, reason: str = "", request: str) -> str:
+        return await self._submit(controlling.pause(run, by, reason, request), small=True, runs=[run])
 
-    async def cancel(self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str) -> str:
-        return await self._submit(controlling.cancel(run, by, reason, grace_ms, request), small=True, runs=[run])
+    async def cancel(
+        self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str, insist: bool = True
+    ) -> str:
+        work = controlling.cancel(run, by, reason, grace_ms, request, insist)
+        return await self._submit(work, small=True, runs=[run])
 
     async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
         await self._submit(outside.resume(run, by, cut, retry), runs=[run])

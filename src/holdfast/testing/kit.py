@@ -44,7 +44,7 @@ class _Steadfast:
     """
 
     def __init__(self, client: TestClient) -> None:
-        self._client = client
+        self._client, self.clock = client, client.clock
 
     def __getattr__(self, name: str) -> Any:
         if not inspect.iscoroutinefunction(getattr(SQLiteStore, name, None)):

@@ -15,7 +15,6 @@ from holdfast.store.base import Append, Store, Transition
 
 _log = logging.getLogger("holdfast")
 CRASHES_ALONE = 2
-CRASHES_PAUSED = 5
 LONGEST_WAIT_S = 30.0
 
 

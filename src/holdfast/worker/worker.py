@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from holdfast.declaring import Step
-from holdfast.engine import parking
+from holdfast.engine import control, parking
 from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
 from holdfast.engine.passing import Freed
 from holdfast.engine.tasks import install
 from holdfast.errors import StoreUnavailable
-from holdfast.model import Event, RunRow
+from holdfast.model import CRASHES_PAUSED, Event, RunRow
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.base import Change, News, Store
@@ -238,7 +238,7 @@ class Worker:
         execution: Execution | None = None
         try:
             try:
-                if run.crash_count >= suspects.CRASHES_PAUSED:
+                if run.crash_count >= CRASHES_PAUSED:
                     await suspects.pause(self.store, run)
                     return
                 spec = self._served.spec_of(run.agent, run.version)
@@ -254,6 +254,7 @@ class Worker:
                 await parking.release(execution, 0.0)
             outcome = await execution.ended
             self._remember(execution, outcome)
+            await control.give_up(execution)
             if outcome == "lost":
                 self._leases.lead_astray(run.id, run.lease_epoch)
         except StoreUnavailable as problem:

@@ -1,0 +1,94 @@
+"""Pause, resume and cancel all runs that fit: by state, agent and labels. One run by its id is `hf.get(id)`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.declaring import Agent
+from holdfast.durations import Duration, milliseconds
+from holdfast.errors import BadArguments, RunActive, RunFinished, UnknownRun
+from holdfast.model import checked_statuses
+from holdfast.run import Run
+
+if TYPE_CHECKING:
+    from holdfast.store.base import Store
+
+_GOING: Final = ("ready", "running", "waiting")
+_PAGE: Final = 500
+
+
+class Control:
+    """The part of a client that stops many runs and lets them go on."""
+
+    @property
+    def store(self) -> Store:
+        """The store behind this client."""
+        raise NotImplementedError
+
+    def get(self, id: str, /) -> Run[Any]:
+        """A handle to a run."""
+        raise NotImplementedError
+
+    async def pause(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        reason: str = "",
+        by: str = "",
+    ) -> list[str]:
+        """Pause every run that fits all that is given; returns their ids. Runs that are to stop are left alone."""
+        return await self._each(_GOING, status, agent, labels, lambda run: run.pause(reason=reason, by=by))
+
+    async def resume(
+        self, *, agent: str | Agent[..., Any] | None = None, labels: Mapping[str, str] | None = None, by: str = ""
+    ) -> list[str]:
+        """Let every paused run that fits go on; returns their ids."""
+        return await self._each(("paused",), None, agent, labels, lambda run: run.resume(by=by), every=True)
+
+    async def cancel(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        reason: str = "",
+        by: str = "",
+        grace: Duration = "30s",
+    ) -> list[str]:
+        """Cancel every run that fits all that is given; returns their ids."""
+        milliseconds(grace)  # refused before the first run is touched
+        return await self._each(
+            (*_GOING, "paused"), status, agent, labels, lambda run: run.cancel(reason=reason, by=by, grace=grace)
+        )
+
+    async def _each(
+        self, possible: tuple[str, ...], status: str | Iterable[str] | None, agent: str | Agent[..., Any] | None,
+        labels: Mapping[str, str] | None, act: Callable[[Run[Any]], Awaitable[None]], *, every: bool = False,
+    ) -> list[str]:  # fmt: skip
+        if status is None and agent is None and not labels and not every:
+            raise BadArguments("say which runs: status=, agent= or labels=; one run by its id is hf.get(id)")
+        statuses = possible if status is None else checked_statuses(status)
+        name = agent.name if isinstance(agent, Agent) else agent
+        done = []
+        for run in await self._found([each for each in statuses if each in possible], name, dict(labels or {})):
+            try:
+                await act(self.get(run))
+            except (RunFinished, RunActive, UnknownRun):
+                continue  # it has moved on since it was found
+            done.append(run)
+        return done
+
+    async def _found(self, statuses: list[str], agent: str | None, labels: dict[str, str]) -> list[str]:
+        """Their ids, the newest first: so children come before their parents."""
+        found: list[str] = []
+        while statuses:
+            page = await self.store.runs(
+                statuses=statuses, agent=agent, labels=labels or None, limit=_PAGE, after=found[-1] if found else None
+            )
+            found += [row.id for row in page]
+            if len(page) < _PAGE:
+                break
+        return found
