@@ -272,6 +272,7 @@ FORBIDDEN = {
     "CREATE TEMP TABLE RUNS (id)": "'runs' belongs to Holdfast",
     "CREATE TRIGGER mine AFTER INSERT ON events BEGIN SELECT 1; END": "'events' belongs to Holdfast",
     "INSERT OR ROLLBACK INTO accounts VALUES ('ana', 1)": "may not end its transaction",
+    "ATTACH ':memory:' AS other": "may not attach another file",
 }
 
 

@@ -100,18 +100,18 @@ def serving(forks, folder, books, **settings):
     return process
 
 
-def start(books):
+def start(books, agent, run, *args):
     async def main():
         async with holdfast.open(books.url) as hf:
-            await hf.start(transacting.holding, id="run")
+            await hf.start(agent, *args, id=run)
 
     asyncio.run(main())
 
 
-def result(books):
+def result(books, run="run"):
     async def main():
         async with holdfast.open(books.url) as hf:
-            return await hf.get("run").result(timeout=20)
+            return await hf.get(run).result(timeout=40)
 
     return asyncio.run(main())
 
@@ -121,7 +121,7 @@ def test_a_stopped_process_leaves_nothing(forks, folder, postgres_server):  # no
     """Stopped in a body for longer than its lease, a process loses the run and all it wrote; its locks do not last."""
     books = Books(postgres_server, folder)
     stale = serving(forks, folder, books)
-    start(books)
+    start(books, transacting.holding, "run")
     assert stale.read() == {"body": stale.pid}
     stale.stop()
     other = serving(forks, folder, books)
@@ -142,7 +142,7 @@ def test_a_body_that_begins_too_late_leaves_nothing(forks, folder):
     """On SQLite a transaction has the file to itself; one that would begin when the run is somebody else's has no effect."""
     books = Books(None, folder)
     stale = serving(forks, folder, books, waits=True)
-    start(books)
+    start(books, transacting.holding, "run")
     assert stale.read() == {"before": stale.pid}
     stale.stop()
     other = serving(forks, folder, books)
@@ -156,3 +156,21 @@ def test_a_body_that_begins_too_late_leaves_nothing(forks, folder):
     other.tell("end")
     other.ends()
     assert (books.ask("SELECT key FROM entries"), books.total()) == ([(f"{other.pid}",)], 1)
+
+
+@pytest.mark.timeout(90)
+def test_leases_outlive_transactions(forks, folder, books):
+    """Two processes whose transactions follow each other for longer than a lease lasts lose no lease by it."""
+    workers = [serving(forks, folder, books) for _ in range(2)]
+    for n in range(2):
+        start(books, transacting.waiting, f"waiting{n}")
+    for n in range(12):
+        start(books, transacting.slow, f"slow{n}", 1)
+    assert [result(books, f"slow{n}") for n in range(12)] == [1] * 12  # one after another they take 3.6 s
+    (folder / "go").touch()
+    assert [result(books, f"waiting{n}") for n in range(2)] == ["waited"] * 2
+    for worker in workers:
+        worker.tell("end")
+        worker.ends()
+    assert books.total() == 12
+    assert books.ask("SELECT count(*), max(lease_epoch) FROM our.runs") == [(14, 1)]

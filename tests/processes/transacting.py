@@ -100,9 +100,35 @@ async def holding() -> str:
     return await held()
 
 
+@holdfast.step(transaction=True)
+async def enter_slowly(n: int) -> int:
+    db = holdfast.connection()
+    await say(db, f"INSERT INTO entries VALUES ('{holdfast.this_run().id}', '{os.getpid()}', {n})")
+    await say(db, f"UPDATE total SET n = n + {n}")
+    await asyncio.sleep(0.3)
+    return n
+
+
+@holdfast.agent
+async def slow(n: int) -> int:
+    return await enter_slowly(n)
+
+
+@holdfast.step
+async def waits() -> str:
+    while not (place / "go").exists():
+        await asyncio.sleep(0.003)
+    return "waited"
+
+
+@holdfast.agent
+async def waiting() -> str:
+    return await waits()
+
+
 def warm_up():
     """In the fork server: what every process would do first, done once."""
-    for agent in (booking, holding):
+    for agent in (booking, holding, slow, waiting):
         agent.spec.signature.schema()
 
 
@@ -136,13 +162,13 @@ def carry_all(mine, folder, url, runs):
 
 
 def serve(mine, folder, url, ttl_s, waits=False):
-    """A worker for `holding` that ends when the test says so. `waits`: its transaction begins when the test allows it."""
+    """A worker that ends when the test says so. `waits`: its transaction begins when the test allows it."""
     _begin(mine, folder)
     connection.IDLE_MS = 1_500
 
     async def main():
         settings = holdfast.Settings(lease_ttl_s=ttl_s)
-        async with holdfast.open(url, agents=[holding], settings=settings) as hf:
+        async with holdfast.open(url, agents=[holding, slow, waiting], settings=settings) as hf:
             if waits:
                 _wait_before_transactions(hf._store)
             mine.say(ready=True)

@@ -66,11 +66,11 @@ async def no_such_option_either() -> None: ...
 async def no_such_policy() -> None: ...
 
 
-@holdfast.step(transaction=True, in_doubt="ask")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue, reportArgumentType, reportUntypedFunctionDecorator]
+@holdfast.step(transaction=True, in_doubt="ask")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
 async def no_doubt_about_a_transaction() -> None: ...
 
 
-@holdfast.step(transaction="maybe")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue, reportArgumentType, reportUntypedFunctionDecorator]
+@holdfast.step(transaction="maybe")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportArgumentType]
 async def no_such_transaction() -> None: ...
 
 

@@ -106,6 +106,10 @@ class Loan:
             return apsw.SQLITE_OK
         if action == apsw.SQLITE_TRANSACTION:
             raise may_not(f"use {first}")
+        if action == apsw.SQLITE_ATTACH:
+            raise BadArguments(
+                "the body of a transactional step may not attach another file: its commit would be another one"
+            )
         if action == apsw.SQLITE_PRAGMA and second is not None and not (first or "").endswith(_TELL):
             raise may_not(f"set PRAGMA {first}")
         touched = {(name or "").lower() for name in (first, second)} & _OURS
