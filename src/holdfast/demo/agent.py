@@ -1,4 +1,4 @@
-"""A research agent: it finds pages on a topic, summarises them in parallel, and publishes one report.
+"""A research agent: it finds pages on a topic, summarises them in parallel, asks a person, and publishes one report.
 
 Nothing in here knows that it will be killed. The only thing said about crashes is `in_doubt=` at the step whose effect
 must not happen twice.
@@ -67,4 +67,6 @@ async def publish(text: str) -> str:
 async def research(topic: str) -> str:
     urls = await search(topic)
     notes = await asyncio.gather(*[summarise(url) for url in urls])
+    if not await holdfast.approve("Publish this report?", show=notes):
+        return "kept as a draft"
     return await publish(f"# {topic}\n\n" + "\n".join(f"- {note}" for note in notes) + "\n")

@@ -7,6 +7,7 @@ files that the killed processes wrote.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli import asking
 from holdfast.cli.following import Watch
 from holdfast.cli.lines import line
 from holdfast.cli.output import console, glyphs, print_json
@@ -34,7 +36,7 @@ from holdfast.client import Client
 from holdfast.client import open as open_store
 from holdfast.demo.site import Site
 from holdfast.durations import spoken
-from holdfast.errors import BadArguments, HoldfastError, UnknownRun
+from holdfast.errors import AlreadyDecided, BadArguments, HoldfastError, UnknownRun
 from holdfast.model import Event
 
 RUN: Final = "otters"
@@ -68,6 +70,7 @@ class Play:
     kills: list[Kill] = field(default_factory=list)
     recorded: list[Event] = field(default_factory=list)
     child: subprocess.Popen[bytes] | None = None
+    approved: bool = False
 
     def say(self, text: str | Text = "", style: str = "") -> None:
         if not self.quiet:
@@ -127,6 +130,19 @@ class Play:
     def _log(self) -> Path:
         return self.folder / f"process-{len(self.processes)}.log"
 
+    async def decide(self) -> bool:
+        """Whoever sits at the terminal is asked; otherwise the demo itself approves. True when it was approved."""
+        (question,) = self.watch.questions
+        if not self.quiet and asking.is_at_terminal():
+            self.say("  The agent asks a person, and nothing of it needs to run meanwhile.\n", "bold")
+            await asking.decide(self.hf, question, None, asyncio.Event())
+        with contextlib.suppress(AlreadyDecided):
+            await self.hf.approve(question, by="the demo", note="nobody sits here")
+        (decided,) = await self.hf.approvals(run=RUN, open=False)
+        self.approved = decided.decision == "approved"
+        self.say(f"  {decided.decision} by {decided.decided_by}", "bold green" if self.approved else "bold yellow")
+        return self.approved
+
     def done(self, step: str) -> int:
         """How many calls of a step are recorded as completed."""
         return sum(event.kind == "step.completed" and event.data.get("name") == step for event in self.recorded)
@@ -170,20 +186,22 @@ async def _play(folder: Path, *, as_json: bool) -> int:
 
 
 async def _act(stage: Play) -> None:
-    """Three processes, two kills."""
+    """Three processes, two kills; two and one if the person says no."""
     site, pages = stage.site, len(stage.site.names)
-    stage.say(f"An agent reads {pages} pages of a small site in parallel and publishes one report.")
-    stage.say(f"It is killed twice. Files: {stage.folder}\n")
+    stage.say(f"An agent reads {pages} pages of a small site in parallel, asks a person, and publishes one report.")
+    stage.say(f"It is killed on the way. Files: {stage.folder}\n")
     stage.start()
     await stage.until(lambda: stage.done("summarise") >= _SUMMARIES_BEFORE_KILL)
     done = stage.done("summarise")
     stage.kill(f"{done} of {pages} summaries are recorded, {pages - done} were in the middle")
     site.pages_held = False
     stage.start()
-    await stage.until(site.published.is_set)
-    stage.kill("the report was published, and the answer had not come back")
-    site.publication_held = False
-    stage.start()
+    await stage.until(lambda: bool(stage.watch.questions))
+    if await stage.decide():
+        await stage.until(site.published.is_set)
+        stage.kill("the report was published, and the answer had not come back")
+        site.publication_held = False
+        stage.start()
     await stage.until(lambda: bool(stage.watch.rows) and stage.watch.root.status == "completed", ends=True)
     assert stage.child is not None
     await asyncio.to_thread(stage.child.wait, 10)
@@ -197,7 +215,8 @@ def _claims(stage: Play, took_s: float) -> dict[str, Any]:
     """What was done how often, from the files that the agent's processes and the site wrote."""
     ledger = [json.loads(each) for each in (stage.folder / "ledger.jsonl").read_text("utf-8").splitlines()]
     bodies = Counter((each["step"], each["about"]) for each in ledger)
-    publications = (stage.folder / "publications.jsonl").read_text("utf-8").splitlines()
+    published = stage.folder / "publications.jsonl"
+    publications = published.read_text("utf-8").splitlines() if published.exists() else []
     recorded = Counter(event.data["name"] for event in stage.recorded if event.kind == "step.completed")
     finished_first = [event for event in stage.recorded if event.kind == "step.completed"][: stage.kills[0].steps]
     kept = {event.data.get("input", "") for event in finished_first}
@@ -216,12 +235,13 @@ def _claims(stage: Play, took_s: float) -> dict[str, Any]:
         "from_scratch": {
             "steps": sum(kill.steps for kill in stage.kills),
             "seconds": round(sum(kill.work_s for kill in stage.kills), 2),
-            "publications": len(stage.kills),
+            "publications": len(stage.kills) if stage.approved else 0,
         },
         "publications": len(publications),
         "report": str(stage.folder / "report.md"),
         "seconds": round(took_s, 2),
-        "kept": not repeated and len(publications) == 1 and bodies["publish", "report.md"] == 1,
+        "approved": stage.approved,
+        "kept": not repeated and len(publications) == bodies["publish", "report.md"] == stage.approved,
     }
 
 
@@ -238,12 +258,14 @@ async def _tell(stage: Play, claims: dict[str, Any]) -> None:
     on.print(table)
     scratch = claims["from_scratch"]
     stage.say()
+    again = " and published the report a second time" if claims["approved"] else ""
     stage.say(
         f"Starting over after each kill would have repeated {scratch['steps']} finished steps "
-        f"({spoken(scratch['seconds'])} of work) and published the report a second time."
+        f"({spoken(scratch['seconds'])} of work){again}."
     )
-    times = {1: "once"}.get(claims["publications"], f"{claims['publications']} times")
-    stage.say(f"With Holdfast no finished step ran again, and the report was written {times}: {claims['report']}")
+    times = {0: "not written, as you said.", 1: f"written once: {claims['report']}"}
+    times_told = times.get(claims["publications"], f"written {claims['publications']} times")
+    stage.say(f"With Holdfast no finished step ran again, and the report was {times_told}")
     if not claims["kept"]:
         stage.say("This is not what was promised; please report it with the files of the folder.", "bold red")
     stage.say()
