@@ -2,8 +2,8 @@
 
 Limits of agents. At most `limit_n` runs with a `limit_key` are running. A run that is due and finds no slot is held: it
 has no due time and `waits_for` is 'slot', so it stands in no claim's way. Whoever stops running wakes the one that was held
-longest, in the same transaction. Both count under a lock on the key, so no wake-up is lost: if the claim comes first, the
-leaver finds the run it held; if the leaver comes first, the claim finds its slot. What a wake-up cannot know (a limit that
+longest, in the same transaction. Both count under one lock, so no wake-up is lost: if the claim comes first, the leaver
+finds the run it held; if the leaver comes first, the claim finds its slot. What a wake-up cannot know (a limit that
 was raised, a run that was woken and that no worker serves) is found by `let_in`, now and then.
 
 Rates. The turns of a key are one after the other, `interval_us` apart. A run that is due takes the next turn; if it is not
@@ -13,7 +13,7 @@ runs that were due while no worker lived begins as slowly as any other.
 Slots of steps are rows, for a run may have many bodies. They count while their run is running under the same epoch and
 its lease is not over: those of a dead worker are free at once.
 
-Lock order: the rows of runs, then keys in their order, then held rows, of which locked ones are passed over.
+Lock order: the rows of runs, then the lock under which is counted, then held rows, of which locked ones are passed over.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ class Due(NamedTuple):
 
 def admitted(tx: Transaction, due: list[Due], room: int) -> Asking[list[Due]]:
     """Those of the due runs that may run now, in their order and at most so many; who has no slot or turn is held."""
-    keys = {run.limit_key for run in due if run.limited} | {run.rate_key for run in due if run.needs_turn(tx.now)}
-    if not keys:
+    if not any(run.limited or run.needs_turn(tx.now) for run in due):
         return due[:room]
-    yield from _lock(tx, keys)
+    yield from tx.rows("lock_counts")
     refused = yield from _without_slot(tx, due)
     yield from _hold(tx, refused, None, "slot")
     held = set(refused)
@@ -123,17 +122,12 @@ def _hold(tx: Transaction, runs: list[str], due_at: int | None, waits_for: str) 
             tx.changed(run, News.MOVED)
 
 
-def _lock(tx: Transaction, keys: Iterable[str | None]) -> Asking[None]:
-    for key in sorted({key for key in keys if key is not None}):
-        yield from tx.rows("lock_key", key=key)
-
-
 def freed(tx: Transaction, keys: Iterable[str | None]) -> Asking[None]:
     """Runs with these limits stopped running: for each, the one that was held longest is due."""
     slots = Counter(key for key in keys if key is not None)
     if not slots:
         return
-    yield from _lock(tx, slots)
+    yield from tx.rows("lock_counts")
     for key in sorted(slots):
         for (run,) in (yield from tx.rows("wake", key=key, limit=slots[key])):
             tx.changed(run, News.DUE)
@@ -144,7 +138,7 @@ def let_in(keys: list[str], ours: dict[str, Any]) -> Callable[[Transaction], Ask
 
     def work(tx: Transaction) -> Asking[int]:
         woken = 0
-        yield from _lock(tx, keys)
+        yield from tx.rows("lock_counts")
         for key in sorted(keys):
             taken, slots = yield from tx.row("room", key=key)
             found = yield from tx.rows("wake_ours", key=key, limit=max((slots or 0) - taken, 0), **ours)
@@ -163,6 +157,7 @@ def take_turn(key: str, n: int, every_ms: int) -> Callable[[Transaction], Asking
     """Reserve the next turn of a rate; returns its time."""
 
     def work(tx: Transaction) -> Asking[int]:
+        yield from tx.rows("lock_counts")
         return _milliseconds((yield from _take_turns(tx, key, interval_us(n, every_ms), 1)))
 
     return work
@@ -172,7 +167,7 @@ def take_slot(key: str, n: int, run: str, call: str, epoch: int) -> Callable[[Tr
     """Take a slot for the body of a call, if one is free."""
 
     def work(tx: Transaction) -> Asking[bool]:
-        yield from tx.rows("lock_key", key=key)
+        yield from tx.rows("lock_counts")
         yield from tx.rows("clear_slots", key=key, run=run, call=call)
         taken = yield from tx.rows("take_slot", key=key, run=run, call=call, epoch=epoch, limit=n)
         return bool(taken)
@@ -184,6 +179,7 @@ def leave_slot(run: str, call: str, epoch: int) -> Callable[[Transaction], Askin
     """The body of a call has ended."""
 
     def work(tx: Transaction) -> Asking[None]:
+        yield from tx.rows("lock_counts")
         yield from tx.rows("leave_slot", run=run, call=call, epoch=epoch)
 
     return work

@@ -185,9 +185,9 @@ SET crash_count = crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
 WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {run}
 
--- name: lock_key
--- Nobody else counts under this key until the transaction ends. SQLite's one writer needs no such lock.
-SELECT :key
+-- name: lock_counts
+-- Nobody else counts slots and turns until the transaction ends. SQLite's one writer needs no such lock.
+SELECT 1
 
 -- name: occupied
 -- How many slots of these limits are taken. A run that lost its owner keeps its slot: it is claimed in it.

@@ -77,8 +77,10 @@ FROM unnest(:run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :epoch[
 -- What another worker is taking is passed over, not waited for.
 {due} FOR NO KEY UPDATE SKIP LOCKED
 
--- name: lock_key
-SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ':key:' || :key, 0))
+-- name: lock_counts
+-- One lock for all keys: many pieces of work share a transaction, and with a lock for each key two transactions could wait
+-- for each other.
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': counts', 0))
 
 -- name: wake
 UPDATE runs SET due_at = created_at, updated_at = :now
