@@ -21,6 +21,9 @@ class Access:
     groups: list[str]
     why: str
 
+    def __str__(self) -> str:
+        return f"in {', '.join(self.groups) or 'no group yet'} ({self.why})"
+
 
 def office(path: str, **wanted: Any) -> str:
     """Ask a service of the office. Each call of a step has a key of its own, the same in every attempt."""
@@ -58,7 +61,7 @@ def approvers(groups: list[str]) -> int:
 
 @holdfast.agent
 async def privileges(account: str, groups: list[str]) -> Access:
-    """Whoever is responsible says which groups it may be, within two days."""
+    """People say which groups it may be; when they do not within two days, none."""
     decision = await holdfast.approve(
         f"Which groups may {account} join?", show=groups, edit=True, to="it-admins", needs=approvers,
         remind="12h", expires="2 days", default=False,
@@ -66,7 +69,7 @@ async def privileges(account: str, groups: list[str]) -> Access:
     if decision:
         await grant(account, decision.data)
         return Access(account, decision.data, f"allowed by {' and '.join(vote.by for vote in decision.votes)}")
-    return Access(account, [], "nobody decided in time" if decision.expired else f"{decision.by} said: {decision.note}")
+    return Access(account, [], "nobody decided in time" if decision.expired else f"{decision.by}: {decision.note}")
 
 
 @holdfast.agent
@@ -77,13 +80,13 @@ async def accounts(person: str, groups: list[str]) -> Access:
     await todo.done("account")
     access = await privileges(account, groups)
     await todo.done("privileges")
-    joined = f"You are in {', '.join(access.groups)}" if access.groups else "You are in no group yet"
-    await send_mail(account, f"Welcome, {person}! Your account is {account}. {joined}: {access.why}.")
+    await send_mail(account, f"Welcome, {person}! Your account is {account}. You are {access}.")
     await todo.done("mail")
     return access
 
 
 @holdfast.agent
-async def onboard(person: str, role: Literal["engineer", "analyst"] = "engineer") -> Access:
+async def onboard(person: str, role: Literal["engineer", "analyst"] = "engineer") -> str:
     """HR: knows which groups a role needs, and leaves the rest to IT."""
-    return await accounts(person, GROUPS[role])
+    access = await accounts(person, GROUPS[role])
+    return f"{access.account} is {access}"

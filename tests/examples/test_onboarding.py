@@ -31,7 +31,7 @@ async def approved(hf):
 
 async def denied(hf):
     await hf.deny(await asked(hf), by=BO, note="not before Monday")
-    return [], "bo said: not before Monday"
+    return [], "bo: not before Monday"
 
 
 async def edited(hf):
@@ -78,12 +78,12 @@ def test_killed_everywhere_it_ends_right_with_each_effect_once(decide, tmp_path,
             with new_office(tmp_path, monkeypatch) as office:
                 run = await hf.start(agents.onboard, "ada", id="ada")
                 groups, why = await decide(hf)
-                assert await run.result() == agents.Access("ada", groups, why)
-                joined = f"You are in {', '.join(groups) or 'no group yet'}"
+                access = f"in {', '.join(groups) or 'no group yet'} ({why})"
+                assert await run.result() == f"ada is {access}"
                 books = office.books()
                 assert books["accounts"] == ["ada"]
                 assert books["grants"] == ([["ada", groups]] if groups else [])
-                assert books["mails"] == [["ada", f"Welcome, ada! Your account is ada. {joined}: {why}."]]
+                assert books["mails"] == [["ada", f"Welcome, ada! Your account is ada. You are {access}."]]
                 assert books["requests"]["mails"] == 1
                 repeated |= {service for service, times in books["requests"].items() if times > 1}
                 assert await hf.approvals() == []
@@ -108,7 +108,7 @@ def test_the_deep_question_is_listed_once(tmp_path, monkeypatch):
                 for level in await hf.runs():
                     assert await hf.get(level.id).approvals() == [question]
                 await hf.approve("ada", by=BO)
-                assert (await run.result()).why == "allowed by bo"
+                assert await run.result() == "ada is in staff, code (allowed by bo)"
 
     asyncio.run(main())
 

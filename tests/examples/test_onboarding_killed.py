@@ -1,0 +1,111 @@
+"""The onboarding example with real workers that die of SIGKILL, and people who decide from processes of their own."""
+
+import asyncio
+import time
+
+import pytest
+from tests.cli.processes import Terminal
+from tests.examples.office import EXAMPLE, open_office
+from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
+
+import holdfast
+
+PATIENCE_S = 60.0  # a bound, never a measure
+STORES = {
+    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'agents.db'}",
+    "postgres": lambda request: request.getfixturevalue("postgres_url"),
+}
+
+
+@pytest.fixture
+def office(tmp_path):
+    with open_office(tmp_path / "office", mail_s=600.0) as opened:  # whoever sends a mail has to be killed
+        yield opened
+
+
+@pytest.fixture(params=STORES)
+def company(request, tmp_path, office):
+    started = Company(STORES[request.param](request), tmp_path, office)
+    yield started
+    started.terminal.close()
+
+
+class Company:
+    """Workers and people on one store; nothing but the store and the office connects them."""
+
+    def __init__(self, url, folder, office):
+        self.url, self.terminal = url, Terminal(folder)
+        self.terminal.env |= {"OFFICE_URL": office.url, "HOLDFAST_URL": url}
+
+    def worker(self):
+        started = self.terminal.start("worker", EXAMPLE / "agents.py")
+        started.until("Serving")
+        return started
+
+    def say(self, *words):
+        """Somebody types a command."""
+        code, output = self.terminal.run(*words)
+        return code, output.strip()
+
+    def ask(self, what):
+        async def main():
+            async with holdfast.open(self.url) as hf:
+                return await asyncio.wait_for(what(hf), PATIENCE_S)
+
+        return asyncio.run(main())
+
+    def questions(self):
+        return self.ask(lambda hf: hf.approvals())
+
+
+def until(holds):
+    end = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
+        assert time.monotonic() < end, "it never came to be so"
+        time.sleep(0.01)
+    return found
+
+
+async def all_wait(hf):
+    return [run.status for run in await hf.runs()] == ["waiting"] * 3
+
+
+@pytest.mark.timeout(300)
+def test_workers_killed_while_it_waits_and_in_the_mail(company, office):
+    """Decided by the command line while no worker lives, and by a second person; each effect is in the books once."""
+    first = company.worker()
+    company.ask(lambda hf: hf.start("onboard", "ada", id="ada"))
+    until(lambda: company.questions() and company.ask(all_wait))
+    first.kill()
+    (question,) = company.questions()
+    assert question.path == ("onboard", "accounts", "privileges")
+    assert company.ask(lambda hf: hf.get("ada").approvals()) == [question]
+
+    code, said = company.say("approve", "ada", "--by", "ana", "--data", '["staff", "admin"]')
+    assert code == 0 and said.startswith("Your vote")
+    second = company.worker()  # it knows how many must agree to that
+    until(lambda: [each.needs for each in company.questions()] == [2])
+    code, said = company.say("approve", "ada", "--by", "ana")
+    assert code == 2 and "it needs 2 different people" in said
+    second.kill()
+    code, said = company.say("approve", "ada", "--by", "bo")
+    assert code == 0 and said.startswith("Approved")
+    code, said = company.say("deny", "--by", "eve", question.id)
+    assert code == 2 and "approved by 'bo'" in said
+
+    third = company.worker()
+    until(lambda: office.books()["mails"])
+    third.kill()  # in the middle of the step: the mail is out, and nobody heard of it
+    company.worker()
+    access = "in staff, admin (allowed by ana and bo)"
+    assert company.ask(lambda hf: hf.get("ada").result()) == f"ada is {access}"
+    assert office.books() == {
+        "accounts": ["ada"],
+        "grants": [["ada", ["staff", "admin"]]],
+        "mails": [["ada", f"Welcome, ada! Your account is ada. You are {access}."]],
+        "requests": {"accounts": 1, "grants": 1, "mails": 1},
+    }
+    decided = company.ask(lambda hf: hf.audit(run=question.run))
+    assert [(deed.by[:4], deed.action, deed.data["by"]) for deed in reversed(decided)] == [
+        ("cli:", "vote", "ana"), ("cli:", "decide", "bo"),
+    ]  # fmt: skip
