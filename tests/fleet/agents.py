@@ -126,3 +126,56 @@ async def hogging_step(what: str, seconds: float) -> None:
 @holdfast.agent
 async def hogging_task(what: str, seconds: float) -> None:
     await hog_in_task(what, seconds)
+
+
+# Told to stop
+
+
+@holdfast.agent
+async def tidy(name: str) -> str:
+    """Waits for a message; tidies up with two steps, of which the second ends when the test allows it."""
+    try:
+        await act("begins")
+        return await holdfast.receive("go", str)
+    except asyncio.CancelledError:
+        await act("tidies")
+        await held(f"{name}-tidy")
+        raise
+
+
+@holdfast.agent
+async def family(name: str) -> None:
+    """Three children; the last word is the parent's."""
+    try:
+        await asyncio.gather(*[tidy(f"{name}-{number}") for number in range(3)])
+    finally:
+        await act("last")
+
+
+@holdfast.agent
+async def unwilling(name: str) -> None:
+    """Does not stop when told."""
+    while True:
+        try:
+            await holdfast.receive("never")
+        except asyncio.CancelledError:
+            await act("no")
+
+
+@holdfast.agent
+async def roams(turns: int) -> list[str]:
+    """Steps, waits for messages and parks, in turn; ends with the two messages it was sent."""
+    found: list[str] = []
+    try:
+        for number in range(turns):
+            await act(str(number), 0.01)
+            try:
+                found.append(await holdfast.receive("m", str, timeout=0.05))
+            except TimeoutError:
+                pass
+        while len(found) < 2:
+            found.append(await holdfast.receive("m", str))
+    except asyncio.CancelledError:
+        await act("tidies")
+        raise
+    return sorted(found)
