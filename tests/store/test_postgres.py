@@ -438,7 +438,8 @@ async def test_plans(database: Place) -> None:
     queries = {
         "due": "runs_due", "pick": "runs_due", "next_due": "runs_due", "heartbeat": "runs_lease", "claim": "runs_pkey",
         "heartbeat_rest": "runs_lease", "orphan": "runs_lease", "append": "runs_pkey", "leave": "runs_pkey",
-        "notify": "runs_pkey", "lock_runs": "runs_pkey", "wake": "runs_held",
+        "notify": "runs_pkey", "lock_runs": "runs_pkey", "wake": "runs_held", "wake_ours": "runs_held",
+        "held_keys": "runs_held", "occupied": "runs_slots", "room": "runs_slots", "singleton": "runs_singleton",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))
@@ -474,9 +475,9 @@ async def plan(connection: Any, query: str) -> str:
         "ttl": "10000",
         "alone": "0",
     }
-    values |= {"ids": "'[\"a\"]'"}
-    arguments = ", ".join(values.get(name, "NULL") for name in STATEMENTS[query].parameters)
     array = "[]" in STATEMENTS[query].text
+    values |= {"ids": "'[\"a\"]'", "keys": "'[\"a\"]'", "key": "NULL" if array else "'a'", "after": "''"}
+    arguments = ", ".join(values.get(name, "NULL") for name in STATEMENTS[query].parameters)
     lines = await connection.fetch(
         f"EXPLAIN EXECUTE {query} ({arguments if not array else arguments.replace('1000000', 'NULL')})"
     )

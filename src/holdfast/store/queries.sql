@@ -260,7 +260,7 @@ DELETE FROM slots WHERE run_id = :run AND call = :call AND epoch = :epoch
 
 -- name: singleton
 -- The unfinished run of a singleton.
-SELECT {run} FROM runs WHERE singleton_key = :key AND finished_at IS NULL
+SELECT {run} FROM runs WHERE singleton_key = :key AND status IN ('ready', 'running', 'waiting', 'paused')
 
 -- name: held
 -- One run, if it still has this owner and epoch: a claim whose commit was unknown finds what it took.

@@ -49,7 +49,8 @@ CREATE INDEX runs_due ON runs (priority, due_at, agent) WHERE due_at IS NOT NULL
 -- Who has a slot of a limit, and who waits for one, the oldest first.
 CREATE INDEX runs_slots ON runs (limit_key) WHERE status = 'running' AND limit_key IS NOT NULL;
 CREATE INDEX runs_held ON runs (limit_key, created_at, id) WHERE waits_for = 'slot' AND due_at IS NULL;
-CREATE UNIQUE INDEX runs_singleton ON runs (singleton_key) WHERE singleton_key IS NOT NULL AND finished_at IS NULL;
+CREATE UNIQUE INDEX runs_singleton ON runs (singleton_key)
+  WHERE singleton_key IS NOT NULL AND status IN ('ready', 'running', 'waiting', 'paused');
 CREATE INDEX runs_lease ON runs (lease_owner) WHERE lease_owner IS NOT NULL;
 CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX runs_root ON runs (root_id);
