@@ -100,6 +100,7 @@ def test_listed_with_the_way_to_it_and_decided_by_the_root(terminal, asked):
     assert question["shown"] == {"groups": ["dev"]}
     code, output = terminal.run("approvals")
     assert (code, "onboard > privileges" in output, f"holdfast approve {question['id']}" in output) == (0, True, True)
+    assert '  {"groups": ["dev"]}\n' in output
     assert terminal.run("approvals", "--for", "eve")[1].strip() == "Nothing waits for eve."
     code, output = terminal.run("approve", "o", "--by", "ana", "--data", '{"groups": "dev"}')
     assert (code, "groups: found str 'dev', expected array" in output) == (2, True)

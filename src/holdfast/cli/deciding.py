@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
 from holdfast.cli import asking
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import console, decide_command, print_json, say
+from holdfast.cli.output import console, decide_command, glyphs, plain, print_json, say
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, row_of
 from holdfast.cli.showing import question_document
@@ -20,6 +20,8 @@ from holdfast.client import Client
 from holdfast.errors import BadArguments
 from holdfast.people import Actor
 from holdfast.questions import Approval
+
+_PREVIEW: Final = 200
 
 
 async def approvals(
@@ -54,6 +56,9 @@ def _print(question: Approval, url: str | None) -> None:
     on = console()
     on.print(asking.headline(question), soft_wrap=True)
     on.print(Text(f"  {clean(question.question)}"), soft_wrap=True)
+    if question.data is not None and question.kind != "in_doubt":
+        shown = clean(json.dumps(plain(question.data), ensure_ascii=False))
+        on.print(Text(f"  {shown[:_PREVIEW]}{glyphs(on).more if len(shown) > _PREVIEW else ''}"), soft_wrap=True)
     if question.status == "open":
         on.print(Text(f"  {decide_command(question, url)}", "dim"), soft_wrap=True)
     else:
