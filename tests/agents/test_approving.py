@@ -302,6 +302,29 @@ def test_people_are_reminded():
     with_client(main, agents=[asks])
 
 
+def test_the_time_of_a_question_is_that_when_it_was_asked():
+    """New code with other times, people and numbers goes on with the question as it stands."""
+    code: dict[str, Any] = {"expires": "3h", "remind": "2h", "to": "ana", "needs": 1}
+
+    @holdfast.agent
+    async def asks() -> bool:
+        return (await holdfast.approve("So?", **code)).expired
+
+    async def main(hf):
+        run = await waiting(hf, asks)
+        code.update(expires="1h", remind=None, to="bob", needs=2)
+        await hf.crash()
+        await hf.advance("2h30m")
+        assert (await run.info()).status == "waiting"
+        assert (await kinds(hf, "r"))[-1] == "approval.reminded"
+        (question,) = await run.approvals()
+        assert (question.to, question.needs) == (("ana",), 1)
+        await hf.advance("1h")
+        assert await run.result() is True
+
+    with_client(main, agents=[asks])
+
+
 def test_three_days_of_waiting_hold_nothing():
     """No execution is in memory meanwhile, and nothing is read or written; then the decision wakes the run."""
 

@@ -236,8 +236,9 @@ def test_a_question_deep_in_a_tree():
             await hf.get(member).wait("waiting")
         epochs = {row.id: row.lease_epoch for row in await hf.store.runs(root="r")}
         await hf.approve(middle, by="ana")
-        await hf.get(middle).wait("completed")
-        await run.wait("waiting")
+        async for event in run.events():
+            if event.kind == "child.ended":
+                break
         after = {row.id: row.lease_epoch for row in await hf.store.runs(root="r")}
         woken = {member for member in epochs if after[member] != epochs[member]}
         assert woken == {question.run, middle, "r"}  # the one that asked, and those that waited for its end

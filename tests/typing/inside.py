@@ -115,3 +115,20 @@ async def in_a_step() -> str:
     if holdfast.this_step().attempt > 3:
         raise holdfast.RetryAfter("30s")
     return holdfast.idempotency_key()
+
+
+@holdfast.agent
+async def asks_people(topic: str) -> int:
+    plain = await holdfast.approve("Go on?")
+    assert_type(plain, holdfast.Decision[None])
+    shown = await holdfast.approve("These?", show=[topic], edit=True, to=["ana", "it"], needs=lambda found: len(found))
+    assert_type(shown, holdfast.Decision[list[str]])
+    assert_type(shown.data, list[str])
+    assert_type(shown.by, str | None)
+    assert_type(shown.votes, tuple[holdfast.Vote, ...])
+    assert_type(bool(shown), bool)
+    count = await holdfast.ask("How many?", int, expires="2h", default=3)
+    assert_type(count, int)
+    either = await holdfast.ask("Which?", int | str, show=topic)
+    assert_type(either, Any)
+    return count if shown else 0

@@ -47,6 +47,12 @@ async def watching(hf: holdfast.Client, run: Run[str]) -> None:
     assert_type(await run.delete(), int)
     for question in await run.approvals():
         await hf.answer(question, {"result": 1}, by="ana", note="looked")
+    for question in await hf.approvals(run="otters", to=holdfast.Actor("ana", groups=["it"])):
+        assert_type(question, holdfast.Approval)
+        assert_type(question.path, tuple[str, ...])
+        assert_type(await hf.approve(question, by="ana", data=[1], digest=question.digest), holdfast.Approval)
+        await hf.deny(question.id, by=holdfast.Actor("ana"), note="no")
+        await hf.delegate("otters", to="bob", by="ana")
 
 
 def handles(run: Run[int], other: Run[str]) -> list[Run[object]]:

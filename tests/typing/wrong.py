@@ -95,3 +95,8 @@ async def local(client: Local[Shop]) -> None: ...
 async def passes_wrong() -> None:
     await local("shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await charge("a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def asks_wrong() -> None:
+    await holdfast.approve("Go on?", needs=len)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await holdfast.approve("Go on?", show=1, default="no")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

@@ -16,7 +16,7 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import digest
+from holdfast.codec import UNTYPED, digest
 from holdfast.durations import moment
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.divergence import pause
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.clock import Timer
     from holdfast.engine.execution import Execution
 
+_ANY = ("open", "decided", "expired", "withdrawn")
 _SOON_MS = 1000  # when the store's clock is a little behind ours
 
 
@@ -40,12 +41,12 @@ class ApprovalCall(Call):
     """Waits for people."""
 
     of = "approval"
-    __slots__ = ("_approval", "_asked_at", "_copy", "_needs", "_question", "_reminded", "_shown", "_timer")
+    __slots__ = ("_approval", "_asked", "_copy", "_needs", "_question", "_reminded", "_shown", "_timer")
 
     def prepare(self, question: Question, shown: str, copy: Any, needs: int) -> None:
         self._question, self._shown, self._copy, self._needs = question, shown, copy, needs
-        self._approval = ""
-        self._asked_at = self._reminded = 0
+        self._approval, self._reminded = "", 0
+        self._asked: Event | None = None
         self._timer: Timer | None = None
 
     def wait(self) -> Generator[Any, Any, Any]:
@@ -75,8 +76,7 @@ class ApprovalCall(Call):
 
     def begin(self) -> None:
         asked = first_of(self.past(), "approval.asked")
-        if asked is not None:
-            self._listen(asked.data["approval"])
+        if asked is not None:  # and listened to since it was asked for
             self._watch(asked)
             return
         question = self._question
@@ -86,16 +86,12 @@ class ApprovalCall(Call):
         new.recipients, new.expires_ms, new.remind_ms = question.to, question.expires_ms, question.remind_ms
         new.needs = json.dumps({new.digest: self._needs} if callable(question.needs) else self._needs)
         if question.default is not NO_DEFAULT:
-            new.fallback = (
-                question.shape.store(question.default, "default")[0]
-                if question.kind == "ask"
-                else (json.dumps(question.default))
-            )
-        self.execution.record(
-            "approval.asked", self.key, self._facts(), self._shown, approvals=[new], then=self._watch
-        )  # fmt: skip
+            shape = question.shape if question.kind == "ask" else UNTYPED
+            new.fallback = shape.store(question.default, "default")[0]
+        data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms)
+        self.execution.record("approval.asked", self.key, data, self._shown, approvals=[new], then=self._watch)
 
-    def _facts(self, **more: Any) -> dict[str, Any]:
+    def _about(self, **more: Any) -> dict[str, Any]:
         question = self._question
         about = {"approval": self._approval, "question": writable(question.text)[:2000], "to": question.to}
         return self.facts(kind=question.kind, **about, **more)
@@ -103,22 +99,27 @@ class ApprovalCall(Call):
     # While it is in memory
 
     def _watch(self, asked: Event) -> None:
-        """The question is there: wait for a person, the next reminder, the end of its time."""
+        """The question is there: wait for a person, the next reminder, the end of its time.
+
+        How long that is was written when it was asked; the code may say something else by now.
+        """
         if self.withdrawn or self.future.done():
             return
-        self._asked_at = asked.at
+        self._asked = asked
         self._reminded = sum(event.data["nth"] for event in self.past()[-1:] if event.kind == "approval.reminded")
         self._arm()
-        if callable(self._question.needs):
-            self.execution.mailbox.hearers[self._approval] = self._weigh_votes
-            self._weigh_votes()
+        self.execution.mailbox.hearers[self._approval] = self._weigh_votes
+        self._weigh_votes()
 
     def _arm(self, at_least: int = 0) -> None:
-        question, dues = self._question, []
-        if question.expires_ms is not None:
-            dues.append(max(self._asked_at + question.expires_ms, at_least))
-        if question.remind_ms is not None:
-            dues.append(self._asked_at + (self._reminded + 1) * question.remind_ms)
+        if self.withdrawn or self.future.done():
+            return
+        assert self._asked is not None
+        dues, data = [], self._asked.data
+        if data["expires_ms"] is not None:
+            dues.append(max(self._asked.at + data["expires_ms"], at_least))
+        if data["remind_ms"] is not None:
+            dues.append(self._asked.at + (self._reminded + 1) * data["remind_ms"])
         self.execution.waits[self.key] = Wait("person", min(dues, default=None), f"approval:{self._approval}")
         if dues:
             self._timer = self.execution.arm(min(dues), self._ring)
@@ -130,19 +131,16 @@ class ApprovalCall(Call):
 
     def _ring(self) -> None:
         """It is time to remind, or over."""
-        if self.withdrawn or self.future.done():
+        if self.withdrawn or self.future.done() or self._asked is None:
             return
-        question, late_ms = self._question, self.execution.clock.now() - self._asked_at
-        if question.expires_ms is not None and late_ms >= question.expires_ms:
+        data, late_ms = self._asked.data, self.execution.clock.now() - self._asked.at
+        if data["expires_ms"] is not None and late_ms >= data["expires_ms"]:
             _ = self.execution.start_driver(self._expire)
             return
-        assert question.remind_ms is not None
-        self._reminded = max(
-            self._reminded + 1, late_ms // question.remind_ms
-        )  # those that nobody was there for are one
-        self.execution.record(
-            "approval.reminded", self.key, self._facts(nth=self._reminded), then=lambda _: self._arm()
-        )
+        # Those that nobody was there for are one.
+        self._reminded = max(self._reminded + 1, late_ms // data["remind_ms"])
+        about = self._about(nth=self._reminded)
+        self.execution.record("approval.reminded", self.key, about, then=lambda _: self._arm())
 
     async def _expire(self) -> None:
         row = await self.execution.store.expire(self._approval)
@@ -158,7 +156,7 @@ class ApprovalCall(Call):
     async def _weigh(self) -> None:
         """Say how many must agree to values that people have put in the place of what was shown."""
         execution, question = self.execution, self._question
-        (row,) = await execution.store.approvals(approval=self._approval, statuses=("open", "decided", "expired"))
+        (row,) = await execution.store.approvals(approval=self._approval, statuses=_ANY)
         for event in execution.mailbox.said(self._approval):
             if row.status != "open" or not _open_vote(event) or event.data["digest"] in json.loads(row.needs):
                 continue
