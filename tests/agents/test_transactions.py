@@ -78,10 +78,13 @@ def test_its_writes_are_there_when_it_is_recorded():
 
 # Undoing
 
+keys: list[str] = []
+
 
 @holdfast.step(transaction=True, retry=holdfast.Retry(3, first="10ms"))
 async def fails_at_first(amount: int) -> int:
     db = holdfast.connection()
+    keys.append(holdfast.idempotency_key())
     db.execute("UPDATE accounts SET amount = amount + ? WHERE name = 'bo'", (amount,))
     if holdfast.this_step().attempt < 3:
         raise ConnectionError("not yet")
@@ -94,12 +97,15 @@ async def tries() -> int:
 
 
 def test_each_attempt_has_a_transaction_of_its_own():
-    """What failed attempts wrote is gone; the one that succeeds writes once."""
+    """What failed attempts wrote is gone; the one that succeeds writes once. All have the same idempotency key."""
 
     async def test(hf):
+        keys.clear()
         assert await hf.run(tries) == 7
         assert rows(hf) == [("ana", 100), ("bo", 7)]
         assert hf.bodies[fails_at_first] == 3
+        assert len(keys) == 3
+        assert len(set(keys)) == 1
 
     on_table(test, tries)
 
@@ -258,6 +264,46 @@ def test_a_cancelled_body_is_undone():
     on_table(test, stops)
 
 
+@holdfast.step(transaction=True)
+async def stubborn() -> str:
+    holdfast.connection().execute("DELETE FROM accounts")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "never mind"
+
+
+@holdfast.step
+async def stubborn_too() -> str:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "never mind"
+
+
+@holdfast.agent
+async def insists(plainly: bool) -> str:
+    other = asyncio.create_task(stubborn_too() if plainly else stubborn())
+    await quick()
+    await asyncio.sleep(0)
+    other.cancel()
+    await asyncio.wait([other])
+    return f"{other.cancelled()}, {await after()}"
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+def test_a_body_that_will_not_be_cancelled(plainly):
+    """A body that swallows its cancellation and returns has no outcome any more, and its writes are gone."""
+
+    async def test(hf):
+        run = await hf.start(insists, plainly, id="r")
+        assert await run.result() == "True, after"
+        assert rows(hf) == [("ana", 100), ("bo", 0)]
+        assert (await hf.store.run("r")).lease_epoch == 1  # nobody had to begin anew
+
+    on_table(test, insists)
+
+
 # What a body may not do
 
 FORBIDDEN = {
@@ -320,10 +366,11 @@ async def uses_much() -> list[str]:
     db = holdfast.connection()
     db.set_row_trace(lambda _cursor, _row: ("not", "what", "was", "asked"))
     db.set_exec_trace(lambda *_: True)
-    db.execute("CREATE TABLE mine (a)")
+    db.execute("CREATE TABLE mine (a, runs)")
     with db:
-        db.execute("INSERT INTO mine VALUES (1)")
-    db.execute("SAVEPOINT one; INSERT INTO mine VALUES (2); ROLLBACK TO one; RELEASE one")
+        db.execute("INSERT INTO mine VALUES (1, 1)")
+    db.execute("SAVEPOINT events; INSERT INTO mine VALUES (2, 2); ROLLBACK TO events; RELEASE events")
+    db.execute("UPDATE mine SET runs = 2")
     db.execute("SELECT count(*) FROM runs; PRAGMA table_info(mine)").fetchall()
     return ["x" * 100_000]
 
@@ -338,7 +385,7 @@ def test_a_body_may_do_what_sqlite_can():
 
     async def test(hf):
         assert await hf.run(large) == 100_000
-        assert rows(hf, "SELECT a FROM mine") == [(1,)]
+        assert rows(hf, "SELECT a, runs FROM mine") == [(1, 2)]
         assert rows(hf, "SELECT length(content) > 100000 FROM blobs") == [(1,)]
 
     on_table(test, large)

@@ -84,7 +84,18 @@ class StepCall(Call):
     """One call of a step."""
 
     of = "step"
-    __slots__ = ("_began_at", "_bound", "_context", "_copy", "_has_copy", "_limit_s", "_past", "_spec", "_target", "_task")
+    __slots__ = (
+        "_began_at",
+        "_bound",
+        "_context",
+        "_copy",
+        "_has_copy",
+        "_limit_s",
+        "_past",
+        "_spec",
+        "_target",
+        "_task",
+    )
 
     def prepare(self, spec: StepSpec, target: object, bound: Bound) -> None:
         self._spec, self._target, self._bound = spec, target, bound
@@ -166,7 +177,14 @@ class StepCall(Call):
             execution.body_ended()
 
     async def _perform(self, context: StepContext) -> Ended:
-        return await self._body(context)
+        ended = await self._body(context)
+        self._still_wanted()
+        return ended
+
+    def _still_wanted(self) -> None:
+        """A body may swallow that it was stopped; the record says that it was, and there is no other outcome."""
+        if self.withdrawn:
+            raise Suspended
 
     def _function(self) -> tuple[Callable[..., Any], bool]:
         """What runs, and whether in a thread."""

@@ -79,6 +79,7 @@ class TransactionCall(StepCall):
             return Ended(error=problem, final=True)
         context.connection = transaction.connection
         ended = await self._body(context)
+        self._still_wanted()
         ended.doubt = False
         if ended.error is not None:
             if transaction.undid(ended.error):

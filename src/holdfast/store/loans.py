@@ -44,8 +44,10 @@ LONGEST_S: Final = 5.0  # a heartbeat waits for the lock too, and must not wait 
 _LONG_S, _OTHERS_S = 0.01, 0.002  # after a long one other processes have a chance: they look every millisecond
 _UNDID: Final = (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.LockedError, apsw.CantOpenError, apsw.NoMemError)
 
-# What the authorizer is asked about and need not look at: it changes nothing.
-_READS: Final = frozenset({apsw.SQLITE_READ, apsw.SQLITE_SELECT, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
+# What the authorizer is asked about and need not look at.
+_HARMLESS: Final = frozenset({
+    apsw.SQLITE_READ, apsw.SQLITE_SELECT, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE, apsw.SQLITE_SAVEPOINT,
+})  # fmt: skip
 _TELL: Final = ("_info", "_xinfo", "_list", "_check")  # how pragmas end that only tell something
 _OURS: Final = frozenset(
     name.lower() for migration in known() for name in re.findall(r"CREATE TABLE (\w+)", migration.sql)
@@ -102,7 +104,7 @@ class Loan:
         self, action: int, first: str | None, second: str | None, _schema: str | None, _inner: str | None
     ) -> int:
         """Asked of every statement of the body, and of every trigger it sets off, before it runs."""
-        if action in _READS:
+        if action in _HARMLESS:
             return apsw.SQLITE_OK
         if action == apsw.SQLITE_TRANSACTION:
             raise may_not(f"use {first}")
@@ -112,7 +114,8 @@ class Loan:
             )
         if action == apsw.SQLITE_PRAGMA and second is not None and not (first or "").endswith(_TELL):
             raise may_not(f"set PRAGMA {first}")
-        touched = {(name or "").lower() for name in (first, second)} & _OURS
+        names = (first,) if action == apsw.SQLITE_UPDATE else (first, second)  # of an update the second is a column
+        touched = {(name or "").lower() for name in names} & _OURS
         if touched and action != apsw.SQLITE_PRAGMA:
             raise BadArguments(
                 f"the table {touched.pop()!r} belongs to Holdfast, and a step may read it only; name your own differently"
