@@ -221,6 +221,34 @@ def test_questions_of_a_run_that_ended_are_withdrawn():
     with_client(main, agents=[gives_up])
 
 
+@holdfast.agent
+async def moves_on() -> str:
+    try:
+        async with holdfast.timeout("1h"):
+            await pay(1)
+    except TimeoutError:
+        await holdfast.sleep("1 day")
+    return "moved on"
+
+
+def test_a_question_about_a_step_that_nobody_waits_for_is_withdrawn():
+    """Before the run goes on, with a crash at every place; nobody is asked to look into what does not matter any more."""
+
+    async def main():
+        passes = 0
+        async for hf in holdfast.testing.crash_everywhere(agents=[moves_on]):
+            DOUBT[:] = [False]
+            run = await hf.start(moves_on, id="r")
+            assert await run.result() == "moved on"
+            assert [each.status for each in await hf.approvals(open=False)] == ["withdrawn"]
+            told = await kinds(hf, "r")
+            assert told.index("approval.withdrawn") < len(told) - told[::-1].index("timer.fired") - 1
+            passes += 1
+        assert passes > 8
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("answer", [{"result": {"number": 5}}, "run"])
 @pytest.mark.parametrize("crashes", ["before", "after", "both"])
 def test_an_answer_survives_crashes(crashes, answer):

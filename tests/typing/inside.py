@@ -121,7 +121,7 @@ async def in_a_step() -> str:
 async def asks_people(topic: str) -> int:
     plain = await holdfast.approve("Go on?")
     assert_type(plain, holdfast.Decision[None])
-    shown = await holdfast.approve("These?", show=[topic], edit=True, to=["ana", "it"], needs=lambda found: len(found))
+    shown = await holdfast.approve("These?", show=[topic], edit=True, to=["ana", "it"], needs=len)
     assert_type(shown, holdfast.Decision[list[str]])
     assert_type(shown.data, list[str])
     assert_type(shown.by, str | None)
