@@ -7,81 +7,103 @@ from tests.docs.pages import module
 
 import holdfast
 import holdfast.testing
+from holdfast.cli.output import Glyphs
+from holdfast.cli.reading import account
+from holdfast.cli.showing import drawn
 
 PAGE = "docs/recipes.md"
 
 
-@pytest.mark.parametrize("ending", ["kept", "undone"])
+@pytest.mark.parametrize("ending", ["kept", "failed", "cancelled"])
 def test_the_undo_list_undoes_once_in_reverse_and_never_on_a_crash(ending):
-    """A failure undoes every booking once, in reverse; success and crashes undo nothing, at whichever point one comes."""
+    """A failure or a cancel undoes every booking once, in reverse, also one stopped in the middle; crashes undo nothing."""
     recipe = module(PAGE, "recipe: undo")
-    places = ["Rome", "Oslo", "Atlantis" if ending == "undone" else "Bern"]
+    places = ["Rome", "Oslo", {"kept": "Bern", "failed": "Atlantis", "cancelled": "Lima"}[ending]]
 
     async def main():
         crashes = 0
-        ledger = {}
+        ledger, booked, reached = {}, {}, asyncio.Event()
 
-        async def book(what):
-            if what == "Atlantis":
+        async def book(place, reference):
+            if place == "Atlantis":
                 raise ValueError("nowhere")
-            ledger[holdfast.idempotency_key()] = f"book {what}"
-            return f"ticket {what}"
+            booked[reference] = place
+            ledger[holdfast.idempotency_key()] = f"book {place}"
+            if place == "Lima":
+                reached.set()
+                await asyncio.Event().wait()  # it is booked, and nobody hears of it
+            return f"ticket {place}"
 
-        async def cancel_booking(ticket):
-            ledger[holdfast.idempotency_key()] = f"cancel {ticket}"
+        async def cancel_booking(reference):
+            if reference in booked:
+                ledger[holdfast.idempotency_key()] = f"cancel {booked[reference]}"
 
         replace = {recipe.book: book, recipe.cancel_booking: cancel_booking}
         async for hf in holdfast.testing.crash_everywhere(agents=[recipe.trip], replace=replace):
             ledger.clear()
+            reached.clear()
             run = await hf.start(recipe.trip, places, id="t")
-            if ending == "kept":
-                assert await run.result() == ["ticket Rome", "ticket Oslo", "ticket Bern"]
-                assert list(ledger.values()) == ["book Rome", "book Oslo", "book Bern"]
-            else:
-                with pytest.raises(holdfast.RunFailed, match="nowhere"):
-                    await run.result()
-                assert list(ledger.values()) == [
-                    "book Rome", "book Oslo", "cancel ticket Oslo", "cancel ticket Rome",
-                ]  # fmt: skip
+            if ending == "cancelled":
+                await reached.wait()
+                await run.cancel(grace="1h")
+            state = (await run.wait(timeout=20)).status
+            undone = [f"cancel {place}" for place in reversed(places) if place != "Atlantis"]
+            done = [f"book {place}" for place in places if place != "Atlantis"]
+            assert list(ledger.values()) == done + ([] if ending == "kept" else undone)
+            assert state == {"kept": "completed"}.get(ending, ending)
             crashes += hf.crashes
         assert crashes > 6
 
     asyncio.run(main())
 
 
-def test_the_listener_handles_messages_while_work_goes_on():
-    """Wishes sent while chapters are written reach later chapters, each acknowledged once, wherever a crash comes."""
+def test_the_listener_handles_messages_while_work_waits():
+    """A wish sent between two chapters is handled there and then, once, wherever a crash comes, in a branch of its own."""
     recipe = module(PAGE, "recipe: listener")
 
     async def main():
         crashes = 0
-        written = asyncio.Event()
 
         async def chapter(number, wishes):
-            if number == 1:
-                await written.wait()  # until the wish was acknowledged
             return f"chapter {number} with {','.join(wishes) or 'nothing'}"
 
-        async def acknowledge(wish):
-            written.set()
-            return f"ok {wish}"
+        async def consider(wish):
+            return f"many {wish}"
 
-        replace = {recipe.chapter: chapter, recipe.acknowledge: acknowledge}
+        async def acknowledge(wish):
+            return None
+
+        replace = {recipe.chapter: chapter, recipe.consider: consider, recipe.acknowledge: acknowledge}
         async for hf in holdfast.testing.crash_everywhere(agents=[recipe.write_book], replace=replace):
-            written.clear()
             run = await hf.start(recipe.write_book, 3, id="b")
-            await run.send("wish", "dragons", key="w1")
+            receipt = await asyncio.wait_for(sent_between_chapters(run), 20)
             result = await run.result(timeout=20)
-            assert result[0].startswith("chapter 0")
-            assert result[2] == "chapter 2 with ok dragons"
+            assert result[0] == "chapter 0 with nothing"
+            assert result[2] == "chapter 2 with many dragons"
             events = [event async for event in run.events(follow=False)]
-            done = [event.data["name"] for event in events if event.kind == "step.completed"]
-            assert done.count("acknowledge") == 1
-            assert done.count("chapter") == 3
+            done = [event.key for event in events if event.kind == "step.completed"]
+            assert sorted(done) == [
+                "chapter#0", "chapter#1", "chapter#2", "listen#0/acknowledge#0", "listen#0/consider#0",
+            ]  # fmt: skip
+            assert events[await receipt.seen_at()].data["topic"] == "wish"
+            picture = [line.plain for line in await drawn(hf, await account(hf, "b"), 100, Glyphs(), None)]
+            branch = next(at for at, line in enumerate(picture) if line.strip().startswith("listen"))
+            inside = [line for line in picture[branch + 1 :] if "├─ " in line or "└─ " in line]
+            assert [name for line in inside for name in ("consider(", "acknowledge(") if name in line] == [
+                "consider(", "acknowledge(",
+            ]  # fmt: skip
             crashes += hf.crashes
-        assert crashes > 6
+        assert crashes > 8
 
     asyncio.run(main())
+
+
+async def sent_between_chapters(run):
+    """Send the wish, with a key, once the first chapter is written."""
+    async for event in run.events():
+        if event.kind == "step.completed":
+            break
+    return await run.send("wish", "dragons", key="w1")
 
 
 def test_the_fan_out_over_1000_items_is_bounded_and_goes_on_after_a_crash():

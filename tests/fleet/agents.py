@@ -1,6 +1,7 @@
 """What the fleets of these tests serve. Each effect is one line of a ledger outside of anything Holdfast knows."""
 
 import asyncio
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -169,10 +170,8 @@ async def roams(turns: int) -> list[str]:
     try:
         for number in range(turns):
             await act(str(number), 0.01)
-            try:
+            with contextlib.suppress(TimeoutError):
                 found.append(await holdfast.receive("m", str, timeout=0.05))
-            except TimeoutError:
-                pass
         while len(found) < 2:
             found.append(await holdfast.receive("m", str))
     except asyncio.CancelledError:

@@ -163,8 +163,7 @@ async def until_all_end(hf, runs):
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("action", ["pause", "cancel"])
 def test_requests_that_race_with_everything(fleet, action):
-    """50 schedules each: against parks, messages, the run's own end, and killed workers. No request and no message is lost,
-    no run is stuck, and the audit has a row for each request."""
+    """Among parks, messages, ends and killed workers no request or message is lost, no run is stuck, each request audited."""
     for _ in range(2):
         fleet.worker("--concurrency", "12")
     runs = [f"r{seed}" for seed in range(SEEDS)]

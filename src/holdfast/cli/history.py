@@ -284,7 +284,7 @@ class History:
             node.result = preview(json.dumps(stored["data"]), PREVIEW_CHARACTERS)
 
     def _progress(self, event: Event) -> None:
-        node = self._call(event, "note")
+        node = self._call(event, "progress")
         node.name, node.state, node.began, node.input = said_progress(event), "said", event.at, ""
 
     def _checkpoint(self, event: Event) -> None:

@@ -39,9 +39,10 @@ class Glyphs:
     elbow: str = "└─ "
     bar: str = "│  "
     more: str = "…"
+    full: str = "━"
 
 
-ASCII: Final = Glyphs("+", "x", "*", "o", "?", "!", "-", "->", "-", "|- ", "`- ", "|  ", "...")
+ASCII: Final = Glyphs("+", "x", "*", "o", "?", "!", "-", "->", "-", "|- ", "`- ", "|  ", "...", "=")
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:

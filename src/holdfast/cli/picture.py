@@ -18,6 +18,7 @@ from holdfast.cli.output import Glyphs
 from holdfast.durations import spoken
 from holdfast.model import FINISHED
 from holdfast.naming import cut
+from holdfast.run import Progress
 
 MARGIN: Final = "  "
 STATE_STYLES: Final = {
@@ -30,6 +31,7 @@ STATUS_STYLES: Final = {
 }  # fmt: skip
 TONES: Final = {"plain": "dim", "bad": "red", "warn": "yellow"}
 _REMARK_LINES: Final = 4
+_BAR_CELLS: Final = 30
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ def _level(
 ) -> Iterator[Row]:
     """The rows of one list of nodes. The top of a run is flat: no lines are needed to see what belongs together."""
     shown = [node for node in in_order(items) if _is_shown(node, status)]
+    shown = [node for at, node in enumerate(shown) if not _is_outdone(node, shown[at + 1 : at + 2])]
     if scene.last_only is not None and len(shown) > scene.last_only:
         hidden = len(shown) - scene.last_only
         yield Row(None, guide, Text(f"{scene.signs.more} {hidden} earlier", "dim"))
@@ -133,6 +136,11 @@ def _is_shown(node: Node, status: str) -> bool:
     return not (node.sort == "timer" and node.name != ":sleep" and node.ended is None and status in FINISHED)
 
 
+def _is_outdone(node: Node, after: Sequence[Node]) -> bool:
+    """Of progress that follows on progress only the last says something."""
+    return node.sort == "progress" and any(each.sort == "progress" for each in after)
+
+
 def _remarks(remarks: Sequence[Remark], guide: str, room: int) -> Iterator[Row]:
     for remark in remarks:
         lines = textwrap.wrap(clean(remark.text), max(room, 20), max_lines=_REMARK_LINES, placeholder=" …")
@@ -167,7 +175,7 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
         _describe_timer(node, text)
     elif node.sort == "message":
         text.append("message ", "dim").append(name, "bold").append(f" {scene.signs.arrow} ", "dim").append(result)
-    elif node.sort == "note":
+    elif node.sort in ("note", "progress"):
         text.append(name, "italic").append(f"  {result}" if result else "", "dim")
     elif node.sort == "patch":
         text.append("took the new side of ", "dim").append(name)
@@ -226,6 +234,14 @@ def _took(scene: Scene, node: Node, status: str) -> str:
 
 
 # Lines
+
+
+def progress_line(progress: Progress, signs: Glyphs) -> Text:
+    """How far a run has come, as a bar and in words."""
+    share = min(progress.done / progress.total, 1.0) if progress.total else 0.0
+    full = round(share * _BAR_CELLS)
+    line = Text(MARGIN).append(signs.full * full, "green").append(signs.rule * (_BAR_CELLS - full), "dim")
+    return line.append(f"  {share:.0%}", "bold").append(f"  {clean(str(progress))}", "dim")
 
 
 def lines(found: Sequence[Row], width: int, signs: Glyphs) -> list[Text]:

@@ -23,6 +23,7 @@ from holdfast.cli.picture import (
     day_and_time,
     lines,
     print_lines,
+    progress_line,
     rows,
     when,
 )
@@ -30,7 +31,7 @@ from holdfast.cli.reading import Account, account, existing, input_text
 from holdfast.client import Client
 from holdfast.codec import UNTYPED
 from holdfast.durations import moment, spoken
-from holdfast.model import Event
+from holdfast.model import FINISHED, Event
 from holdfast.questions import Approval
 from holdfast.run import RunInfo
 
@@ -61,7 +62,7 @@ async def show(url: str | None, run: str, *, as_json: bool, events: bool, svg: s
             console().print(f"Wrote {svg}", soft_wrap=True)
         else:
             on = console()
-            print_lines(on, await drawn(hf, found, on.width, glyphs(on), url))
+            print_lines(on, await drawn(hf, found, on.width, glyphs(on), url, bar=on.is_terminal))
 
 
 def print_event(event: Event) -> None:
@@ -79,8 +80,10 @@ def print_event(event: Event) -> None:
 # The picture
 
 
-async def drawn(hf: Client, found: Account, width: int, signs: Glyphs, url: str | None) -> list[Text]:
-    """Header, tree and end of a run as lines."""
+async def drawn(
+    hf: Client, found: Account, width: int, signs: Glyphs, url: str | None, *, bar: bool = True
+) -> list[Text]:
+    """Header, tree and end of a run as lines; with a bar for its progress, or in words alone."""
     below = found.descendants()
     scene = Scene(
         signs,
@@ -89,7 +92,7 @@ async def drawn(hf: Client, found: Account, width: int, signs: Glyphs, url: str 
         {each.row.id: each.row.status for each in (found, *below)},
     )
     tree = lines(rows(scene, found.row.id, found.history), width, signs)
-    made = [Text(), *_header(found, width, signs), Text()]
+    made = [Text(), *_header(found, width, signs, bar=bar), Text()]
     if tree:
         made += [*tree, Text()]
     return made + await _ending(hf, found, url)
@@ -101,8 +104,8 @@ def status_text(status: str, signs: Glyphs) -> Text:
     return Text(f"{sign.get(status, signs.waiting)} {status}", STATUS_STYLES.get(status, ""))
 
 
-def _header(found: Account, width: int, signs: Glyphs) -> list[Text]:
-    row, history = found.row, found.history
+def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Text]:
+    row, history, progress = found.row, found.history, found.progress
     status = status_text(row.status, signs)
     name = Text(MARGIN).append(row.id, "bold")
     name.append(" " * max(width - name.cell_len - status.cell_len - len(MARGIN), 2)).append_text(status)
@@ -122,9 +125,14 @@ def _header(found: Account, width: int, signs: Glyphs) -> list[Text]:
     facts += [f"{key}={clean(value)}" for key, value in json.loads(row.labels).items()]
     if row.parent_id:
         facts.append(f"child of {row.parent_id}")
-    if found.progress is not None:
-        facts.append(str(found.progress))
-    return [name, call, Text(MARGIN + f" {signs.small} ".join(facts), "dim")]
+    is_bar = bar and progress is not None and bool(progress.total) and row.status not in FINISHED
+    if progress is not None and not is_bar:
+        facts.append(clean(str(progress)))
+    told = [name, call, Text(MARGIN + f" {signs.small} ".join(facts), "dim")]
+    if progress is not None and is_bar:
+        told.append(progress_line(progress, signs))
+        told[-1].truncate(width - len(MARGIN), overflow="ellipsis")
+    return told
 
 
 def _count(number: int, what: str) -> str:
