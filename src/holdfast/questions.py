@@ -97,7 +97,7 @@ class Questions:
     ) -> list[Approval]:
         """Questions to people in the order asked; of a run and all below it, or for one person, if that is given.
 
-        Only open ones unless told otherwise.
+        Only open ones unless told otherwise; then the newest, if there are more than `limit`.
         """
         statuses = _STATUSES[:1] if open else _STATUSES
         rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
@@ -176,7 +176,7 @@ class Questions:
         text, blobs = None, dict[str, bytes]()
         if value is not _LATER:
             text = UNTYPED.store(value, "value")[0]
-            checked_size(text, self._settings.value_limit_bytes, "the value")
+            checked_size(text, self._settings.value_limit_bytes, "the answer")
         of = None if text is None else digest(text)
         if text is not None:
             text, blobs = spilled(text)
@@ -189,7 +189,7 @@ class Questions:
         if not found:
             found = await self.store.approvals(run=wanted)
         if not found:  # whoever comes late is told how the last one ended
-            found = (await self.store.approvals(run=wanted, statuses=_STATUSES[1:], limit=_MANY))[-1:]
+            found = await self.store.approvals(run=wanted, statuses=_STATUSES[1:], limit=1)
         if len(found) == 1:
             return found[0]
         ids = ": " + ", ".join(row.id for row in found[:5]) if found else ""

@@ -221,15 +221,23 @@ def test_a_client_that_is_not_open_says_so(tmp_path):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("url", ["mysql://x", "agents.db", "postgres", 3])
-def test_a_url_that_names_no_store_is_refused(url):
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("mysql://x", "is not a store this version can open; write 'sqlite:PATH'"),
+        ("agents.db", "is not a store this version can open; write 'sqlite:PATH'"),
+        ("postgres", "is not a PostgreSQL URL; write 'postgresql://user@host/database'"),
+        (3, "is not a store this version can open; write 'sqlite:PATH'"),
+    ],
+)
+def test_a_url_that_names_no_store_is_refused(url, told):
     """With an example of one that does."""
 
     async def main():
         async with holdfast.open(url):
             pass
 
-    with pytest.raises(BadArguments, match="is not a store this version can open; write 'sqlite:PATH'"):
+    with pytest.raises(BadArguments, match=told):
         asyncio.run(main())
 
 

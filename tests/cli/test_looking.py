@@ -158,7 +158,7 @@ def test_doctor_finds_nothing_wrong_with_a_healthy_store(cli):
     assert found["durability"] == "power"
     assert found["store"]["integrity"] == "ok"
     assert found["problems"] == []
-    assert {"name": "twice", "version": None, "served": False} in found["agents"]
+    assert {"name": "twice", "version": None, "served": False, "versions": []} in found["agents"]
 
 
 def test_send_refuses_a_finished_run(cli):
