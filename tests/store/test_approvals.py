@@ -279,6 +279,7 @@ async def test_questions_are_found(place: Place) -> None:
         assert await ids(approval="q9") == []
         assert await ids(approval="q9", statuses=("decided",)) == ["q9"]
         assert await ids(statuses=("decided", "open")) == ["q2", "q9", "q1"]
+        assert await ids(statuses=("decided", "open"), limit=2) == ["q9", "q1"]
 
 
 @scenario

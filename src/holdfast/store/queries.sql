@@ -339,21 +339,21 @@ RETURNING {approval}
 SELECT {approval} FROM approvals WHERE id = :approval
 
 -- name: approvals
--- Questions in the order they were asked.
+-- Questions, the newest first.
 SELECT {approval} FROM approvals
-WHERE status IN (SELECT value FROM json_each(:statuses)) ORDER BY asked_at, id LIMIT :limit
+WHERE status IN (SELECT value FROM json_each(:statuses)) ORDER BY asked_at DESC, id DESC LIMIT :limit
 
 -- name: open_approvals
--- The same for open ones only, which are few among many decided.
+-- Open ones, which are few among many decided, in the order they were asked.
 SELECT {approval} FROM approvals WHERE status = 'open' ORDER BY asked_at, id LIMIT :limit
 
 -- name: approvals_below
--- The same for a run and all its descendants.
+-- Those of a run and all its descendants, the newest first.
 WITH RECURSIVE tree (tree_id) AS (SELECT id FROM runs WHERE id = :run
                                   UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.tree_id)
 SELECT {approval} FROM approvals
 WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses))
-ORDER BY asked_at, id LIMIT :limit
+ORDER BY asked_at DESC, id DESC LIMIT :limit
 
 -- name: resume
 -- Make a stopped run ready; only from the status and place that were looked at.

@@ -96,16 +96,20 @@ def blob(digest: str) -> Asking[bytes]:
 
 def approvals(run: str | None, approval: str | None, statuses: Iterable[str],
               limit: int) -> Asking[list[ApprovalRow]]:  # fmt: skip
-    """Questions that fit, in the order asked; those of a run are also those of the runs below it."""
+    """Questions that fit, in the order asked; those of a run are also those of the runs below it.
+
+    If there are more than the limit: of open ones those that wait longest, otherwise the newest.
+    """
     wanted = list(statuses)
     if approval is not None:
         found = yield from rows("approval", approval=approval)
-    elif run is not None:
-        found = yield from rows("approvals_below", run=run, statuses=to_json(wanted), limit=limit)
-    elif wanted == ["open"]:
+    elif run is None and wanted == ["open"]:
         found = yield from rows("open_approvals", limit=limit)
     else:
-        found = yield from rows("approvals", statuses=to_json(wanted), limit=limit)
+        narrowed: dict[str, Any] = {} if run is None else {"run": run}
+        query = "approvals" if run is None else "approvals_below"
+        found = yield from rows(query, statuses=to_json(wanted), limit=limit, **narrowed)
+        found = found[::-1]
     return [asked for asked in (ApprovalRow(*row) for row in found) if asked.status in wanted]
 
 

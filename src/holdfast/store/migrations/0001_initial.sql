@@ -130,7 +130,8 @@ CREATE TABLE approvals (
   note        TEXT
 );
 CREATE INDEX approvals_run ON approvals (run_id);
-CREATE INDEX approvals_open ON approvals (asked_at) WHERE status = 'open';
+CREATE INDEX approvals_open ON approvals (asked_at, id) WHERE status = 'open';
+CREATE INDEX approvals_asked ON approvals (asked_at, id);
 
 -- When the next turn of a rate is, in microseconds. A row whose time has passed says nothing: it may be deleted.
 CREATE TABLE rates (
