@@ -194,3 +194,62 @@ def test_deciding(tmp_path):
             assert await run.result() == "ada is in dev for 30 days, and sits by the window"
 
     asyncio.run(main())
+
+
+def test_control(tmp_path):
+    """Paused, resumed and cancelled as the guide does it: the agent gives back what it rented, and the filter finds its run."""
+    guide = module(PAGE, "guide: control")
+    url = f"sqlite:{tmp_path / 'a.db'}"
+
+    async def main():
+        async with holdfast.open(url, agents=[guide.experiment], settings=holdfast.Settings(park_grace_s=0)) as hf:
+            run = await hf.start(guide.experiment, "big", id="exp-1")
+            other = await hf.start(guide.experiment, "small", id="exp-2", labels={"team": "night"})
+            await asyncio.gather(run.wait("waiting"), other.wait("waiting"))
+            assert await guide.stop(url) == ["exp-2"]
+            with pytest.raises(holdfast.RunCancelled, match="cancelled by ben: no budget left"):
+                await run.result(timeout=20)
+            assert (await other.wait(timeout=20)).status == "cancelled"
+            done = [event.data["name"] async for event in run.events(follow=False) if event.kind == "step.completed"]
+            assert done == ["rent", "give_back"]
+
+    asyncio.run(main())
+
+
+def test_steering():
+    """The order reaches the watchman once, and its receipt says where."""
+    guide = module(PAGE, "guide: steering")
+
+    async def main():
+        async with holdfast.testing.open(agents=[guide.watchman]) as hf:
+            run = await hf.start(guide.watchman, 3, id="w")
+            await run.wait("waiting")
+            await guide.order(hf, "w")
+            await guide.order(hf, "w")
+            assert await run.result() == ["look at the gate"]
+            seen = await guide.order(hf, "w")
+            events = [event async for event in run.events(follow=False)]
+            assert events[seen].kind == "message.received"
+
+    asyncio.run(main())
+
+
+def test_progress():
+    """The plan as it is at the end, also after a crash at any point."""
+    guide = module(PAGE, "guide: progress")
+    assert ran(guide, guide.digest, 2) == "- [x] read\n- [ ] write\n- [ ] send\n- [ ] celebrate"
+
+
+def test_audit():
+    """Who did what, the newest first."""
+    guide, control = module(PAGE, "guide: audit"), module(PAGE, "guide: control")
+
+    async def main():
+        async with holdfast.testing.open(agents=[control.experiment]) as hf:
+            run = await hf.start(control.experiment, "big", id="e", after="1h")
+            await run.pause(by="ana", reason="lunch")
+            await run.resume(by="ana")
+            await run.cancel(by="ben")
+            assert await guide.who_did_what(hf, "e") == ["ben: cancel", "ana: resume", "ana: pause lunch"]
+
+    asyncio.run(main())
