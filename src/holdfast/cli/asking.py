@@ -15,10 +15,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.output import console, say, shown_value
+from holdfast.cli.output import console, plain, say, shown_value
 from holdfast.cli.picture import clean
 from holdfast.client import Client
-from holdfast.codec import UNTYPED
 from holdfast.durations import spoken
 from holdfast.errors import HoldfastError
 from holdfast.people import Actor
@@ -189,7 +188,7 @@ async def _typed_value(prompt: str, over: asyncio.Event) -> Any:
 
 async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]:
     """What the person made of it in an editor of their own."""
-    before = json.dumps(_plain(edited[-1] if edited else question.data), indent=2, ensure_ascii=False)
+    before = json.dumps(plain(edited[-1] if edited else question.data), indent=2, ensure_ascii=False)
     text = await asyncio.to_thread(click.edit, before + "\n", extension=".json")
     if text is None or text.strip() == before:
         say("Nothing was changed.")
@@ -199,13 +198,8 @@ async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]
     except ValueError as error:
         say(f"Error: that is no JSON: {error}", "red")
         return edited
-    _print_change(on, json.dumps(_plain(question.shown), indent=2, ensure_ascii=False), text)
+    _print_change(on, json.dumps(plain(question.shown), indent=2, ensure_ascii=False), text)
     return [value]
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it; what JSON cannot say is written with the tags it is stored with."""
-    return json.loads(UNTYPED.store(value)[0])
 
 
 def outcome(decided: Approval) -> str:

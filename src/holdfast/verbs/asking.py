@@ -15,7 +15,7 @@ from holdfast.runtime import NO_DEFAULT, Answer, Called, Question, current
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-_PLAIN = (dict, tuple, set, frozenset, str, int, float, bool, bytes)
+_PLAIN = frozenset({dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None)})
 _QUESTION_LIMIT = 10_000
 
 
@@ -120,10 +120,16 @@ def _decision(answer: Answer) -> Decision[Any]:
 
 
 def shape_of_value(value: object) -> Shape:
-    """The shape of a value by its own type; a list of things of one type has that as the type of its items."""
-    if value is None:
-        return UNTYPED
+    """The shape of a value by its own type; of a list or dict, with the type of what is in it if that is one."""
+    return UNTYPED if value is None else shape_of(_annotation(value))
+
+
+def _annotation(value: object) -> Any:
     if type(value) is list:
-        kinds = {type(item) for item in value}
-        return shape_of(list[kinds.pop()]) if len(kinds) == 1 else shape_of(list)  # type: ignore[misc]
-    return shape_of(type(value))
+        items = {_annotation(item) for item in value}
+        return list[items.pop()] if len(items) == 1 else list  # type: ignore[misc]
+    if type(value) is dict:
+        keys, items = {type(key) for key in value}, {_annotation(item) for item in value.values()}
+        if len(keys) == len(items) == 1 and not items <= _PLAIN:  # a dict of plain values is a record: they may change
+            return dict[keys.pop(), items.pop()]  # type: ignore[misc]
+    return type(value)
