@@ -20,7 +20,9 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
     if scheme in ("postgresql", "postgres"):
         try:
             from holdfast.store.postgres.store import PostgresStore  # noqa: PLC0415 - only who asks for it needs it
-        except ImportError as error:
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("asyncpg"):
+                raise
             raise StoreUnavailable(
                 f'PostgreSQL needs a driver that is not installed ({error}): pip install "holdfast[postgres]"'
             ) from error
