@@ -87,7 +87,7 @@ def test_a_limit_of_a_step(url):
     results, _ = started(
         url, [many], *[(many, ([n, n + 1, n + 2, n + 3],)) for n in range(0, 16, 4)], park_grace_s=0.05
     )
-    assert sorted(sum(results, [])) == list(range(16))
+    assert sorted(number for numbers in results for number in numbers) == list(range(16))
     assert bodies.most[""] == 3
 
 

@@ -48,7 +48,7 @@ def test_a_wrong_declaration_says_what_is_right(flow, says):
 @pytest.mark.parametrize("wrong", [lambda: Rate(3), lambda: Rate(3, every=0), lambda: Rate("3/m", every="1m")])
 def test_a_rate_needs_a_time(wrong):
     """A rate is a number in a time, said once."""
-    with pytest.raises(BadArguments, match="every|rate"):
+    with pytest.raises(BadArguments, match=r"every|rate"):
         wrong()
 
 
