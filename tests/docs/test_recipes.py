@@ -156,3 +156,42 @@ def test_the_conversation_goes_on_from_its_last_turn():
         assert crashes > 8
 
     asyncio.run(main())
+
+
+def test_the_chat_bot_tells_each_thing_once():
+    """Stopped at any event and started again with the position it kept, it has told everything once, in order."""
+    recipe = module(PAGE, "recipe: chat")
+
+    @holdfast.agent
+    async def asks() -> bool:
+        return bool(await holdfast.approve("Go on?", to="ana", remind="1h", expires="1 day"))
+
+    class Stopped(Exception):
+        pass
+
+    async def main():
+        told, position = [], 0
+
+        def keep(at):
+            nonlocal position
+            position = at
+            raise Stopped
+
+        async def post(text):
+            told.append(text)
+
+        async with holdfast.testing.open(agents=[asks]) as hf:
+            run = await hf.start(asks, id="r")
+            await run.wait("waiting")
+            await hf.advance("61m")
+            (question,) = await run.approvals()
+            press = [recipe.pressed(hf, question.id, question.digest, user, True, "") for user in ("eve", "ana", "ana")]
+            refused, decided, late = [await each for each in press]
+            assert (decided, "may not decide" in refused, "approved by 'ana'" in late) == ("decided", True, True)
+            assert await run.result() is True
+            for _ in range(3):
+                with pytest.raises(Stopped):
+                    await recipe.follow(hf, position, post, keep)
+        assert told == ["Go on? (for ana)", "still open: Go on?", "Go on? approved by ana"]
+
+    asyncio.run(main())
