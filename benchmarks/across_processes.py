@@ -47,7 +47,8 @@ def rows(bench: Bench, name: str, url: str) -> Iterator[Row]:
 def worker(url: str, park_grace_s: float) -> Iterator[None]:
     command = [sys.executable, str(HERE / "fleet_worker.py"), url, str(park_grace_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline().strip() == "ready"
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
         yield
         process.communicate(timeout=60)
 
@@ -71,7 +72,6 @@ async def starts(url: str, times: int) -> list[float]:
 
 
 async def messages(url: str, times: int) -> list[float]:
-    waits = []
     async with client(url) as hf:
         run = await hf.start(told, times)
         await asyncio.sleep(0.3)
@@ -80,8 +80,7 @@ async def messages(url: str, times: int) -> list[float]:
             sent.append(monotonic())
             await run.send("ping", number)
             await asyncio.sleep(0.03)
-        waits = [seen - began for seen, began in zip(await run.result(), sent, strict=True)]
-    return waits
+        return [seen - began for seen, began in zip(await run.result(), sent, strict=True)]
 
 
 async def parked_messages(url: str, times: int) -> list[float]:

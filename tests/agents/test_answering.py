@@ -157,7 +157,7 @@ def test_an_answer_has_a_name(by):
 
     async def main(hf):
         await asked(hf, 3)
-        with pytest.raises(BadArguments, match="names nobody|give the name of whoever acts"):
+        with pytest.raises(BadArguments, match=r"names nobody|give the name of whoever acts"):
             await hf.answer("r", "run", by=by)
 
     with_client(main, agents=[buy])

@@ -56,7 +56,9 @@ def spoken_event(event: Event) -> tuple[str, str]:
         "child.ended": lambda: f"child run {data.get('child')} {data.get('status')}",
         "approval.asked": lambda: _asked(data),
         "approval.reminded": lambda: f"question {data.get('approval')} waits still: {data.get('question')}",
-        "approval.delegated": lambda: f"question {data.get('approval')}: {data.get('by')} passed it on to {data.get('to')}",
+        "approval.delegated": lambda: (
+            f"question {data.get('approval')}: {data.get('by')} passed it on to {data.get('to')}"
+        ),
         "approval.voted": lambda: f"question {data.get('approval')}: {data.get('by')} agreed",
         "approval.decided": lambda: f"question {data.get('approval')}: {data.get('decision')} by {data.get('by')}",
         "approval.expired": lambda: f"question {data.get('approval')}: nobody decided in time",
