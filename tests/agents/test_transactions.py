@@ -538,10 +538,10 @@ class Breaks:
     def __init__(self, when, *commits):
         self.when, self.commits, self.count = when, commits, 0
 
-    def before_commit(self, appends):
+    def before_commit(self, writes):
         self._at("before")
 
-    def after_commit(self, appends):
+    def after_commit(self, writes):
         self._at("after")
 
     def _at(self, when):
@@ -584,13 +584,13 @@ class Holds:
     def __init__(self):
         self.reached, self.go = threading.Event(), threading.Event()
 
-    def before_commit(self, appends):
+    def before_commit(self, writes):
         if threading.current_thread().name.startswith("holdfast-transaction") and not self.go.is_set():
             self.reached.set()
             assert self.go.wait(20)
             raise OSError("the disk is gone for a moment")
 
-    def after_commit(self, appends): ...
+    def after_commit(self, writes): ...
 
 
 holds = Holds()

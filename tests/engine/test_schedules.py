@@ -23,12 +23,12 @@ class Crashes:
         self._commits = 0
         self.crashed = None
 
-    def before_commit(self, appends):
+    def before_commit(self, writes):
         self._commits += 1
         if not self._after:
             self._perhaps()
 
-    def after_commit(self, appends):
+    def after_commit(self, writes):
         if self._after:
             self._perhaps()
 

@@ -6,10 +6,11 @@ import random
 import pytest
 from tests.engine import schedules
 from tests.engine.lives import history
+from tests.engine.test_schedules import Crashes
 
 import holdfast
 import holdfast.testing
-from holdfast.testing.crashes import CrashAt, _restart
+from holdfast.testing.crashes import _restart
 
 uvloop = pytest.importorskip("uvloop")
 
@@ -17,11 +18,11 @@ uvloop = pytest.importorskip("uvloop")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", schedules.ALL)
 def test_schedules_on_uvloop(name):
-    """On uvloop random schedules that are dropped at a random commit end right too."""
+    """On uvloop random schedules that are dropped at random commits end right too."""
 
     async def once(seed):
         rng = random.Random(seed)
-        faults = CrashAt(rng.randrange(2, 20), after=rng.random() < 0.7)
+        faults = Crashes(rng)
         async with holdfast.testing.open(agents=[schedules.ALL[name]], faults=faults, park=rng.random() < 0.5) as hf:
             faults.crashed = _restart(hf)
             run = await hf.start(schedules.ALL[name], id="r")

@@ -236,10 +236,10 @@ class Fatal:
     def __init__(self, commit=None, when="", end=kill):
         self._fatal, self._end, self.commits = (commit, when), end, 0
 
-    def before_commit(self, appends):
+    def before_commit(self, writes):
         self._at("before")
 
-    def after_commit(self, appends):
+    def after_commit(self, writes):
         self._at("after")
         self.commits += 1
 

@@ -48,11 +48,11 @@ class Gate:
         self.reached.clear()
         self.opened.clear()
 
-    def before_commit(self, appends: int) -> None:
+    def before_commit(self, writes: list[str]) -> None:
         self.reached.set()
         assert self.opened.wait(20)
 
-    def after_commit(self, appends: int) -> None: ...
+    def after_commit(self, writes: list[str]) -> None: ...
 
 
 class Place:

@@ -94,11 +94,11 @@ class Faulty:
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
-    def before_commit(self, appends: int) -> None:
+    def before_commit(self, writes: list[str]) -> None:
         if self.error is not None:
             raise self.error
 
-    def after_commit(self, appends: int) -> None: ...
+    def after_commit(self, writes: list[str]) -> None: ...
 
 
 @scenario

@@ -60,10 +60,10 @@ class Breaks:
     def __init__(self, when: str) -> None:
         self.when, self.armed = when, False
 
-    def before_commit(self, appends: int) -> None:
+    def before_commit(self, writes: list[str]) -> None:
         self._at("before")
 
-    def after_commit(self, appends: int) -> None:
+    def after_commit(self, writes: list[str]) -> None:
         self._at("after")
 
     def _at(self, when: str) -> None:

@@ -28,14 +28,12 @@ class Hooks:
     def __init__(self) -> None:
         self.before: list[BaseException] = []
         self.after: list[BaseException] = []
-        self.commits: list[int] = []
 
-    def before_commit(self, appends: int) -> None:
+    def before_commit(self, writes: list[str]) -> None:
         if self.before:
             raise self.before.pop(0)
 
-    def after_commit(self, appends: int) -> None:
-        self.commits.append(appends)
+    def after_commit(self, writes: list[str]) -> None:
         if self.after:
             raise self.after.pop(0)
 

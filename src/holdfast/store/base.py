@@ -134,11 +134,11 @@ class Ailment:
 
 
 class Faults(Protocol):
-    """Hooks for tests that break things: called in the writer thread around each commit that holds journal writes."""
+    """Hooks for tests that break things: called around each commit that holds journal writes, with their names."""
 
-    def before_commit(self, appends: int) -> None: ...
+    def before_commit(self, writes: list[str]) -> None: ...
 
-    def after_commit(self, appends: int) -> None: ...
+    def after_commit(self, writes: list[str]) -> None: ...
 
 
 # Called on the loop, once: with the time of the commit, or with why there is none.

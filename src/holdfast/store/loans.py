@@ -33,7 +33,7 @@ from holdfast.store.base import Append, Faults, News
 from holdfast.store.connection import Nap
 from holdfast.store.joint import Undone, to_its_end
 from holdfast.store.migrate import known
-from holdfast.store.operations import Crash
+from holdfast.store.operations import Crash, names
 from holdfast.store.shared import forget
 from holdfast.store.transaction import Asking, Transaction
 from holdfast.store.writer import inject
@@ -144,9 +144,9 @@ class Loan:
         tx = Transaction(loans.clock.now(), loans.worker)
         at = do(db, joining.join(tx, batch))
         self._commits = True
-        loans.inject("before_commit", len(batch))
+        loans.inject("before_commit", batch)
         db.execute("COMMIT")
-        loans.inject("after_commit", len(batch))
+        loans.inject("after_commit", batch)
         loans.observe(len(batch), time.perf_counter() - began)
         return at, tx.changes
 
@@ -217,9 +217,9 @@ class Loans:
                 elif time.monotonic() - began > _LONG_S:
                     await asyncio.sleep(_OTHERS_S)
 
-    def inject(self, hook: str, writes: int) -> None:
+    def inject(self, hook: str, batch: Sequence[QueuedAppend]) -> None:
         if self._faults is not None:
-            inject(getattr(self._faults, hook), writes)
+            inject(getattr(self._faults, hook), names(batch))
 
     def check_open(self) -> None:
         if self._closed:

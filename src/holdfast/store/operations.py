@@ -34,3 +34,15 @@ class Aside(Work[T]):
 
 Operation = QueuedAppend | Work[Any]
 Result = tuple[Operation, Any, BaseException | None]
+
+
+def names(batch: Sequence[Operation]) -> list[str]:
+    """What a commit writes to the journal, for tests that break things there: events, and whatever else by its function."""
+    found: list[str] = []
+    for one in batch:
+        if isinstance(one, Work):
+            found += [getattr(one.do, "__qualname__", "work").partition(".")[0]] if one.journal else []
+        else:
+            found += [f"{event.kind} {event.key or ''}".rstrip() for event in one.append.events]
+            found += [one.append.transition.status if one.append.transition is not None else "append"]
+    return found

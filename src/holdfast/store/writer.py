@@ -33,7 +33,7 @@ from holdfast.store.appends import QueuedAppend, apply_all, apply_one
 from holdfast.store.asking import do
 from holdfast.store.base import Faults, News
 from holdfast.store.connection import CHECKPOINT_PAGES, Nap
-from holdfast.store.operations import Crash, Operation, Result, Work
+from holdfast.store.operations import Crash, Operation, Result, Work, names
 from holdfast.store.transaction import Transaction
 
 _log = logging.getLogger("holdfast.store")
@@ -52,7 +52,7 @@ _TROUBLE: Final = (*_BROKEN, apsw.FullError, apsw.BusyError, apsw.LockedError)
 _RUINED: Final = (apsw.CorruptError, apsw.NotADBError)
 
 
-def inject(hook: Callable[[int], None], writes: int) -> None:
+def inject(hook: Callable[[list[str]], None], writes: list[str]) -> None:
     """Call a test's hook. `Crash` kills the writer; any other exception is to us what a failing disk is."""
     try:
         hook(writes)
@@ -323,7 +323,7 @@ class Writer:
 
     def _commit(self, batch: list[Operation]) -> None:
         faults = self._faults
-        writes = sum(operation.journal for operation in batch) if faults is not None else 0
+        writes = names(batch) if faults is not None else []
         if faults is not None and writes:
             inject(faults.before_commit, writes)
         if self._killed:

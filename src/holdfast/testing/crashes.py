@@ -1,12 +1,15 @@
 """`crash_everywhere`: the same test again and again, with a crash at each place where one could come.
 
-Each commit of the journal is two places: before it (the effect happened, its record is lost) and after it (the record is
-there, nobody was told). The first pass has no crash and counts the commits.
+Each write to the journal is two places: before its commit (the effect happened, its record is lost) and after it (the record
+is there, nobody was told). The first pass has no crash and learns the writes. They are known by name (`step.completed
+publish#0`, `claim`, the second `waiting`) and not by number: where several runs are at work, their commits come in another
+order each time, and a number would miss some of them. A write that only a later pass shows is a place too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
@@ -19,28 +22,33 @@ from holdfast.worker.settings import Settings
 
 
 class CrashAt:
-    """Crashes once, before or after the n-th commit."""
+    """Crashes once, before or after the commit of a write."""
 
-    def __init__(self, commit: int | None, after: bool) -> None:
-        self._commit, self._after = commit, after
-        self.commits = 0
+    def __init__(self, write: str | None, after: bool) -> None:
+        self._write, self._after = write, after
+        self._times: Counter[str] = Counter()
+        self._written: list[str] = []
+        self.commits: list[str] = []  # the first write of each, until the crash
         self.crashed: Callable[[], object] | None = None
         self.done = False
 
-    def before_commit(self, appends: int) -> None:
-        if self._commit == self.commits and not self._after and not self.done:
-            self._crash()
+    def before_commit(self, writes: list[str]) -> None:
+        self._times.update(writes)
+        self._written = [f"{write} {self._times[write]}" for write in writes]
+        if not self.done:
+            self.commits.append(self._written[0])
+            self._crash_if(not self._after)
 
-    def after_commit(self, appends: int) -> None:
-        commit, self.commits = self.commits, self.commits + 1
-        if self._commit == commit and self._after and not self.done:
-            self._crash()
+    def after_commit(self, writes: list[str]) -> None:
+        if not self.done:
+            self._crash_if(self._after)
 
-    def _crash(self) -> None:
-        self.done = True
-        if self.crashed is not None:
-            self.crashed()
-        raise Crash
+    def _crash_if(self, now: bool) -> None:
+        if now and self._write in self._written:
+            self.done = True
+            if self.crashed is not None:
+                self.crashed()
+            raise Crash
 
 
 async def crash_everywhere(
@@ -50,24 +58,21 @@ async def crash_everywhere(
     park: bool = True,
     settings: Settings | None = None,
 ) -> AsyncIterator[TestClient]:
-    """The body of the loop once without a crash, then once for each commit with a crash before it, and after it.
+    """The body of the loop once without a crash, then once for each write with a crash before its commit, and after it.
 
     What the body awaits goes on by itself after the crash, in a store that was opened anew; so the body is written as if
     nothing happened, and asserts what must hold nevertheless.
     """
     agents = list(agents)
-    total, place = 0, 0
-    while True:
-        commit, after = (None, False) if place == 0 else ((place - 1) // 2, place % 2 == 0)
-        faults = CrashAt(commit, after)
+    places: dict[tuple[str | None, bool], None] = {(None, False): None}
+    done = 0
+    while done < len(places):
+        faults = CrashAt(*list(places)[done])
         async with open_test(agents=agents, replace=replace, park=park, settings=settings, faults=faults) as hf:
             faults.crashed = _restart(hf)
             yield hf
-        if place == 0:
-            total = faults.commits
-        place += 1
-        if place > 2 * total:
-            return
+        places.update(dict.fromkeys((write, after) for write in faults.commits for after in (False, True)))
+        done += 1
 
 
 def _restart(hf: TestClient) -> Callable[[], object]:

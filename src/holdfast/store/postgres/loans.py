@@ -97,9 +97,9 @@ class Loan:
     async def _commit(self, batch: Sequence[QueuedAppend], at: int) -> int:
         loans = self._loans
         try:
-            await loans.hook("before_commit", len(batch))
+            await loans.hook("before_commit", batch)
             await self._transaction.commit()
-            await loans.hook("after_commit", len(batch))
+            await loans.hook("after_commit", batch)
         except GAVE_WAY as error:
             raise Undone(error) from error
         except LOST as error:
@@ -128,7 +128,7 @@ class Loans:
         *,
         look_up: Callable[[Sequence[QueuedAppend]], Awaitable[int | None]],
         tell: Callable[[dict[str, News]], None],
-        hook: Callable[[str, int], Awaitable[None]],
+        hook: Callable[[str, Sequence[QueuedAppend]], Awaitable[None]],
         died: Callable[[], None],
     ) -> None:
         self._connect, self.clock, self.worker, self.schema = connect, clock, worker, schema

@@ -27,7 +27,7 @@ from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.model import FINISHED
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
 from holdfast.store.base import Faults, News
-from holdfast.store.operations import Crash, Operation, Result, Work
+from holdfast.store.operations import Crash, Operation, Result, Work, names
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.dialect import STATEMENTS
@@ -199,11 +199,11 @@ class Writer:
         rows = [row for queued in appends for row in queued.rows]
         columns = list(zip(*rows, strict=True)) if rows else [()] * 8
         assert self._db is not None
-        await self.hook("before_commit", len(appends))
+        await self.hook("before_commit", appends)
         try:
             reserved = await self._db.fetch(_APPEND, runs, tx.now, epochs, expected, next_seq, steps, progress, checkpoint,
                                             seen, *columns)  # fmt: skip
-            await self.hook("after_commit", len(appends))
+            await self.hook("after_commit", appends)
         except GAVE_WAY:
             raise
         except BaseException as error:
@@ -280,11 +280,10 @@ class Writer:
             await self._db.fetch(_LOCK, sorted(runs), sorted(leaving))
 
     async def _commit(self, db: Connection, batch: list[Operation]) -> None:
-        writes = sum(one.journal for one in batch)
-        await self.hook("before_commit", writes)
+        await self.hook("before_commit", batch)
         try:
             await db.execute("COMMIT")
-            await self.hook("after_commit", writes)
+            await self.hook("after_commit", batch)
         except GAVE_WAY:
             raise
         except BaseException:
@@ -292,9 +291,9 @@ class Writer:
                 one.again = True
             raise
 
-    async def hook(self, name: str, writes: int) -> None:
+    async def hook(self, name: str, batch: Sequence[Operation]) -> None:
         """Call a test's hook in a thread, as it may wait there. `Crash` kills the writer."""
-        if self._faults is None or not writes:
+        if self._faults is None or not (writes := names(batch)):
             return
         try:
             await asyncio.to_thread(getattr(self._faults, name), writes)

@@ -1,0 +1,44 @@
+"""`crash_everywhere` leaves no place out, also where several runs write at once and in another order each time."""
+
+import asyncio
+from collections import Counter
+
+import holdfast
+import holdfast.testing
+
+
+def act(n: int) -> int:
+    return n
+
+
+ACTS = {name: holdfast.step(name=name)(act) for name in "abc"}
+
+
+@holdfast.agent
+async def child(name: str) -> list[int]:
+    return [await ACTS[name](n) for n in range(3)]
+
+
+@holdfast.agent
+async def family() -> list[list[int]]:
+    return list(await asyncio.gather(*[child(name) for name in "abc"]))
+
+
+def test_every_effect_has_a_crash_between_it_and_its_record():
+    """In some pass each body ran twice, parent and child were taken up again, and every pass has the same result."""
+
+    async def main():
+        most, interrupted, passes = Counter(), set(), 0
+        async for hf in holdfast.testing.crash_everywhere(agents=[family, child]):
+            run = await hf.start(family, id="f")
+            assert await run.result() == [[0, 1, 2]] * 3
+            for key, times in hf.keys.items():
+                most[key] = max(most[key], times)
+            events = [event async for event in hf.events(follow=False)]
+            interrupted |= {event.run == "f" for event in events if event.kind == "run.interrupted"}
+            passes += 1
+        assert most == {f"{name}#{n}": 2 for name in "abc" for n in range(3)}
+        assert interrupted == {True, False}
+        assert passes > 30
+
+    asyncio.run(main())
