@@ -103,7 +103,7 @@ def test_workers_killed_while_it_waits_and_in_the_mail(company, office):
         "accounts": ["ada"],
         "grants": [["ada", ["staff", "admin"]]],
         "mails": [["ada", f"Welcome, ada! Your account is ada. You are {access}."]],
-        "requests": {"accounts": 1, "grants": 1, "mails": 1},
+        "requests": {"accounts": 1, "grants": 1, "looks": 1, "mails": 1},
     }
     decided = company.ask(lambda hf: hf.audit(run=question.run))
     assert [(deed.by[:4], deed.action, deed.data["by"]) for deed in reversed(decided)] == [
