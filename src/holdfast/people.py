@@ -75,16 +75,21 @@ def writable(text: str) -> str:
     return _UNWRITABLE.sub("\ufffd", text)
 
 
-def may_decide(actor: Actor, recipients: Sequence[str], delegations: Sequence[dict[str, Any]]) -> bool:
+def passed_on(delegations: str) -> list[tuple[str, str]]:
+    """Who passed a question on to whom, in order."""
+    return [(each["by"], each["to"]) for each in json.loads(delegations)]
+
+
+def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[str, str]]) -> bool:
     """Is it this person's to decide? Whoever has passed it on has not, unless it was passed back."""
     if actor.via:
         return True
     known = {actor.name, *actor.groups}
     allowed = not recipients or not known.isdisjoint(recipients)
-    for passed in delegations:
-        if passed["by"] == actor.name:
+    for by, to in passed:
+        if by == actor.name:
             allowed = False
-        if passed["to"] in known:
+        if to in known:
             allowed = True
     return allowed
 

@@ -16,7 +16,7 @@ from holdfast.codec import UNTYPED, checked_size, digest, shape_of
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable, UnknownApproval
 from holdfast.model import ApprovalRow
-from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed
+from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on
 from holdfast.schema import check_value
 from holdfast.store.base import spilled, unspilled
 from holdfast.verbs.asking import Vote
@@ -29,6 +29,16 @@ _STATUSES: Final = ("open", "decided", "expired", "withdrawn")
 _PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
 _MANY: Final = 10_000
 _LATER: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """Somebody passed a question on."""
+
+    by: str
+    to: str
+    note: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ class Approval:
     to: tuple[str, ...]  # people and groups; empty: anybody
     needs: int | None  # how many must agree; None when the run must tell first
     votes: tuple[Vote, ...]
-    delegations: tuple[dict[str, Any], ...]
+    delegations: tuple[Delegation, ...]
     asked_at: datetime
     expires_at: datetime | None
     default: Any
@@ -65,7 +75,9 @@ class Approval:
         """A row of the store, with its values."""
         value = _read(shown)
         votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in json.loads(row.votes))
-        passed = ({**each, "at": moment(each["at"])} for each in json.loads(row.delegations))
+        passed = [
+            Delegation(each["by"], each["to"], each["note"], moment(each["at"])) for each in json.loads(row.delegations)
+        ]
         return cls(
             id=row.id, run=row.run_id, root=row.root_id, path=tuple(json.loads(row.path)), key=row.key, kind=row.kind,
             question=row.question, shown=value, data=value if data is None else _read(data), digest=row.digest,
@@ -79,7 +91,7 @@ class Approval:
 
     def is_for(self, person: str | Actor) -> bool:
         """May this person decide it?"""
-        return may_decide(Actor.of(person), self.to, self.delegations)
+        return may_decide(Actor.of(person), self.to, [(passed.by, passed.to) for passed in self.delegations])
 
 
 class Questions:
@@ -103,7 +115,7 @@ class Questions:
         rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
         if to is not None:
             person = Actor.of(to)
-            rows = [row for row in rows if may_decide(person, json.loads(row.recipients), json.loads(row.delegations))]
+            rows = [row for row in rows if may_decide(person, json.loads(row.recipients), passed_on(row.delegations))]
         return [await self._seen(row) for row in rows[:limit]]
 
     async def approve(

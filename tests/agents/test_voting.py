@@ -180,7 +180,7 @@ def test_passed_on():
         with pytest.raises(NotAllowed):
             await hf.delegate("r", to="eve", by="eve")
         passed = await hf.delegate("r", to="eve", by="bob", note="on leave")
-        assert [(each["by"], each["to"], each["note"]) for each in passed.delegations] == [("bob", "eve", "on leave")]
+        assert [(each.by, each.to, each.note) for each in passed.delegations] == [("bob", "eve", "on leave")]
         await hf.crash()
         with pytest.raises(NotAllowed, match=r"'bob' passed .* on to 'eve'"):
             await hf.approve("r", by="bob")

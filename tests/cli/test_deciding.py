@@ -14,6 +14,7 @@ import pytest
 from tests.cli.processes import FLEET
 
 PATIENCE_S = 40.0  # a bound, never a measure
+pytestmark = pytest.mark.timeout(150)  # many processes, one after the other
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def asked(terminal):
 
     def ask(agent, run, *args):
         starting = terminal.start("run", f"{FLEET}:{agent}", *args, "--id", run)
-        starting.until("question q-")
+        starting.until(" q-")  # the event, or the command that answers it if the worker was quicker
         starting.signal(signal.SIGINT)
         starting.wait()
 

@@ -77,7 +77,7 @@ def show(on: Console, question: Approval) -> None:
     on.print(headline(question), soft_wrap=True)
     on.print(Text(clean(question.question), "bold yellow"), soft_wrap=True)
     for passed in question.delegations:
-        on.print(Text(f"  {passed['by']} passed it on to {passed['to']}: {passed['note']}", "dim"), soft_wrap=True)
+        on.print(Text(f"  {passed.by} passed it on to {passed.to}: {passed.note}", "dim"), soft_wrap=True)
     for vote in question.votes:
         on.print(Text(f"  {vote.by} says {'yes' if vote.yes else 'no'}: {vote.note}", "dim"), soft_wrap=True)
     if question.shown is not None and question.kind != "in_doubt":

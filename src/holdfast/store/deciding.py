@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
 from holdfast.model import ApprovalRow
-from holdfast.people import Actor, Ballot, agreeing, may_decide, needed
+from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on
 from holdfast.store.appends import put_signal
 from holdfast.store.transaction import Asking, Transaction, to_json
 
@@ -134,7 +134,7 @@ def _check(tx: Transaction, found: ApprovalRow, by: Actor) -> None:
             f"question {found.id!r} expired on {_date(found.expires_at)}; nobody waits for an answer any more"
         )
     recipients, passed = json.loads(found.recipients), json.loads(found.delegations)
-    if not may_decide(by, recipients, passed):
+    if not may_decide(by, recipients, passed_on(found.delegations)):
         given = next((each for each in reversed(passed) if each["by"] == by.name), None)
         if given is not None:
             raise NotAllowed(f"{by.name!r} passed question {found.id!r} on to {given['to']!r} on {_date(given['at'])}")
