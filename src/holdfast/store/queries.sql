@@ -125,8 +125,7 @@ SET due_at = :now, status = CASE WHEN status = 'paused' THEN 'ready' ELSE status
 WHERE id = :run AND status IN ('ready', 'waiting', 'paused')
 
 -- name: halt
--- Stop a run that nobody carries, with one place for the event that says so; only in the state that was looked at. Of one
--- whose lease is over the epoch moves on: its owner, if it lives, can write no more.
+-- Stop a run that nobody carries, in the state that was looked at; if its lease is over its owner can write no more.
 UPDATE runs
 SET status = :status, due_at = NULL, waits_for = NULL, awaits = NULL, reason = :reason, finished_at = :finished_at,
     lease_epoch = lease_epoch + CASE WHEN status = 'running' THEN 1 ELSE 0 END, lease_owner = NULL,

@@ -1,8 +1,8 @@
 """The PostgreSQL store: one database, workers on any number of computers.
 
-Writes go through one connection (writer.py), reads through a few (readers.py), one listens (wakeups.py), and a worker has
-one more, in a thread, that shows that it lives (liveness.py). What the statements mean is at the head of ../queries.sql,
-what differs here at the head of queries.sql.
+Writes go through two connections (lanes.py, writer.py), reads through a few (readers.py), one listens (wakeups.py), and
+a worker has one more, in a thread, that shows that it lives (liveness.py). What the statements mean is at the head of
+../queries.sql, what differs here at the head of queries.sql.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from holdfast.store.joint import Joint
 from holdfast.store.operations import Result
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, parse_url
+from holdfast.store.postgres.lanes import Lanes
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.loans import Loans
 from holdfast.store.postgres.migrate import migrate
 from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.wakeups import Wakeups
-from holdfast.store.postgres.writer import Writer
 from holdfast.store.shared import SharedStore, forget
 from holdfast.store.transaction import Asking, Transaction, listed, to_json
 
@@ -53,8 +53,8 @@ class PostgresStore(SharedStore):
         self._readers = Readers(functools.partial(connect, self._options), self._check_open)
         self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
         self._wakeups = Wakeups(passing, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
-        self._writer = Writer(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
-                              faults=faults)  # fmt: skip
+        self._writer = Lanes(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
+                             faults=faults)  # fmt: skip
         self._loans = Loans(
             functools.partial(connect, self._options, ours=False), self.clock, self.worker_id, self._options.schema,
             look_up=self._look_up, tell=lambda changes: self._written([], changes), hook=self._writer.hook,
@@ -97,6 +97,8 @@ class PostgresStore(SharedStore):
             return
         if self._registered:
             self._liveness.fall_silent()  # a heartbeat would say again that we are there
+            self._flush()
+            await self._writer.merge()  # what is queued is still ours
             forget(self._submit(leases.depart(self.worker_id), journal=False))
         self._open = False
         self._flush()
@@ -114,15 +116,17 @@ class PostgresStore(SharedStore):
         self._died()
 
     def _died(self) -> None:
-        """The writer ended: as a killed process, nothing of us stays."""
+        """A writer ended: as a killed process, nothing of us stays."""
         self._open = False
+        self._writer.kill()
         self._loans.abort()
         self._liveness.abort()
         self._readers.abort()
         self._wakeups.abort()
 
     def observe(self, commit: Callable[[int, float], None]) -> None:
-        self._writer.observe = self._loans.observe = commit
+        self._writer.observe(commit)
+        self._loans.observe = commit
 
     def ailment(self) -> Ailment | None:
         if self._writer.ended:
@@ -197,6 +201,9 @@ def _bury(worker: str) -> Callable[[Transaction], Any]:
 
     def work(tx: Transaction) -> Asking[int]:
         ((free,),) = yield from tx.rows("seize", worker=worker)
-        return (yield from leases.bury(worker)(tx)) if free else 0
+        known = yield from tx.rows("workers")
+        if not free or all(each != worker for each, *_ in known):  # it lives, or somebody else was quicker
+            return 0
+        return (yield from leases.bury(worker)(tx))
 
     return work

@@ -71,8 +71,8 @@ class Writer:
         self.trouble: BaseException | None = None  # what keeps us from writing now
         self.ended = False
 
-    def open(self, db: Connection) -> None:
-        """Begin, with this connection; when it is lost another one is made."""
+    def open(self, db: Connection | None) -> None:
+        """Begin, with this connection; when there is none, or it is lost, one is made."""
         self._db = db
         self._task = asyncio.get_running_loop().create_task(self._main())
 
