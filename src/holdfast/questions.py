@@ -113,6 +113,9 @@ class Questions:
         """
         statuses = _STATUSES[:1] if open else _STATUSES
         rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
+        if open:  # one that is over is nobody's any more, though its run may have to notice yet
+            now = self.store.clock.now()
+            rows = [row for row in rows if row.expires_at is None or row.expires_at > now]
         if to is not None:
             person = Actor.of(to)
             rows = [row for row in rows if may_decide(person, json.loads(row.recipients), passed_on(row.delegations))]

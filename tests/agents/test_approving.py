@@ -260,6 +260,25 @@ def test_nobody_decides_in_time(default):
     with_client(main, agents=[asks])
 
 
+def test_a_paused_run_notices_later_that_it_expired():
+    """Meanwhile nobody is asked any more, and nobody can decide; resumed, the run goes on with the default."""
+
+    async def main(hf):
+        run = await waiting(hf, grant, Access(["dev"]))
+        (question,) = await run.approvals()
+        await run.pause()
+        await run.wait("paused")
+        await hf.advance("3 days")
+        assert await hf.approvals() == []
+        for which in (question, "r"):
+            with pytest.raises(Expired):
+                await hf.approve(which, by="ana")
+        await run.resume()
+        assert await run.result() == "False None  True Access(groups=['dev'], days=30)"
+
+    with_client(main, agents=[grant])
+
+
 def test_an_answer_that_does_not_come():
     """Is the default; without one it is `Expired`, which a retry of the run asks about anew."""
 
