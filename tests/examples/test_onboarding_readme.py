@@ -59,7 +59,8 @@ class Shell:
         with socket.create_server(("127.0.0.1", 0)) as free:
             office = f"http://127.0.0.1:{free.getsockname()[1]}"
         env = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(SOURCE), "OFFICE_URL": office}
-        env.pop("HOLDFAST_URL", None)
+        for name in ("HOLDFAST_URL", "COLUMNS"):  # the page was written without them
+            env.pop(name, None)
         self.folder, self._typed = folder, 0
         self._process = subprocess.Popen(
             ["bash", "--noprofile", "--norc"], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
