@@ -35,6 +35,7 @@ class Drivers(Recorder):
         self.bodies = 0
         self.unstoppable = 0  # bodies in threads, of which it must be known how they ended before they may run again
         self.asleep = 0  # drivers that wait for a time or a person; the run may leave memory meanwhile
+        self.unsure = False  # the last heartbeat did not find its lease; a write on its way will tell
         self.lease_until = 0.0  # of time.monotonic(); heartbeats prolong it for all runs of a worker
         self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
         self.may_begin.set()
@@ -88,13 +89,16 @@ class Drivers(Recorder):
 
     async def permission(self) -> None:
         """Begin no effect unless the lease is surely ours and the run is not being released."""
-        while self.holding or not self.host.trusted(self.lease_until):
+        while self.holding or not self._trusted():
             await (self.may_begin.wait() if self.holding else self.host.trust())
 
     async def assurance(self) -> None:
         """The same for what has begun already, and may end although the run is being released."""
-        while not self.host.trusted(self.lease_until):
+        while not self._trusted():
             await self.host.trust()
+
+    def _trusted(self) -> bool:
+        return not self.unsure and self.host.trusted(self.lease_until)
 
     def run_in_thread(self, body: Callable[[], Any]) -> asyncio.Future[Any]:
         context = contextvars.copy_context()

@@ -81,6 +81,7 @@ class Leases:
         executions, astray = carried
         for name, execution in executions.items():
             lease = held.get((name, execution.run.lease_epoch))
+            execution.unsure = lease is None
             if lease is None:
                 # One that is just ending or being given back has no lease any more: its write on the way tells.
                 if not (execution.unacked or execution.holding):

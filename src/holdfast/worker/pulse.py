@@ -57,6 +57,11 @@ class Pulse(Generic[T]):
         self._stopped = True
         self._wake.set()
 
+    def _tell(self, carried: T, leases: list[Lease], trusted_until: float) -> None:
+        """On the loop. What is lost is dropped first: a process that was stopped for long may not trust it for a moment."""
+        self._heard(carried, leases)
+        self.trusted_until = max(self.trusted_until, trusted_until)
+
     # In its thread
 
     def _main(self) -> None:
@@ -76,9 +81,8 @@ class Pulse(Generic[T]):
             return every_s
         try:
             leases = self._store.heartbeat(round(settings.lease_ttl_s * 1000))
-            self.trusted_until = began + settings.trust_s
             self._measures.heartbeat()
-            self._loop.call_soon_threadsafe(self._heard, carried, leases)
+            self._loop.call_soon_threadsafe(self._tell, carried, leases, began + settings.trust_s)
         except StoreUnavailable as problem:
             _log.debug("the leases could not be prolonged; trying again: %s", problem)
             return every_s / 3
