@@ -18,10 +18,13 @@ def two_for_admins(access: Access) -> int:
     return 2 if "admin" in access.groups else 1
 
 
-@holdfast.step(in_doubt="fail")
+@holdfast.step
 def grant(groups: list[str]) -> str:
-    with LEDGER.open("a") as ledger:
-        ledger.write(f"{holdfast.this_run().root} {','.join(groups)}\n")
+    key = holdfast.idempotency_key()
+    with LEDGER.open("a+") as ledger:
+        ledger.seek(0)
+        if key not in ledger.read():  # as a service does that takes keys
+            ledger.write(f"{holdfast.this_run().root} {','.join(groups)} {key}\n")
     return "granted"
 
 

@@ -78,7 +78,8 @@ class Office:
 
     def effects(self):
         ledger = self.folder / "ledger"
-        return ledger.read_text().splitlines() if ledger.exists() else []
+        lines = ledger.read_text().splitlines() if ledger.exists() else []
+        return [line.rpartition(" ")[0] for line in lines]  # without the key
 
     def close(self):
         self.kill_worker()
