@@ -261,7 +261,7 @@ class Client(Questions, Control):
         return [RunInfo.of(row, served, said.get(row.id), now) for row in rows]
 
     async def audit(self, *, run: str | None = None, limit: int = 100) -> list[Deed]:
-        """Who did what to which run, the newest first. Nothing is ever taken out of it."""
+        """Who did what to which run, the newest first; of a root run, to all below it too. Nothing is ever taken out."""
         found = await self.store.audit(run, limit)
         return [
             Deed(row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"]) for row in found

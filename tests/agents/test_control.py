@@ -194,6 +194,7 @@ def test_children_end_before_their_parent():
         assert sorted(LOG) == sorted(["left tidies", "right tidies", "spawned tidies", "middle tidies", "top tidies"])
         assert LOG.index("middle tidies") > max(LOG.index("left tidies"), LOG.index("right tidies"))
         assert LOG[-1] == "top tidies"
+        assert await hf.store.audit("r") == await hf.store.audit()  # of the whole tree
         actors = {(row["run"], row["actor"]) for row in await hf.store.audit()}
         assert ("r", "ana") in actors and len(actors) == 5
 

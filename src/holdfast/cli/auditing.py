@@ -29,7 +29,7 @@ async def show_audit(hf: Client, run: str | None, limit: int, *, as_json: bool) 
     if not deeds:
         answer("Nobody has done anything to " + (f"{run} from outside." if run else "any run from outside."))
         return
-    console().print(_table(deeds, of_one=run is not None))
+    console().print(_table(deeds, of_one=all(deed.run == run for deed in deeds)))
 
 
 def _table(deeds: list[Deed], *, of_one: bool) -> Table:

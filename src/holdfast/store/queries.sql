@@ -381,8 +381,10 @@ WHERE id = :run
 INSERT INTO audit (at, run_id, actor, action, data) VALUES (:now, :run, :actor, :action, :data)
 
 -- name: audit
--- What people did, the newest first.
-SELECT id, at, run_id, actor, action, data FROM audit WHERE :run IS NULL OR run_id = :run ORDER BY id DESC LIMIT :limit
+-- What people did, to all runs or to one and those below it, the newest first.
+SELECT id, at, run_id, actor, action, data FROM audit
+WHERE :run IS NULL OR run_id = :run OR run_id IN (SELECT id FROM runs WHERE root_id = :run)
+ORDER BY id DESC LIMIT :limit
 
 -- name: family
 -- A run and all its descendants, with their states.
