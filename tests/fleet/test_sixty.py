@@ -54,8 +54,7 @@ def test_sixty_workers_start_at_once(postgres_url):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [sys.executable, "-c", SCRIPT, postgres_url, "60"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    fleet = subprocess.Popen(command, env=environment, cwd=ROOT, text=True, **pipes)
-    try:
+    with subprocess.Popen(command, env=environment, cwd=ROOT, text=True, **pipes) as fleet:
         assert [fleet.stdout.readline() for _ in range(60)] == ["ready\n"] * 60
 
         async def work():
@@ -67,7 +66,6 @@ def test_sixty_workers_start_at_once(postgres_url):
 
         results, steps = asyncio.run(work())
         assert (set(results), steps) == ({15}, 1500)
-    finally:
         fleet.stdin.close()
         # Sixty processes on few processors wait for each other, and some say so.
         told = [line for line in fleet.stderr if not line.startswith("the loop")]
