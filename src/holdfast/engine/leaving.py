@@ -36,7 +36,9 @@ class Leaving(Drivers):
         self.pausing: dict[str, Any] | None = None  # who asked the run to pause, and why
         self.stopping = False  # it was asked to stop, although the agent's code may not have come so far yet
         self.cancelling: dict[str, Any] | None = None  # who asked the run to stop, why, and until when it may tidy up
-        self.childless = self.unwinding = self.ends_now = False  # its children ended; the agent was told; asked for twice
+        self.childless = self.unwinding = self.ends_now = (
+            False  # its children ended; the agent was told; asked for twice
+        )
         self.grace_timer: Timer | None = None
         self.left: Transition | None = None  # how it was parked or paused
         self.refusals = 0

@@ -245,7 +245,9 @@ class Store(QuestionStore, Protocol):
         ...
 
     # Who may run now
-    async def let_in(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None) -> int:
+    async def let_in(
+        self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None
+    ) -> int:
         """Make runs due that a `claim` with these arguments held back and that would find a slot now; tells how many.
 
         The end of a run that had a slot does so itself. This is for what it cannot know, and is bounded: call it now and

@@ -163,7 +163,9 @@ class SharedStore(abc.ABC):
         await self._submit(work, journal=False)
         self._registered = True
 
-    async def let_in(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None) -> int:
+    async def let_in(
+        self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None
+    ) -> int:
         held = await self._glance(reads.rows, "held_keys", after=self._held_after, limit=admission.KEYS_AT_ONCE)
         self._held_after = held[-1][0] if len(held) == admission.KEYS_AT_ONCE else ""
         keys = [key for key, taken, slots in held if taken < slots]

@@ -34,7 +34,9 @@ class Settings:
 
     concurrency: int = 200
     name: str = ""  # begins the id of the worker, for people
-    version: str | None = field(default_factory=lambda: os.environ.get("HOLDFAST_CODE_VERSION"))  # of the code, for people
+    version: str | None = field(
+        default_factory=lambda: os.environ.get("HOLDFAST_CODE_VERSION")
+    )  # of the code, for people
     lease_ttl_s: float = 10.0
     hang_limit_s: float = 60.0  # a loop that has not turned for so long keeps its leases no more
     park_grace_s: float = 0.5
