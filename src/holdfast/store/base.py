@@ -12,7 +12,6 @@ Rules every store keeps (the suite in tests/store proves them):
 5. Senders never write the journal: a signal is an inbox row and `inbox_count + 1`. A run is parked only if it has seen
    every signal, so no wake-up is lost.
 6. All writes that wait in a process go out in one transaction; one that fails (fence, duplicate) fails alone.
-
 Lock order: the run's row first, then its events, signals and approvals; of two runs the child before the parent.
 """
 
