@@ -31,11 +31,9 @@ class Waits:
     def close(self) -> None:
         self._bare.close()
 
-    def row(self, number: int, what: str, *, target: bool = True) -> Row:
-        """A line of the table, with the target that nearly all of them have."""
+    def row(self, number: int, what: str) -> Row:
+        """A line of the table, with the target that all of them have."""
         times = f"{median(self.seconds) / median(self.commits):.1f} x a bare commit"
-        if not target:
-            return Row(number, what, latency(self.seconds), times)
         passed = percentile(self.seconds, 50) < TARGET_S
         return Row(number, what, latency(self.seconds), times, f"p50 < {TARGET_S * 1000:g} ms", passed)
 
