@@ -294,7 +294,7 @@ def test_killed_at_every_flush_and_write(
         if not fresh:
             async with own.open() as store:
                 await store.runs()
-        done, closed, _ = await asyncio.to_thread(acknowledged, own, f"{call}:signal=SIGKILL:when={when}", 6)
+        done, closed, _, _ = await asyncio.to_thread(acknowledged, own, f"{call}:signal=SIGKILL:when={when}", 6)
         await check(own, done)
         deaths += not closed
         return closed
