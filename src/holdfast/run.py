@@ -217,7 +217,7 @@ class Run(Generic[R_co]):
     async def result(self, *, timeout: Duration | None = None) -> R_co:
         """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
         async with self._within(timeout):
-            with self._client._listening(self.id) as heard:
+            with self._client._listening(self.id, News.STOPPED) as heard:
                 while True:
                     heard.clear()
                     row = await self._row()

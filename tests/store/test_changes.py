@@ -77,7 +77,7 @@ async def test_stores_hear_each_other(place: Place) -> None:
             row = (await one.claim(["agent"], 1, TTL))[0]
             await heard_by_two.until("a", News.MOVED)
             await finish(one, row)
-            await heard_by_two.until("a", News.MOVED)
+            await heard_by_two.until("a", News.STOPPED)
 
 
 @scenario

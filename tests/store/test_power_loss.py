@@ -140,7 +140,7 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
     with exclusive():
         writer.start(lambda _: done.release())
         assert done.acquire(timeout=20)
-        submit(Work(outside.create(NewRun("a", "uid", "agent", "{}"), {}), _nobody, True))
+        submit(Work(outside.Create(NewRun("a", "uid", "agent", "{}"), {}), _nobody, True))
         assert done.acquire(timeout=20)
         submit(Work(leases.Claim(["agent"], 1, 60_000), _nobody, True))
         assert done.acquire(timeout=20)

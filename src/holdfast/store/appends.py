@@ -145,7 +145,8 @@ def _leave(
             *fence[:6], status, due_at, waits_for, awaits, transition.result, transition.error, transition.reason,
             finished_at, *fence[6:], transition.inbox_seen,
         ])  # fmt: skip
-        tx.changed(fence[6], News.MOVED if due_at is None else News.DUE)
+        stopped = finished_at is not None or status == "paused"
+        tx.changed(fence[6], News.STOPPED if stopped else News.MOVED if due_at is None else News.DUE)
     left: list[Any] = yield Many("leave", lists)
     if len(left) != len(leaving):
         raise Refused({fence[6] for fence, _ in leaving} - {row[0] for row in left})

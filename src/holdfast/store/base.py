@@ -101,7 +101,8 @@ class News(IntEnum):
 
     GREW = 0  # its journal has more events
     MOVED = 1  # its status is another one
-    DUE = 2  # a worker should look at it: its owner if it has one, anybody otherwise
+    STOPPED = 2  # it ended, or was paused
+    DUE = 3  # a worker should look at it: its owner if it has one, anybody otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +223,8 @@ class Store(QuestionStore, Protocol):
     ) -> list[RunRow]:
         """Take up to `limit` due runs of these agents (of this root's tree and these queues only, if given), epoch + 1 each.
 
-        An agent is a name, for runs of no version, or a name and a version with a space between them, beside the name. All
-        runs taken have the same priority, the highest that is due. A run whose limit has no slot, or whose rate no turn, is
-        held back.
+        An agent is a name, for runs of no version, or a name and a version with a space between them, beside the name. The
+        highest priority goes first. A run whose limit has no slot, or whose rate no turn, is held back.
         A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
         with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
         a run that this very incarnation is running. `sure`: there is one, so it need not be looked for before.

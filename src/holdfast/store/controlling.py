@@ -135,4 +135,4 @@ def _halt(tx: Transaction, found: RunRow, status: str, kind: str, data: dict[str
         yield from end_runs(tx, [(found.id, found.lease_epoch, found.parent_id, transition)])
     if found.status == "running":
         yield from freed(tx, [found.limit_key])
-    tx.changed(found.id, News.MOVED)
+    tx.changed(found.id, News.STOPPED)

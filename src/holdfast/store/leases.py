@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +18,7 @@ _LOOKED_AT: Final = 100  # in each round but the first
 
 @dataclass(slots=True)
 class Claim:
-    """Take due runs of one level. Remembers what it took, for the case that its commit is unknown.
+    """Take due runs. It has a name, by which it finds what it took in the case that its commit is unknown.
 
     Of a thousand runs that one key holds back a claim looks at as many as it may, so that they soon stand in nobody's way.
     """
@@ -28,18 +29,15 @@ class Claim:
     root: str | None = None
     queues: list[str] | None = None
     alone: bool = False
-    taken: list[tuple[str, int]] = field(default_factory=list)  # (run, epoch)
+    name: str = field(default_factory=lambda: secrets.token_hex(6))
 
     def __call__(self, tx: Transaction) -> Asking[list[RunRow]]:
         if tx.again:
             # Without this the runs would be lost until we die: they are ours, so no claim of ours takes them again.
-            held = []
-            for run, epoch in self.taken:
-                held += yield from tx.rows("held", run=run, epoch=epoch)
+            held = yield from tx.rows("held", claim=self.name)
             if held:
                 return [RunRow(*row) for row in held]
         claimed: list[RunRow] = []
-        self.taken = []
         limit = 1 if self.alone else self.limit
         look = limit
         for _ in range(_ROUNDS):
@@ -60,8 +58,7 @@ class Claim:
     def _take(self, tx: Transaction, picked: list[Due]) -> Asking[list[RunRow]]:
         if not picked:
             return []
-        self.taken += [(run.id, run.epoch + 1) for run in picked]
-        rows = yield from tx.rows("claim", ids=to_json([run.id for run in picked]), ttl=self.ttl_ms)
+        rows = yield from tx.rows("claim", ids=to_json([run.id for run in picked]), ttl=self.ttl_ms, claim=self.name)
         claimed = {row[0]: RunRow(*row) for row in rows}
         for run in picked:
             if run.status == "running":

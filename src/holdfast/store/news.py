@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.store.base import News
 
-_MARKS: Final = "-=+"  # one per level of News
+_MARKS: Final = "-=!+"  # one per level of News
 _LONGEST: Final = 1_024
 _MANY: Final = 30  # more runs than this are not named one by one
 

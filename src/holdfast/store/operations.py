@@ -41,7 +41,8 @@ def names(batch: Sequence[Operation]) -> list[str]:
     found: list[str] = []
     for one in batch:
         if isinstance(one, Work):
-            found += [getattr(one.do, "__qualname__", "work").partition(".")[0]] if one.journal else []
+            name: str = getattr(one.do, "__qualname__", type(one.do).__name__)
+            found += [name.partition(".")[0].lower()] if one.journal else []
         else:
             found += [f"{event.kind} {event.key or ''}".rstrip() for event in one.append.events]
             found += [one.append.transition.status if one.append.transition is not None else "append"]

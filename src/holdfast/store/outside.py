@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.errors import RunActive, RunFinished, UnknownRun
@@ -21,13 +22,18 @@ from holdfast.store.transaction import Asking, Conflict, Transaction, listed, to
 _NAMED_BLOB: Final = re.compile(r'"\$blob"\s*:\s*"([^"]+)"')
 
 
-def create(run: NewRun, blobs: dict[str, bytes]) -> Callable[[Transaction], Asking[tuple[RunRow, bool]]]:
+@dataclass(frozen=True, slots=True)
+class Create:
     """Create the run, or find the one with this id, or the unfinished one of its singleton."""
 
-    def work(tx: Transaction) -> Asking[tuple[RunRow, bool]]:
+    run: NewRun
+    blobs: dict[str, bytes]
+
+    def __call__(self, tx: Transaction) -> Asking[tuple[RunRow, bool]]:
+        run = self.run
         row = yield from insert_run(tx, run)
         if row is not None:
-            for digest, content in blobs.items():
+            for digest, content in self.blobs.items():
                 yield from tx.rows("insert_blob", digest=digest, content=content)
             return RunRow(*row), True
         row = yield from tx.row("run", run=run.id)
@@ -38,28 +44,33 @@ def create(run: NewRun, blobs: dict[str, bytes]) -> Callable[[Transaction], Aski
         found = RunRow(*row)
         return found, tx.again and found.uid == run.uid  # the uid is random: then it was our own lost commit
 
-    return work
 
-
-def send(run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
-         blobs: dict[str, bytes]) -> Callable[[Transaction], Asking[int]]:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Send:
     """Put a signal into the inbox, once per signal id."""
 
-    def work(tx: Transaction) -> Asking[int]:
-        before = yield from tx.row("signal_position", run=run, signal_id=signal_id)
+    run: str
+    signal_id: str
+    kind: str
+    topic: str
+    value: str | None
+    data: dict[str, Any]
+    blobs: dict[str, bytes]
+
+    def __call__(self, tx: Transaction) -> Asking[int]:
+        run = self.run
+        before = yield from tx.row("signal_position", run=run, signal_id=self.signal_id)
         if before is not None:
             return int(before[0])
-        position = yield from put_signal(tx, run, signal_id, kind, topic, value, data)
+        position = yield from put_signal(tx, run, self.signal_id, self.kind, self.topic, self.value, self.data)
         if position is None:
             found = yield from tx.row("fence", run=run)
             if found is None:
                 raise UnknownRun(f"there is no run {run!r}")
             raise RunFinished(f"run {run!r} is {found[0]} and takes no more messages")
-        for digest, content in blobs.items():
+        for digest, content in self.blobs.items():
             yield from tx.rows("insert_blob", digest=digest, content=content)
         return position
-
-    return work
 
 
 def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transaction], Asking[None]]:
@@ -160,7 +171,7 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     for run in runs:
         yield from tx.rows("delete_run", run=run)
         yield from tx.rows("delete_events", run=run)
-        tx.changed(run, News.MOVED)
+        tx.changed(run, News.STOPPED)
     if last is not None and (yield from tx.row("last_position"))[0] != last:
         yield from tx.rows("mark_position", position=last)
     if last is not None:

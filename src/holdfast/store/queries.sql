@@ -27,7 +27,7 @@
 -- only the end of a child (`leave`, then `notify` of the parent) touches two existing runs in one piece of work.
 --
 -- Crash points. Before COMMIT nothing happened. After COMMIT and before the acknowledgement everything happened and
--- nobody knows: an append is then found by its own rows (`written`), a claim by its epoch (`held`), a signal by its id,
+-- nobody knows: an append is then found by its own rows (`written`), a claim by its name (`held`), a signal by its id,
 -- a run by its uid. Between the commit and the wake-up of other processes they look late, at their next poll. Between
 -- a worker's death and `orphan` its runs stay leased, at the longest until due_at.
 
@@ -159,16 +159,13 @@ agent IN (SELECT value FROM json_each(:agents))
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 
 -- name: due
--- The runs a claim takes: those of the highest level that has any, the longest due first.
--- Levels are tried in the order written, and no lower one once a run is found.
-WITH level (n) AS (VALUES (9), (8), (7), (6), (5), (4), (3), (2), (1), (0))
+-- The runs a claim takes: those of the highest level first, of one level the longest due first.
+-- All levels are named, so that of each only what is due is looked at.
 SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
        rate_ms
 FROM runs
-WHERE priority = (SELECT n FROM level
-                  WHERE EXISTS (SELECT 1 FROM runs WHERE priority = n AND due_at <= :now AND {ours}) LIMIT 1)
-  AND due_at <= :now AND {ours}
-ORDER BY due_at LIMIT :limit
+WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :now AND {ours}
+ORDER BY priority DESC, due_at LIMIT :limit
 
 -- name: pick
 -- The same, to be claimed now.
@@ -180,7 +177,7 @@ UPDATE runs
 SET crash_count = crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
     next_seq = next_seq + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
     status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
-    started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now
+    started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim
 WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {run}
 
@@ -262,8 +259,8 @@ DELETE FROM slots WHERE run_id = :run AND call = :call AND epoch = :epoch
 SELECT {run} FROM runs WHERE singleton_key = :key AND status IN ('ready', 'running', 'waiting', 'paused')
 
 -- name: held
--- One run, if it still has this owner and epoch: a claim whose commit was unknown finds what it took.
-SELECT {run} FROM runs WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
+-- What a claim took, if it is still ours: one whose commit was unknown finds it.
+SELECT {run} FROM runs WHERE lease_owner = :worker AND status = 'running' AND lease_claim = :claim
 
 -- name: release
 -- Give back a run that was claimed and never begun.

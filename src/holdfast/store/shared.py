@@ -133,11 +133,8 @@ class SharedStore(abc.ABC):
             return []
         # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
         said_so, self._said_due = self._said_due, False
-        if not (said_so or sure):
-            now = self.clock.now()
-            due = await self._glance(reads.rows, "due", worker=self.worker_id, limit=1, now=now, **claim.ours)
-            if not due:
-                return []
+        if not (said_so or sure or await self._may_be_due(claim)):
+            return []
         if not self._registered:
             await self.publish([])
         work = self._submit(claim, small=True, runs=())
@@ -146,6 +143,10 @@ class SharedStore(abc.ABC):
         except asyncio.CancelledError:
             work.add_done_callback(self._give_back)
             raise
+
+    async def _may_be_due(self, claim: leases.Claim) -> bool:
+        now = self.clock.now()
+        return bool(await self._glance(reads.rows, "due", worker=self.worker_id, limit=1, now=now, **claim.ours))
 
     def _give_back(self, work: asyncio.Future[list[RunRow]]) -> None:
         """Who claimed was cancelled: the runs would stay leased to a process that does not know of them."""
@@ -181,11 +182,11 @@ class SharedStore(abc.ABC):
         await self._submit(admission.leave_slot(run, call, epoch), small=True, runs=())
 
     async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
-        return await self._submit(outside.create(run, blobs or {}), small=not blobs, runs=())
+        return await self._submit(outside.Create(run, blobs or {}), small=not blobs, runs=())
 
     async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
                    blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
-        work = outside.send(run, signal_id, kind, topic, value, data, blobs or {})
+        work = outside.Send(run, signal_id, kind, topic, value, data, blobs or {})
         return await self._submit(work, small=not blobs, runs=[run])
 
     async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None) -> ApprovalRow:

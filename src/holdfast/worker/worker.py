@@ -8,6 +8,7 @@ are taken over the moment their lock can be had, and a worker that is told to st
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -39,6 +40,7 @@ _AGAIN_S = 1.0
 _LONGEST_GRACE_S = 60.0
 _MOST_CLAIMED = 100  # at once
 _FIRST_CLAIMED = 10
+_BEGIN_S = 0.005  # for what was claimed to begin
 _MOST_GRACES = 1_000  # remembered; runs that wait elsewhere, or for ever, must not cost memory here
 
 
@@ -71,6 +73,7 @@ class Worker:
         self._stopping = False
         self._ours: dict[str, Any] = {"root": self.settings.root, "queues": self.settings.queues}  # what may be claimed
         self._solo: str | None = None
+        self._asked_for = 1
         self._suspect = suspects.Wait()
 
     # Life
@@ -135,9 +138,10 @@ class Worker:
                 self.measures.claim(claimed)
                 for run in claimed:
                     self._carry(run)
-                await asyncio.sleep(0)  # what was claimed begins before anything else is looked for
-                if not claimed or self._full():
-                    await self._sleep()
+                if len(claimed) < self._asked_for or self._full():
+                    await self._sleep(_BEGIN_S if claimed else 0.0)
+                else:
+                    await asyncio.sleep(0)
             except StoreUnavailable as problem:  # what cannot be read now may be readable again soon
                 _log.warning("looking for work failed; trying again: %s", problem)
                 await asyncio.sleep(_AGAIN_S)
@@ -169,8 +173,8 @@ class Worker:
         claimed, overdue = list[RunRow](), self._suspect.over(started)
         if not overdue:
             sure, self._sure = self._sure, False
-            limit = min(free, max(_FIRST_CLAIMED, self._carried()), _MOST_CLAIMED)
-            claimed = await self.store.claim(self._served.names, limit, ttl_ms, sure=sure, **self._ours)
+            self._asked_for = min(free, max(_FIRST_CLAIMED, self._carried()), _MOST_CLAIMED)
+            claimed = await self.store.claim(self._served.names, self._asked_for, ttl_ms, sure=sure, **self._ours)
         if overdue or (not claimed and not self._carried()):
             claimed = await self.store.claim(self._served.names, 1, ttl_ms, alone=True, **self._ours)
             if claimed and claimed[0].crash_count >= suspects.CRASHES_ALONE:
@@ -186,23 +190,31 @@ class Worker:
             if execution is None or execution.new_outcomes:
                 self._solo = None
 
-    async def _sleep(self) -> None:
-        """Until a change, or until the next run is due. Polling is the truth; being told only shortens it."""
+    async def _sleep(self, begin_s: float) -> None:
+        """Until a change, or until the next run is due. Polling is the truth; being told only shortens it.
+
+        What was just claimed begins before it is looked when that is.
+        """
         timer = None
+        if begin_s and await self._woken(begin_s):
+            return
         if not self._full():
             due = await self.store.next_due(self._served.names, alone=not self._carried(), **self._ours)
             if due is not None:  # it may have become due since the claim: then the timer fires at once
                 timer = self.clock.call_at(due, self._is_due)
         try:
-            async with asyncio.timeout(_LONGEST_SLEEP_S):
-                self.asleep = True
-                await self._look.wait()
-        except TimeoutError:
-            pass
+            self.asleep = True
+            await self._woken(_LONGEST_SLEEP_S)
         finally:
             self.asleep = False
             if timer is not None:
                 timer.cancel()
+
+    async def _woken(self, within_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                return await self._look.wait()
+        return False
 
     def _is_due(self) -> None:
         self._sure = True

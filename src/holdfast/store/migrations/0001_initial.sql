@@ -2,8 +2,8 @@
 -- Words that PostgreSQL spells differently: INTEGER PRIMARY KEY (identity column), WITHOUT ROWID (nothing), instr (strpos),
 -- BLOB (bytea).
 
--- A run: one row, the columns of model.RunRow in the same order. While it runs, only its owner changes more than
--- inbox_count.
+-- A run: one row, the columns of model.RunRow in the same order, and the store's own after them. While it runs, only its
+-- owner changes more than inbox_count.
 CREATE TABLE runs (
   id             TEXT   NOT NULL PRIMARY KEY,
   uid            TEXT   NOT NULL,
@@ -41,11 +41,12 @@ CREATE TABLE runs (
   rate_key       TEXT,                        -- at most rate_n runs with this key begin in rate_ms
   rate_n         BIGINT,
   rate_ms        BIGINT,
-  singleton_key  TEXT                         -- one unfinished run has this key
+  singleton_key  TEXT,                        -- one unfinished run has this key
+  lease_claim    TEXT                         -- the claim that took it last: one whose commit is unknown finds its runs
 );
--- The claim walks a level of this one from its start; the agent is in it so that other workers' runs are passed over
--- without reading their rows.
-CREATE INDEX runs_due ON runs (priority, due_at, agent) WHERE due_at IS NOT NULL;
+-- The claim walks each level of this one from its start, the highest first; the agent is in it so that other workers' runs
+-- are passed over without reading their rows.
+CREATE INDEX runs_due ON runs (priority DESC, due_at, agent) WHERE due_at IS NOT NULL;
 -- Who has a slot of a limit, and who waits for one, the oldest first.
 CREATE INDEX runs_slots ON runs (limit_key) WHERE status = 'running' AND limit_key IS NOT NULL;
 CREATE INDEX runs_held ON runs (limit_key, created_at, id) WHERE waits_for = 'slot' AND due_at IS NULL;

@@ -25,7 +25,7 @@ _TEXT: Final = """
     kind key data value blob digest question shown schema token signal_id topic worker agents ids statuses spared kinds
     path recipients needs votes delegations fallback
     root queues name approval by decision note actor action after parent leaving channel payload event_run
-    limit_key rate_key singleton_key keys call
+    limit_key rate_key singleton_key keys call claim
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 

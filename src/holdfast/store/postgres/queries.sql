@@ -77,6 +77,38 @@ FROM unnest(:run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :epoch[
 -- What another worker is taking is passed over, not waited for.
 {due} FOR NO KEY UPDATE SKIP LOCKED
 
+-- name: claim_plain
+-- A claim in one round trip: looks, and takes what is due if none of it needs a slot, a turn or an event. The first columns
+-- say how many were due and how many of them need more; there is one row at least.
+WITH picked AS MATERIALIZED (
+  SELECT id, status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
+  FROM runs WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :now AND {ours}
+  ORDER BY priority DESC, due_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED),
+numbered AS (SELECT id AS picked_id, row_number() OVER () AS place FROM picked),
+found AS (SELECT count(*) AS due, count(*) FILTER (WHERE needs_more) AS needing FROM picked),
+claimed AS (
+  UPDATE runs
+  SET status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
+      started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim
+  FROM found, numbered WHERE id = picked_id AND needing = 0
+  RETURNING place, {run})
+SELECT due, needing, claimed.* FROM found LEFT JOIN claimed ON true ORDER BY place
+
+-- name: send_plain
+-- A signal in one round trip, if its run takes any and this one did not come before.
+WITH told AS (
+  UPDATE runs
+  SET inbox_count = inbox_count + 1,
+      due_at = CASE WHEN status = 'waiting' AND (due_at IS NULL OR due_at > :now)
+                     AND (awaits IS NULL OR :token IN (SELECT value FROM json_each(awaits)))
+               THEN :now ELSE due_at END
+  WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
+    AND NOT EXISTS (SELECT 1 FROM signals WHERE run_id = :run AND signal_id = :signal_id)
+  RETURNING inbox_count)
+INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
+SELECT :run, inbox_count, :signal_id, :kind, :topic, :value, :data, :now FROM told
+RETURNING position
+
 -- name: lock_counts
 -- One lock for all keys: many pieces of work share a transaction, and with a lock for each key two transactions could wait
 -- for each other.

@@ -136,6 +136,9 @@ class PostgresStore(SharedStore):
 
     # Writing
 
+    async def _may_be_due(self, claim: leases.Claim) -> bool:
+        return True  # a claim that finds nothing is one statement that writes nothing
+
     def transaction(self, isolation: str) -> AbstractAsyncContextManager[Joint]:
         self._check_open()
         return self._loans.lend(isolation)

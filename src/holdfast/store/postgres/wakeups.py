@@ -1,7 +1,8 @@
 """Who else should look: NOTIFY for those who listen, and a slow poll, which is the truth.
 
 One connection listens and tells. What is committed is told after the commit and not in it (a notifying commit takes a lock
-that all of a server's notifying commits wait for), together for all that was committed in the last few milliseconds.
+that all of a server's notifying commits wait for), together for all that was committed in the last few milliseconds: at
+once if somebody waits to act on it, and otherwise a little later.
 Nothing depends on it: once a second each store asks whether any transaction ended anywhere, and if so says that something
 may have changed.
 """
@@ -24,6 +25,7 @@ from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
 _log = logging.getLogger("holdfast.store")
 POLL_S: Final = 1.0
 _TELL_EVERY_S: Final = 0.002
+_TELL_REST_S: Final = 0.01  # of what nobody must act on: people look at it
 _LEAVE_S: Final = 2.0  # for the last words
 
 
@@ -38,6 +40,7 @@ class Wakeups:
         self._db: Connection | None = None
         self._progress: int | None = None
         self._leaving = False
+        self._later: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -63,8 +66,10 @@ class Wakeups:
         """Other processes should hear of this soon."""
         for run, how in changes.items():
             self._pending[run] = max(self._pending.get(run, how), how)
-        if changes:
+        if changes and max(changes.values()) >= News.STOPPED:
             self._more.set()
+        elif changes and self._later is None:
+            self._later = asyncio.get_running_loop().call_later(_TELL_REST_S, self._more.set)
 
     async def _listen(self) -> None:
         self._db = await self._connect()
@@ -103,6 +108,9 @@ class Wakeups:
 
     async def _tell(self) -> None:
         pending, self._pending = self._pending, {}
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         assert self._db is not None
         await ask(self._db, "notify_others", channel=self._channel, payload=f"{self._worker}\n{news.written(pending)}")
 

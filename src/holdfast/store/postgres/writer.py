@@ -31,6 +31,7 @@ from holdfast.store.operations import Crash, Operation, Result, Work, names
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.dialect import STATEMENTS
+from holdfast.store.postgres.plain import PLAIN
 from holdfast.store.transaction import Conflict, Transaction
 
 _log = logging.getLogger("holdfast.store")
@@ -184,7 +185,9 @@ class Writer:
         plain = len(appends) == len(batch) and not any(
             one.again or one.stored_with or one.append.transition is not None for one in appends
         )
-        results = await (self._append(tx, appends) if plain else self._transaction(tx, appends, batch))
+        results = await (self._append(tx, appends) if plain else self._alone(tx, batch))
+        if results is None:
+            results = await self._transaction(tx, appends, batch)
         for operation, at, error in results:
             if error is None and type(operation) is QueuedAppend:
                 for event in operation.append.events:
@@ -222,6 +225,23 @@ class Writer:
             else:
                 one.again = True
         return results
+
+    async def _alone(self, tx: Transaction, batch: list[Operation]) -> list[Result] | None:
+        """What one statement can do; None if it takes a transaction."""
+        one = batch[0]
+        quick = PLAIN.get(type(one.do)) if len(batch) == 1 and type(one) is Work and not one.again else None
+        if quick is None or type(one) is not Work:
+            return None
+        await self.hook("before_commit", batch)
+        try:
+            done = await Answers(self._db).do(quick(tx, one.do))
+            await self.hook("after_commit", batch)
+        except (*GAVE_WAY, Conflict):
+            return None
+        except BaseException:
+            one.again = True
+            raise
+        return None if done is None else [(one, done, None)]
 
     async def _transaction(self, tx: Transaction, appends: list[QueuedAppend], batch: list[Operation]) -> list[Result]:
         assert self._db is not None

@@ -1,0 +1,53 @@
+"""What is written so often alone that it is one statement: its own transaction, and one round trip instead of five.
+
+Each function asks one thing and says what came of it, or `None`: then nothing was written, and the whole piece of work, in
+a transaction, finds out why. Nothing else differs, so whatever is unknown after a cut connection is found as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdfast.model import RunRow
+from holdfast.store.appends import insert_run, wake_token
+from holdfast.store.base import News
+from holdfast.store.leases import Claim
+from holdfast.store.outside import Create, Send
+from holdfast.store.transaction import Asking, Transaction, to_json
+
+
+def claim(tx: Transaction, work: Claim) -> Asking[list[RunRow] | None]:
+    """Take what is due and needs no slot, no turn and no event."""
+    limit = 1 if work.alone else work.limit
+    rows = yield from tx.rows("claim_plain", limit=limit, ttl=work.ttl_ms, claim=work.name, **work.ours)
+    due, needing, *_ = rows[0]
+    if needing:
+        return None
+    claimed = [RunRow(*row[3:]) for row in rows] if due else []
+    for run in claimed:
+        tx.changed(run.id, News.MOVED)
+    return claimed
+
+
+def send(tx: Transaction, work: Send) -> Asking[int | None]:
+    """A small signal that was not sent before, to a run that takes it."""
+    if work.blobs:
+        return None
+    found = yield from tx.row(
+        "send_plain", run=work.run, signal_id=work.signal_id, kind=work.kind, topic=work.topic, value=work.value,
+        data=to_json(work.data) if work.data else None, token=wake_token(work.kind, work.topic),
+    )  # fmt: skip
+    if found is None:
+        return None
+    tx.changed(work.run, News.DUE)
+    return int(found[0])
+
+
+def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:
+    """A run with small arguments that is not there."""
+    row = None if work.blobs else (yield from insert_run(tx, work.run))
+    return None if row is None else (RunRow(*row), True)
+
+
+PLAIN: Final[Mapping[type, Callable[[Transaction, Any], Asking[Any]]]] = {Claim: claim, Send: send, Create: create}
