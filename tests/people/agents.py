@@ -1,12 +1,13 @@
-"""An agent that asks people, for workers in processes of their own. What it did is in a ledger outside."""
+"""Agents that have to do with people, for workers in processes of their own."""
 
-import os
+import asyncio
 from dataclasses import dataclass
-from pathlib import Path
+
+from tests.people.ledger import allowed, effect
 
 import holdfast
 
-LEDGER = Path(os.environ.get("PEOPLE_LEDGER", "ledger"))
+# Approvals
 
 
 @dataclass
@@ -20,11 +21,7 @@ def two_for_admins(access: Access) -> int:
 
 @holdfast.step
 def grant(groups: list[str]) -> str:
-    key = holdfast.idempotency_key()
-    with LEDGER.open("a+") as ledger:
-        ledger.seek(0)
-        if key not in ledger.read():  # as a service does that takes keys
-            ledger.write(f"{holdfast.this_run().root} {','.join(groups)} {key}\n")
+    effect(",".join(groups))
     return "granted"
 
 
@@ -42,3 +39,73 @@ async def privileges(expires_s: float) -> str:
 @holdfast.agent
 async def onboard(expires_s: float = 3600.0) -> str:
     return await privileges(expires_s)
+
+
+@holdfast.agent
+async def hire() -> str:
+    """So that the question is that of a child's child."""
+    return await onboard()
+
+
+# Steps in doubt
+
+
+@holdfast.step(in_doubt="ask")
+async def pay(what: str) -> str:
+    effect(what)
+    await allowed(what)
+    return f"paid {what}"
+
+
+@holdfast.agent
+async def buy(what: str) -> str:
+    try:
+        return await pay(what)
+    except holdfast.StepFailed as failure:
+        return failure.type
+
+
+@holdfast.agent
+async def shop(what: str) -> str:
+    return await buy(what)
+
+
+# Told what to do while they go
+
+
+@holdfast.step
+def typed(text: str) -> str:
+    effect(text)
+    return text.upper()
+
+
+@holdfast.agent
+async def report(parts: list[str]) -> list[str]:
+    """Each part is sent to it; then it is printed."""
+    plan = await holdfast.plan(parts)
+    texts = []
+    while plan.remaining:
+        texts.append(await typed(await holdfast.receive("text", str)))
+        await plan.done(plan.remaining[0])
+    await holdfast.progress(1, 4, "printing")
+    await holdfast.receive("printed")
+    return texts
+
+
+# Told to stop
+
+
+@holdfast.step
+async def tidy(depth: int) -> None:
+    effect(f"tidy {depth}")
+    await allowed(f"tidy {depth}")
+
+
+@holdfast.agent
+async def chain(depth: int) -> bool:
+    """The lowest one asks a person; each tidies up when it is told to stop."""
+    try:
+        return await chain(depth - 1) if depth else bool(await holdfast.approve("Go on?"))
+    except asyncio.CancelledError:
+        await tidy(depth)
+        raise

@@ -4,10 +4,10 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from tests.people import agents
 from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
@@ -32,27 +32,28 @@ class Office:
 
     def __init__(self, url, folder):
         self.url, self.folder, self.worker = url, folder, None
+        path = os.pathsep.join([str(SOURCE), str(Path(__file__).parents[2])])
+        self._env = os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PEOPLE": str(folder)}
+
+    # The worker
 
     def start_worker(self):
         """A real process that serves the agents; it says when it does."""
-        env = os.environ | {
-            "PYTHONPATH": str(SOURCE),
-            "PYTHONUNBUFFERED": "1",
-            "PEOPLE_LEDGER": str(self.folder / "ledger"),
-        }
-        command = [sys.executable, "-m", "holdfast", "worker", agents.__file__, "--db", self.url]
+        command = ["worker", "tests.people.agents", "tests.people.recipes", "--db", self.url]
         self.worker = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "holdfast", *command],
             cwd=self.folder,
-            env=env,
+            env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
+        said = []
         for line in self.worker.stdout:
             if b"Serving" in line:
                 return
-        raise AssertionError("the worker never served")
+            said.append(line.decode())
+        raise AssertionError(f"the worker never served:\n{''.join(said)}")
 
     def kill_worker(self):
         if self.worker is not None and self.worker.poll() is None:
@@ -67,6 +68,11 @@ class Office:
         self.kill_worker()
         self.start_worker()
 
+    def close(self):
+        self.kill_worker()
+
+    # Other processes: this one, and the command line
+
     def ask(self, what):
         """What a client without agents says."""
 
@@ -76,10 +82,42 @@ class Office:
 
         return asyncio.run(main())
 
-    def effects(self):
-        ledger = self.folder / "ledger"
-        lines = ledger.read_text().splitlines() if ledger.exists() else []
-        return [line.rpartition(" ")[0] for line in lines]  # without the key
-
-    def close(self):
+    def meanwhile(self, what):
+        """What a client says while no worker lives; then there is another one."""
         self.kill_worker()
+        told = self.ask(what)
+        self.start_worker()
+        return told
+
+    def say(self, *words):
+        """What the command line prints, as a process of its own."""
+        command = [sys.executable, "-m", "holdfast", *words, "--db", self.url]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self._env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    # What was done
+
+    def bodies(self):
+        """What bodies did, each as often as it ran."""
+        return [line.rpartition(" ")[0] for line in self._lines()]
+
+    def effects(self):
+        """The same as a service has it that takes keys: once for each."""
+        return [line.rpartition(" ")[0] for line in dict.fromkeys(self._lines())]
+
+    def _lines(self):
+        ledger = self.folder / "ledger"
+        return ledger.read_text().splitlines() if ledger.exists() else []
+
+    def allow(self, *whats):
+        for what in whats:
+            (self.folder / f"allowed {what}").touch()
+
+    def until(self, holds):
+        end = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < end, f"it never came to be so: {self.bodies()}"
+            time.sleep(0.005)
