@@ -29,6 +29,10 @@ class Wait:
         waits = suspect_due is not None and suspect_due <= now and (other_due is None or suspect_due < other_due)
         self._since = (self._since or now_s) if waits else None
 
+    @property
+    def waits(self) -> bool:
+        return self._since is not None
+
     def over(self, now_s: float) -> bool:
         """Has it waited long enough?"""
         return self._since is not None and now_s - self._since > LONGEST_WAIT_S

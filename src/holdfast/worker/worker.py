@@ -74,7 +74,7 @@ class Worker:
         self._ours: dict[str, Any] = {"root": self.settings.root, "queues": self.settings.queues}  # what may be claimed
         self._solo: str | None = None
         self._asked_for = 1
-        self._suspect = suspects.Wait()
+        self._suspect, self._suspected = suspects.Wait(), True  # one that waits; one may be due
 
     # Life
 
@@ -175,7 +175,8 @@ class Worker:
             sure, self._sure = self._sure, False
             self._asked_for = min(free, max(_FIRST_CLAIMED, self._carried()), _MOST_CLAIMED)
             claimed = await self.store.claim(self._served.names, self._asked_for, ttl_ms, sure=sure, **self._ours)
-        if overdue or (not claimed and not self._carried()):
+        if overdue or (not claimed and not self._carried() and self._suspected):
+            self._suspected = False
             claimed = await self.store.claim(self._served.names, 1, ttl_ms, alone=True, **self._ours)
             if claimed and claimed[0].crash_count >= suspects.CRASHES_ALONE:
                 self._solo = claimed[0].id
@@ -200,7 +201,8 @@ class Worker:
             return
         if not self._full():
             due = await self.store.next_due(self._served.names, alone=not self._carried(), **self._ours)
-            if due is not None:  # it may have become due since the claim: then the timer fires at once
+            if due is not None:  # it may have become due since the claim, or is a suspect: then the timer fires at once
+                self._suspected = due <= self.clock.now()
                 timer = self.clock.call_at(due, self._is_due)
         try:
             self.asleep = True
@@ -265,6 +267,8 @@ class Worker:
             if self._stopping:  # it was being loaded when the worker was told to stop
                 await parking.release(execution, 0.0)
             outcome = await execution.ended
+            if execution.left is not None and execution.left.due_at is not None:
+                self._look.set()  # it is due some time, and whoever heard so when it was written took it for one that is here
             self._remember(execution, outcome)
             await control.give_up(execution)
             if outcome == "lost":
@@ -280,7 +284,7 @@ class Worker:
             was_full = self._full()
             if self.executions.get(run.id) is execution:
                 self.executions.pop(run.id, None)
-            if was_full or not self._carried():  # there is room again, or for a suspect
+            if was_full or (self._suspect.waits and not self._carried()):  # there is room again, or for a suspect
                 self._look.set()
             if execution is not None:
                 execution.close("lost")
@@ -317,10 +321,13 @@ class Worker:
                 _log.exception("looking for dead workers failed; trying again")
 
     async def _look_for_suspects(self) -> None:
+        names, ours = self._served.names, self._ours
         if not self._carried():
             self._suspect = suspects.Wait()
+            due = await self.store.next_due(names, **ours)
+            if due is not None and due <= self.clock.now():
+                self._look.set()
             return
-        names, ours = self._served.names, self._ours
         first, other = [await self.store.next_due(names, alone=alone, **ours) for alone in (True, False)]
         self._suspect.look(time.monotonic(), first, other, self.clock.now())
         if self._suspect.over(time.monotonic()):
