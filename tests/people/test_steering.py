@@ -102,11 +102,11 @@ def test_many_are_paused_resumed_and_cancelled(office):
     office.ask(lambda hf: hf.get("a").send("text", "1"))
     office.until(office.bodies)
     office.kill_worker()
-    assert (states()["a"], states()["b"], office.bodies()) == ("paused", "paused", ["c 1"])
+    assert (states()["a"], states()["b"], office.effects()) == ("paused", "paused", ["c 1"])
     office.say("resume", "--agent", "report", "--by", "ben")
     assert (states()["a"], states()["b"]) == ("ready", "ready")
     office.start_worker()
-    office.until(lambda: office.bodies() == ["c 1", "a 1"])
+    office.until(lambda: office.effects() == ["c 1", "a 1"])
     office.kill_worker()
     office.say("cancel", "--label", "team=x", "--by", "cy", "--reason", "enough", "--grace", "1h")
     assert office.meanwhile(lambda hf: hf.cancel(labels={"team": "y"}, by="dan", grace="1h")) == ["c"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -15,6 +17,7 @@ from asyncpg import exceptions as pg
 
 from holdfast.errors import BadArguments
 
+T = TypeVar("T")
 Connection: TypeAlias = Any  # asyncpg has no types
 
 CONNECT_S: Final = 10.0
@@ -25,8 +28,12 @@ _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed after about this long
 
 # Our statements are small: to compile or to plan one takes longer than to run it. So each is planned once, perhaps when the
-# tables are still empty and it would seem best to read the whole of them.
-_OURS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+# tables are still empty and it would seem best to read the whole of them. Who locks looks afterwards, and must then see
+# what was committed before: where a database or a role begins its transactions otherwise, limits would be counted wrong.
+_OURS: Final = {
+    "jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off",
+    "default_transaction_isolation": "read committed",
+}  # fmt: skip
 
 # The connection is gone, or the server is not there: it is opened anew.
 LOST: Final = (
@@ -114,6 +121,15 @@ def _keep_alive(connection: Connection) -> None:
         for name, value in wanted.items():
             if hasattr(socket, name):
                 ours.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+async def insist(work: Callable[[], Awaitable[T]]) -> T:
+    """Do it, and do it again as long as it has to give way to others."""
+    while True:
+        try:
+            return await work()
+        except GAVE_WAY:
+            await asyncio.sleep(random.uniform(0.001, 0.02))
 
 
 async def goodbye(connection: Connection | None) -> None:

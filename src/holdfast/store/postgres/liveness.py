@@ -26,7 +26,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.store.base import Lease
 from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.clock import DatabaseClock
-from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
+from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye, insist
 from holdfast.store.transaction import to_json
 
 _log = logging.getLogger("holdfast.store")
@@ -162,15 +162,16 @@ class Liveness:
         async with self._one_at_a_time:
             for last in (False, True):
                 try:
-                    return await self._prolong(await self._session(), ttl_ms)
-                except TROUBLE as trouble:
+                    return await insist(lambda: self._prolong(ttl_ms))
+                except TROUBLE:
                     if last:
                         raise
-                    if not isinstance(trouble, GAVE_WAY) and self._db is not None:
+                    if self._db is not None:
                         self._db.terminate()
         raise AssertionError
 
-    async def _prolong(self, db: Connection, ttl_ms: int) -> list[Lease]:
+    async def _prolong(self, ttl_ms: int) -> list[Lease]:
+        db = await self._session()
         if isinstance(self._clock, DatabaseClock):
             await self._clock.measure(db)
         if self._holds:

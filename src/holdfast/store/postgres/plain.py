@@ -20,7 +20,8 @@ from holdfast.store.transaction import Asking, Transaction, to_json
 def claim(tx: Transaction, work: Claim) -> Asking[list[RunRow] | None]:
     """Take what is due and needs no slot, no turn and no event."""
     limit = 1 if work.alone else work.limit
-    rows = yield from tx.rows("claim_plain", limit=limit, ttl=work.ttl_ms, claim=work.name, **work.ours)
+    soon = tx.now + work.early_ms
+    rows = yield from tx.rows("claim_plain", limit=limit, soon=soon, ttl=work.ttl_ms, claim=work.name, **work.ours)
     due, needing, *_ = rows[0]
     if needing:
         return None

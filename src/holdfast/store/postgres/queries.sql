@@ -82,7 +82,8 @@ FROM unnest(:run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :epoch[
 -- say how many were due and how many of them need more; there is one row at least.
 WITH picked AS MATERIALIZED (
   SELECT id, status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
-  FROM runs WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :now AND {ours}
+  FROM runs
+  WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'waiting' OR due_at <= :now) AND {ours}
   ORDER BY priority DESC, due_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED),
 numbered AS (SELECT id AS picked_id, row_number() OVER () AS place FROM picked),
 found AS (SELECT count(*) AS due, count(*) FILTER (WHERE needs_more) AS needing FROM picked),

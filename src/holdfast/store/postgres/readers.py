@@ -10,17 +10,22 @@ import asyncio
 import collections
 import contextvars
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.base import settle
 from holdfast.store.postgres.asking import Answers
-from holdfast.store.postgres.connection import LOST, TROUBLE, Connection, goodbye
+from holdfast.store.postgres.connection import LOST, TROUBLE, Connection, goodbye, insist
 from holdfast.store.transaction import Asking
 
 T = TypeVar("T")
 P = ParamSpec("P")
 _MOST: Final = 4
+
+
+async def _answered(db: Connection, work: Callable[[], Asking[T]]) -> T:
+    return await Answers(db).do(work())
 
 
 class Readers:
@@ -58,7 +63,7 @@ class Readers:
                         try:
                             if db is None or db.is_closed():
                                 db = await self._connect()
-                            settle(answer, await Answers(db).do(work()), None)
+                            settle(answer, await insist(partial(_answered, db, work)), None)
                             break
                         except TROUBLE as error:
                             if isinstance(error, LOST) and db is not None:

@@ -26,7 +26,7 @@ from holdfast.store.base import Ailment, Faults, Lease, News
 from holdfast.store.joint import Joint
 from holdfast.store.operations import Result
 from holdfast.store.postgres.clock import DatabaseClock
-from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, parse_url
+from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, insist, parse_url
 from holdfast.store.postgres.lanes import Lanes
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.loans import Loans
@@ -75,7 +75,7 @@ class PostgresStore(SharedStore):
         db = None
         try:
             db = await self._connect_writer()
-            await migrate(db, self._options.schema, self.clock.now())
+            await insist(functools.partial(migrate, db, self._options.schema, self.clock.now()))
             await self._wakeups.open()
         except BaseException as error:
             await goodbye(db)
