@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 _LONGEST_NAP_S = 60.0  # look at the wall clock again this often: it may be set while we sleep
+_LOOP_LATE_S = 0.001  # by so much the loop's own timers may be late: the last moment is spent turning the loop
 
 
 class Timer(Protocol):
@@ -61,8 +62,10 @@ class Nap:
         left_s = (self._when - self._now()) / 1000
         if left_s <= 0:
             self._handle: asyncio.Handle = self._loop.call_soon(self._callback)
+        elif left_s <= _LOOP_LATE_S:
+            self._handle = self._loop.call_soon(self._nap)
         else:
-            self._handle = self._loop.call_later(min(left_s, _LONGEST_NAP_S), self._nap)
+            self._handle = self._loop.call_later(min(left_s - _LOOP_LATE_S, _LONGEST_NAP_S), self._nap)
 
     def cancel(self) -> None:
         self._handle.cancel()

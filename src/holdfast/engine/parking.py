@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast")
 _STALL_NOTICE_S = 1.0
+EARLY_MS = 8  # a run comes back into memory so long before its time, and does not leave if it would have to come back
 _ORDER = ("person", "message", "child", "retry", "rate", "slot", "timer")  # what a person would name first
 
 
@@ -36,6 +37,9 @@ def idle(execution: Execution) -> None:
         seen = execution.gate.activity
         if not execution.waits or foreign.outstanding(execution):
             execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, foreign.report_stall, execution, seen)
+            return
+        dues = [wait.due for wait in execution.waits.values() if wait.due is not None]
+        if dues and min(dues) <= execution.clock.now() + EARLY_MS:
             return
         grace_s = execution.host.park_grace_s(execution.run.id)
         execution.park_timer = execution.loop.call_later(grace_s, park, execution, seen)

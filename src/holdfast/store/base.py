@@ -220,6 +220,7 @@ class Store(QuestionStore, Protocol):
         queues: Sequence[str] | None = None,
         alone: bool = False,
         sure: bool = False,
+        early_ms: int = 0,
     ) -> list[RunRow]:
         """Take up to `limit` due runs of these agents (of this root's tree and these queues only, if given), epoch + 1 each.
 
@@ -227,7 +228,8 @@ class Store(QuestionStore, Protocol):
         highest priority goes first. A run whose limit has no slot, or whose rate no turn, is held back.
         A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
         with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
-        a run that this very incarnation is running. `sure`: there is one, so it need not be looked for before.
+        a run that this very incarnation is running. `sure`: there is one, so it need not be looked for before. A run that
+        waits is taken up to `early_ms` before its time.
         """
         ...  # fmt: skip
 
@@ -271,21 +273,13 @@ class Store(QuestionStore, Protocol):
         """Create the run, or return the one with this id or the unfinished one of its singleton; True: it was created."""
         ...
 
-    async def send(
-        self,
-        run: str,
-        signal_id: str,
-        kind: str,
-        topic: str,
-        value: str | None,
-        data: dict[str, Any],
-        blobs: dict[str, bytes] | None = None,
-    ) -> int:
+    async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
+                   blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
         """Put a signal into the run's inbox; the same signal_id twice is one signal. Returns its position.
 
         `UnknownRun`, or `RunFinished` when the run has ended.
         """
-        ...  # fmt: skip
+        ...
 
     async def pause(self, run: str, *, by: str, reason: str = "", request: str) -> str:
         """Have the run stop at a safe point, with an audit row; returns its status, 'running' while its owner must do it.

@@ -29,6 +29,7 @@ class Claim:
     root: str | None = None
     queues: list[str] | None = None
     alone: bool = False
+    early_ms: int = 0
     name: str = field(default_factory=lambda: secrets.token_hex(6))
 
     def __call__(self, tx: Transaction) -> Asking[list[RunRow]]:
@@ -41,7 +42,7 @@ class Claim:
         limit = 1 if self.alone else self.limit
         look = limit
         for _ in range(_ROUNDS):
-            found = yield from tx.rows("pick", limit=look, **self.ours)
+            found = yield from tx.rows("pick", limit=look, soon=tx.now + self.early_ms, **self.ours)
             due = [Due(*row) for row in found]
             picked = yield from admitted(tx, due, limit - len(claimed))
             claimed += yield from self._take(tx, picked)

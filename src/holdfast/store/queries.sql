@@ -160,11 +160,12 @@ agent IN (SELECT value FROM json_each(:agents))
 
 -- name: due
 -- The runs a claim takes: those of the highest level first, of one level the longest due first.
--- All levels are named, so that of each only what is due is looked at.
+-- All levels are named, so that of each only what is due is looked at. What waits may be taken a little before its time:
+-- it is brought into memory, and waits there for the rest.
 SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
        rate_ms
 FROM runs
-WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :now AND {ours}
+WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'waiting' OR due_at <= :now) AND {ours}
 ORDER BY priority DESC, due_at LIMIT :limit
 
 -- name: pick

@@ -126,9 +126,10 @@ class SharedStore(abc.ABC):
     # Writing
 
     async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
-                    queues: Sequence[str] | None = None, alone: bool = False,
-                    sure: bool = False) -> list[RunRow]:  # fmt: skip
-        claim = leases.Claim(list(agents), limit, ttl_ms, root, None if queues is None else list(queues), alone)
+                    queues: Sequence[str] | None = None, alone: bool = False, sure: bool = False,
+                    early_ms: int = 0) -> list[RunRow]:  # fmt: skip
+        named = None if queues is None else list(queues)
+        claim = leases.Claim(list(agents), limit, ttl_ms, root, named, alone, early_ms)
         if limit < 1:
             return []
         # Look before writing, for an idle claim should cost no transaction; not when a commit of ours just said so.
@@ -145,8 +146,9 @@ class SharedStore(abc.ABC):
             raise
 
     async def _may_be_due(self, claim: leases.Claim) -> bool:
-        now = self.clock.now()
-        return bool(await self._glance(reads.rows, "due", worker=self.worker_id, limit=1, now=now, **claim.ours))
+        now, worker = self.clock.now(), self.worker_id
+        when = {"now": now, "soon": now + claim.early_ms}
+        return bool(await self._glance(reads.rows, "due", worker=worker, limit=1, **when, **claim.ours))
 
     def _give_back(self, work: asyncio.Future[list[RunRow]]) -> None:
         """Who claimed was cancelled: the runs would stay leased to a process that does not know of them."""

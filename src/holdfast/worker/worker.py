@@ -174,7 +174,8 @@ class Worker:
         if not overdue:
             sure, self._sure = self._sure, False
             self._asked_for = min(free, max(_FIRST_CLAIMED, self._carried()), _MOST_CLAIMED)
-            claimed = await self.store.claim(self._served.names, self._asked_for, ttl_ms, sure=sure, **self._ours)
+            claimed = await self.store.claim(self._served.names, self._asked_for, ttl_ms, sure=sure,
+                                             early_ms=parking.EARLY_MS, **self._ours)  # fmt: skip
         if overdue or (not claimed and not self._carried() and self._suspected):
             self._suspected = False
             claimed = await self.store.claim(self._served.names, 1, ttl_ms, alone=True, **self._ours)
@@ -202,8 +203,9 @@ class Worker:
         if not self._full():
             due = await self.store.next_due(self._served.names, alone=not self._carried(), **self._ours)
             if due is not None:  # it may have become due since the claim, or is a suspect: then the timer fires at once
-                self._suspected = due <= self.clock.now()
-                timer = self.clock.call_at(due, self._is_due)
+                now, early = self.clock.now(), due - parking.EARLY_MS
+                self._suspected = due <= now
+                timer = self.clock.call_at(early if early > now else due, self._is_due)
         try:
             self.asleep = True
             await self._woken(_LONGEST_SLEEP_S)
