@@ -47,6 +47,13 @@ async def hire() -> str:
     return await onboard()
 
 
+@holdfast.agent
+async def order() -> str:
+    access = await holdfast.ask("Which groups?", Access, to="ana", remind="1s")
+    await grant(access.groups)
+    return ",".join(access.groups)
+
+
 # Steps in doubt
 
 
