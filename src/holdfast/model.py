@@ -161,6 +161,13 @@ class Signal:
 
 
 @dataclass(slots=True)
+class Claimed(RunRow):
+    """A run that was just claimed, with some of what it has not seen of its inbox: perhaps all, perhaps nothing."""
+
+    unseen: list[Signal] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class ApprovalRow:
     """A question to a person, and its answer once there is one."""
 

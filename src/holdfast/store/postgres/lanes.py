@@ -52,6 +52,11 @@ class Lanes:
             if share:
                 lane.submit(share)
 
+    @property
+    def idle(self) -> bool:
+        """Is nothing on its way?"""
+        return not any(lane.busy for lane in self._lanes)
+
     async def merge(self) -> None:
         """Write what the other lanes have, then use the first one only: what comes now comes after all that."""
         others, self._lanes = self._lanes[1:], [self._first]

@@ -6,18 +6,20 @@ a transaction, finds out why. Nothing else differs, so whatever is unknown after
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.model import RunRow
+from holdfast.model import Claimed, RunRow
 from holdfast.store.appends import insert_run, wake_token
 from holdfast.store.base import News
 from holdfast.store.leases import Claim
 from holdfast.store.outside import Create, Send
+from holdfast.store.reads import signal
 from holdfast.store.transaction import Asking, Transaction, to_json
 
 
-def claim(tx: Transaction, work: Claim) -> Asking[list[RunRow] | None]:
+def claim(tx: Transaction, work: Claim) -> Asking[list[Claimed] | None]:
     """Take what is due and needs no slot, no turn and no event."""
     limit = 1 if work.alone else work.limit
     soon = tx.now + work.early_ms
@@ -25,9 +27,11 @@ def claim(tx: Transaction, work: Claim) -> Asking[list[RunRow] | None]:
     due, needing, *_ = rows[0]
     if needing:
         return None
-    claimed = [RunRow(*row[3:]) for row in rows] if due else []
-    for run in claimed:
-        tx.changed(run.id, News.MOVED)
+    claimed = []
+    for row in rows if due else ():
+        columns = [*row[3:-1], [signal(*each) for each in json.loads(row[-1] or "[]")]]
+        claimed.append(Claimed(*columns))
+        tx.changed(claimed[-1].id, News.MOVED)
     return claimed
 
 

@@ -79,7 +79,8 @@ FROM unnest(:run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :epoch[
 
 -- name: claim_plain
 -- A claim in one round trip: looks, and takes what is due if none of it needs a slot, a turn or an event. The first columns
--- say how many were due and how many of them need more; there is one row at least.
+-- say how many were due and how many of them need more; there is one row at least. The last one is what came to the run, for
+-- that is why most are due: another round trip is spared.
 WITH picked AS MATERIALIZED (
   SELECT id, status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
   FROM runs
@@ -92,7 +93,11 @@ claimed AS (
   SET status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
       started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim
   FROM found, numbered WHERE id = picked_id AND needing = 0
-  RETURNING place, {run})
+  RETURNING place, {run},
+    CASE WHEN inbox_count > inbox_seen THEN (
+      SELECT json_agg(json_build_array(position, kind, topic, value, data, sent_at))
+      FROM (SELECT * FROM signals WHERE run_id = runs.id AND position > inbox_seen ORDER BY position LIMIT 10) AS unseen)
+    END)
 SELECT due, needing, claimed.* FROM found LEFT JOIN claimed ON true ORDER BY place
 
 -- name: send_plain

@@ -149,6 +149,13 @@ class PostgresStore(SharedStore):
     def _look_up(self, batch: Sequence[QueuedAppend]) -> asyncio.Future[int | None]:
         return self._submit(joining.found(batch), journal=False, runs=[batch[0].append.run])
 
+    def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
+                runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
+        future = super()._submit(do, journal=journal, small=small, runs=runs)
+        if small and len(self._waiting) == 1 and self._writer.idle:
+            self._flush()  # somebody waits for just this: it does not wait for others to go with it
+        return future
+
     def _flush(self) -> None:
         batch, self._waiting = self._waiting, []
         if batch:

@@ -82,6 +82,10 @@ class Writer:
         self._queue += batch
         self._more.set()
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._queue or self._on_its_way)
+
     async def stop(self) -> None:
         """Write what is queued, then end. Under trouble: end at the next try."""
         self._stopping.set()
