@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 
-from measured_agents import told, when
+from measured_agents import allowed, told, when
 from measuring import HERE, Bench, Row, finished, latency, percentile
 from postgres_here import postgres
 
@@ -34,6 +34,8 @@ def rows(bench: Bench, name: str, url: str) -> Iterator[Row]:
         "start to the first step": (0.5, starts),
         "a message wakes a run in memory": (60.0, messages),
         "a message wakes a parked run": (0.0, parked_messages),
+        "a decision wakes a run in memory": (60.0, decisions),
+        "a decision wakes a parked run": (0.0, parked_decisions),
     }
     for what, (grace_s, work) in cases.items():
         with worker(url, grace_s):
@@ -95,3 +97,37 @@ async def parked_messages(url: str, times: int) -> list[float]:
             (seen,) = await run.result()
             waits.append(seen - began)
     return waits
+
+
+async def decisions(url: str, times: int) -> list[float]:
+    async with client(url) as hf:
+        run = await hf.start(allowed, times)
+        sent = []
+        for _ in range(times):
+            question = await asked(run)
+            await asyncio.sleep(0.03)
+            sent.append(monotonic())
+            await hf.approve(question, by="eve")
+        return [seen - began for seen, began in zip(await run.result(), sent, strict=True)]
+
+
+async def parked_decisions(url: str, times: int) -> list[float]:
+    waits = []
+    async with client(url) as hf:
+        for _ in range(times):
+            run = await hf.start(allowed, 1)
+            await run.wait("waiting")
+            question = await asked(run)
+            await asyncio.sleep(0.02)
+            began = monotonic()
+            await hf.approve(question, by="eve")
+            (seen,) = await run.result()
+            waits.append(seen - began)
+    return waits
+
+
+async def asked(run: holdfast.Run[list[float]]) -> str:
+    """The id of its open question, once there is one."""
+    while not (questions := await run.approvals()):
+        await asyncio.sleep(0.005)
+    return questions[0].id

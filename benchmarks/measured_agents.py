@@ -53,6 +53,15 @@ async def told(messages: int) -> list[float]:
 
 
 @holdfast.agent
+async def allowed(questions: int) -> list[float]:
+    found = []
+    for _ in range(questions):
+        await holdfast.approve("go on?")
+        found.append(await moment())
+    return found
+
+
+@holdfast.agent
 async def listener(messages: int) -> None:
     for _ in range(messages):
         await holdfast.receive("ping", int)

@@ -162,9 +162,9 @@ class Signal:
 
 @dataclass(slots=True)
 class Claimed(RunRow):
-    """A run that was just claimed, with some of what it has not seen of its inbox: perhaps all, perhaps nothing."""
+    """A run that was just claimed, with what the claim itself wrote into its journal, the last events of it."""
 
-    unseen: list[Signal] = field(default_factory=list)
+    arrivals: list[Event] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from holdfast.engine.execution import Execution
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Journal
 from holdfast.errors import HoldfastError
-from holdfast.model import Claimed, RunRow
+from holdfast.model import OUTCOMES, Claimed, RunRow
 from holdfast.runtime import AgentSpec
 from holdfast.store.base import unspilled
 
@@ -30,15 +30,18 @@ _log = logging.getLogger("holdfast")
 async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
     """Everything replay needs, read once: no work per step grows with the history."""
     store = host.store
-    events = await store.journal(run.id, run.checkpoint_seq or 0) if run.next_seq else []
-    signals = run.unseen if isinstance(run, Claimed) else []
-    if len(signals) != run.inbox_count - run.inbox_seen:
-        signals = await store.inbox(run.id, run.inbox_seen)
+    events = run.arrivals if isinstance(run, Claimed) else []
+    if run.next_seq > len(events):
+        events = await store.journal(run.id, run.checkpoint_seq or 0)
+    signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else []
     for signal in signals:
         signal.value = await unspilled(store, signal.value)
-    if host.recorded is not None and events and events[-1].epoch == run.lease_epoch:  # written by the claim itself
-        host.recorded(events[-1])
     execution = Execution(host, run, spec, Journal.of(events), signals)
+    for event in events:
+        if event.epoch == run.lease_epoch:  # written by the claim itself
+            execution.new_outcomes += event.kind in OUTCOMES
+            if host.recorded is not None:
+                host.recorded(event)
     for event in events:
         if event.blob is not None:
             execution.texts[event.blob] = (await store.blob(event.blob)).decode()

@@ -72,12 +72,11 @@ def _data(found: list[Any]) -> list[dict[str, Any]]:
 
 def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
     """What came to a run."""
-    return [signal(*row) for row in (yield from rows("inbox", run=run, position=after, limit=limit))]
-
-
-def signal(position: int, kind: str, topic: str, value: str | None, data: str | None, sent_at: int) -> Signal:
-    """A row of an inbox."""
-    return Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
+    found = yield from rows("inbox", run=run, position=after, limit=limit)
+    return [
+        Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
+        for position, kind, topic, value, data, sent_at in found
+    ]
 
 
 def queues() -> Asking[frozenset[str] | None]:

@@ -10,12 +10,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.model import Claimed, RunRow
+from holdfast.model import Claimed, Event, RunRow
 from holdfast.store.appends import insert_run, wake_token
 from holdfast.store.base import News
 from holdfast.store.leases import Claim
 from holdfast.store.outside import Create, Send
-from holdfast.store.reads import signal
 from holdfast.store.transaction import Asking, Transaction, to_json
 
 
@@ -29,9 +28,12 @@ def claim(tx: Transaction, work: Claim) -> Asking[list[Claimed] | None]:
         return None
     claimed = []
     for row in rows if due else ():
-        columns = [*row[3:-1], [signal(*each) for each in json.loads(row[-1] or "[]")]]
-        claimed.append(Claimed(*columns))
-        tx.changed(claimed[-1].id, News.MOVED)
+        columns = [*row[3:-1], []]
+        run = Claimed(*columns)
+        for seq, kind, data, value in json.loads(row[-1] or "[]"):
+            run.arrivals.append(Event(seq, kind, None, json.loads(data), value, None, tx.now, run.lease_epoch, run.id))
+        claimed.append(run)
+        tx.changed(run.id, News.MOVED)
     return claimed
 
 

@@ -78,27 +78,50 @@ FROM unnest(:run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :epoch[
 {due} FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: claim_plain
--- A claim in one round trip: looks, and takes what is due if none of it needs a slot, a turn or an event. The first columns
--- say how many were due and how many of them need more; there is one row at least. The last one is what came to the run, for
--- that is why most are due: another round trip is spared.
+-- A claim in one round trip: looks, and takes what is due if none of it needs a slot, a turn or the event that it was
+-- interrupted. The first columns say how many were due and how many of them need more; there is one row at least.
+-- What woke a waiting run goes into its journal with the claim, as its owner would do next: then that commit is spared. Not
+-- if a timer was due before it came, for that comes first, nor what is large, nor what is not for the agent.
 WITH picked AS MATERIALIZED (
-  SELECT id, status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
+  SELECT id, status, due_at, next_seq, inbox_count, inbox_seen,
+         status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
   FROM runs
   WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'waiting' OR due_at <= :now) AND {ours}
   ORDER BY priority DESC, due_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED),
-numbered AS (SELECT id AS picked_id, row_number() OVER () AS place FROM picked),
 found AS (SELECT count(*) AS due, count(*) FILTER (WHERE needs_more) AS needing FROM picked),
+unseen AS (
+  SELECT run_id, position, kind, topic, value, data, next_seq - 1 + row_number() OVER run AS seq,
+         count(*) OVER every_one AS came, inbox_count - inbox_seen AS counted,
+         bool_and(kind IN ('message.received', 'approval.decided') AND sent_at <= due_at
+                  AND (value IS NULL OR strpos(value, '$blob') = 0)) OVER every_one AS fit
+  FROM picked JOIN signals ON run_id = id AND position > inbox_seen
+  WHERE status = 'waiting' AND inbox_count - inbox_seen BETWEEN 1 AND 10
+  WINDOW run AS (PARTITION BY run_id ORDER BY position), every_one AS (PARTITION BY run_id)),
+arrived AS (SELECT * FROM unseen, found WHERE needing = 0 AND fit AND came = counted),
+numbered AS (
+  SELECT picked.id AS picked_id, row_number() OVER () AS place,
+         (SELECT count(*) FROM arrived WHERE run_id = picked.id) AS arrivals
+  FROM picked),
 claimed AS (
   UPDATE runs
   SET status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
-      started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim
+      started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim,
+      next_seq = next_seq + arrivals, inbox_seen = inbox_seen + arrivals
   FROM found, numbered WHERE id = picked_id AND needing = 0
-  RETURNING place, {run},
-    CASE WHEN inbox_count > inbox_seen THEN (
-      SELECT json_agg(json_build_array(position, kind, topic, value, data, sent_at))
-      FROM (SELECT * FROM signals WHERE run_id = runs.id AND position > inbox_seen ORDER BY position LIMIT 10) AS unseen)
-    END)
-SELECT due, needing, claimed.* FROM found LEFT JOIN claimed ON true ORDER BY place
+  RETURNING place, {run}),
+recorded AS (
+  INSERT INTO events (position, run_id, seq, kind, key, data, value, blob, epoch, at)
+  SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20) + row_number() OVER (),
+         run_id, seq, arrived.kind, NULL,
+         CASE WHEN data IS NULL THEN '{' ELSE left(data, -1) || ',' END
+         || CASE arrived.kind WHEN 'approval.decided' THEN '"approval":' || to_json(topic)
+            ELSE '"topic":' || to_json(topic) || ',"position":' || arrived.position END || '}',
+         value, NULL, lease_epoch, :now
+  FROM arrived JOIN claimed ON claimed.id = run_id
+  RETURNING run_id, seq, kind, data, value)
+SELECT due, needing, claimed.*,
+       (SELECT json_agg(json_build_array(seq, kind, data, value) ORDER BY seq) FROM recorded WHERE run_id = claimed.id)
+FROM found LEFT JOIN claimed ON true ORDER BY place
 
 -- name: send_plain
 -- A signal in one round trip, if its run takes any and this one did not come before.
