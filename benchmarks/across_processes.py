@@ -126,8 +126,8 @@ async def parked_decisions(url: str, times: int) -> list[float]:
     return waits
 
 
-async def asked(run: holdfast.Run[list[float]]) -> str:
-    """The id of its open question, once there is one."""
+async def asked(run: holdfast.Run[list[float]]) -> holdfast.Approval:
+    """Its open question, once there is one."""
     while not (questions := await run.approvals()):
         await asyncio.sleep(0.005)
-    return questions[0].id
+    return questions[0]

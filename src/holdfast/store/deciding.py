@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,33 +29,63 @@ _SHOWN: Final = ("by", "yes", "note", "at", "digest")
 _DONE: Final = {"approve": "approved", "ask": "answered", "in_doubt": "answered"}
 
 
-def decide(approval: str, ballot: Ballot, blobs: dict[str, bytes]) -> Work:
+@dataclass(frozen=True, slots=True)
+class Decide:
     """Count what a person says. A no decides at once, a yes when it is the last one needed."""
 
-    def work(tx: Transaction) -> Asking[ApprovalRow]:
-        found = yield from _held(tx, approval)
-        votes = json.loads(found.votes)
-        if any(vote["id"] == ballot.id for vote in votes):
-            return found  # our own: its commit was not known to have happened
-        _check(tx, found, ballot.by)
-        digest = ballot.digest or found.digest
-        _check_vote(found, ballot, votes, digest)
-        for blob, content in blobs.items():
-            yield from tx.rows("insert_blob", digest=blob, content=content)
-        vote = {"by": ballot.by.name, "yes": ballot.yes, "note": ballot.note, "at": tx.now, "digest": digest}
-        votes.append({**vote, "id": ballot.id})
-        changed = digest != found.digest
-        found.votes, found.digest = to_json(votes), digest
-        found.data = ballot.value if ballot.value is not None else found.data
-        enough = needed(found.needs, digest)
-        if not ballot.yes or (enough is not None and len(agreeing(votes, digest)) >= enough):
-            return (yield from _end(tx, found, votes[-1], ballot.by))
-        data = {**_about(found), **vote, "changed": changed, "agree": len(agreeing(votes, digest)), "needs": enough}
-        yield from _tell(tx, found, "approval.voted", ballot.value if changed else None, data, len(votes))
-        yield from _note(tx, found, ballot.by, "vote", data)
-        return (yield from _changed(tx, found))
+    approval: str
+    ballot: Ballot
+    blobs: dict[str, bytes]
+    known: ApprovalRow | None = None  # as it was a moment ago
 
-    return work
+    def __call__(self, tx: Transaction) -> Asking[ApprovalRow]:
+        found = yield from _held(tx, self.approval)
+        if any(vote["id"] == self.ballot.id for vote in json.loads(found.votes)):
+            return found  # our own: its commit was not known to have happened
+        said = count(tx.now, found, self.ballot)
+        for blob, content in self.blobs.items():
+            yield from tx.rows("insert_blob", digest=blob, content=content)
+        return (yield from _say(tx, said))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What comes of what a person said: the question as it is then, the signal to its run, and the line of the audit."""
+
+    row: ApprovalRow
+    kind: str
+    value: str | None
+    data: dict[str, Any]
+    by: Actor
+    action: str
+    nth: int | str = ""
+
+    @property
+    def signal_id(self) -> str:
+        """A question has one signal that ends it: its id is the second fence."""
+        return f"approval:{self.row.id}" + (f":{self.nth}" if self.nth else "")
+
+    @property
+    def actor(self) -> str:
+        return self.by.via or self.by.name
+
+
+def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
+    """What comes of this vote, or why it does not count."""
+    votes = json.loads(found.votes)
+    _check(now, found, ballot.by)
+    digest = ballot.digest or found.digest
+    _check_vote(found, ballot, votes, digest)
+    vote = {"by": ballot.by.name, "yes": ballot.yes, "note": ballot.note, "at": now, "digest": digest}
+    votes.append({**vote, "id": ballot.id})
+    changed = digest != found.digest
+    row = replace(found, votes=to_json(votes), digest=digest)
+    row.data = ballot.value if ballot.value is not None else found.data
+    enough = needed(found.needs, digest)
+    if not ballot.yes or (enough is not None and len(agreeing(votes, digest)) >= enough):
+        return _ended(now, row, votes[-1], ballot.by)
+    data = {**_about(found), **vote, "changed": changed, "agree": len(agreeing(votes, digest)), "needs": enough}
+    return Said(row, "approval.voted", ballot.value if changed else None, data, ballot.by, "vote", len(votes))
 
 
 def delegate(approval: str, to: str, by: Actor, note: str, ballot: str) -> Work:
@@ -65,13 +96,12 @@ def delegate(approval: str, to: str, by: Actor, note: str, ballot: str) -> Work:
         passed = json.loads(found.delegations)
         if any(each["id"] == ballot for each in passed):
             return found
-        _check(tx, found, by)
+        _check(tx.now, found, by)
         passed.append({"id": ballot, "by": by.name, "to": to, "note": note, "at": tx.now})
         found.delegations = to_json(passed)
         data = {**_about(found), "by": by.name, "to": to, "note": note}
-        yield from _tell(tx, found, "approval.delegated", None, data, f"to{len(passed)}")
-        yield from _note(tx, found, by, "delegate", data)
-        return (yield from _changed(tx, found))
+        said = Said(found, "approval.delegated", None, data, by, "delegate", f"to{len(passed)}")
+        return (yield from _say(tx, said))
 
     return work
 
@@ -84,7 +114,8 @@ def expire(approval: str) -> Work:
         if found.status != "open" or found.expires_at is None or found.expires_at > tx.now:
             return found
         found.status, found.decided_at = "expired", tx.now
-        yield from _tell(tx, found, "approval.expired", found.fallback, {**_about(found), "at": tx.now}, "")
+        data = {**_about(found), "at": tx.now}
+        yield from _tell(tx, Said(found, "approval.expired", found.fallback, data, Actor(""), ""))
         return (yield from _changed(tx, found))
 
     return work
@@ -103,7 +134,7 @@ def require(approval: str, digest: str, needs: int, value: str) -> Work:
         if len(agreeing(votes, digest)) < needs:
             return (yield from _changed(tx, found))
         found.digest, found.data = digest, value
-        return (yield from _end(tx, found, votes[-1], Actor(votes[-1]["by"])))
+        return (yield from _say(tx, _ended(tx.now, found, votes[-1], Actor(votes[-1]["by"]))))
 
     return work
 
@@ -120,7 +151,7 @@ def _held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
     return ApprovalRow(*(yield from tx.row("approval", approval=approval)))  # somebody may have been quicker
 
 
-def _check(tx: Transaction, found: ApprovalRow, by: Actor) -> None:
+def _check(now: int, found: ApprovalRow, by: Actor) -> None:
     """Is it open, and this person's?"""
     if found.status == "decided":
         raise AlreadyDecided(
@@ -129,7 +160,7 @@ def _check(tx: Transaction, found: ApprovalRow, by: Actor) -> None:
         )
     if found.status == "withdrawn":
         raise RunFinished(f"question {found.id!r} was withdrawn: run {found.run_id!r} no longer waits for it")
-    if found.status == "expired" or (found.expires_at is not None and found.expires_at <= tx.now):
+    if found.status == "expired" or (found.expires_at is not None and found.expires_at <= now):
         raise Expired(
             f"question {found.id!r} expired on {_date(found.expires_at)}; nobody waits for an answer any more"
         )
@@ -164,41 +195,45 @@ def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]],
         )
 
 
-def _end(tx: Transaction, found: ApprovalRow, last: dict[str, Any], by: Actor) -> Asking[ApprovalRow]:
-    """The last vote decides: the run is told, and whoever looks into the audit."""
+def _ended(now: int, row: ApprovalRow, last: dict[str, Any], by: Actor) -> Said:
+    """The last vote decides."""
     yes, note = last["yes"], last["note"]
-    found.status, found.decided_at, found.decided_by, found.note = "decided", tx.now, by.name, note
-    found.decision = _DONE[found.kind] if yes else "denied"
-    votes = [{name: vote[name] for name in _SHOWN} for vote in json.loads(found.votes)]
-    data = {**_about(found), "decision": found.decision, "yes": yes, "by": by.name, "note": note, "at": tx.now}
-    data |= {"digest": found.digest, "votes": votes}
-    yield from _tell(tx, found, "approval.decided", found.data if yes else None, data, "")
-    yield from _note(tx, found, by, "decide", data)
-    return (yield from _changed(tx, found))
+    row.status, row.decided_at, row.decided_by, row.note = "decided", now, by.name, note
+    row.decision = _DONE[row.kind] if yes else "denied"
+    votes = [{name: vote[name] for name in _SHOWN} for vote in json.loads(row.votes)]
+    data = {**_about(row), "decision": row.decision, "yes": yes, "by": by.name, "note": note, "at": now}
+    data |= {"digest": row.digest, "votes": votes}
+    return Said(row, "approval.decided", row.data if yes else None, data, by, "decide")
 
 
 def _about(found: ApprovalRow) -> dict[str, Any]:
     return {"approval": found.id, "key": found.key, "question": found.question[:2000]}
 
 
-def _tell(tx: Transaction, found: ApprovalRow, kind: str, value: str | None, data: dict[str, Any],
-          nth: int | str) -> Asking[None]:  # fmt: skip
-    """A signal to the run. A question has one that ends it: its id is the second fence."""
-    signal = f"approval:{found.id}" + (f":{nth}" if nth else "")
-    yield from put_signal(tx, found.run_id, signal, kind, found.id, value, data)
+def _say(tx: Transaction, said: Said) -> Asking[ApprovalRow]:
+    """The run is told, and whoever looks into the audit; and the question is another."""
+    yield from _tell(tx, said)
+    audit = {"run": said.row.run_id, "actor": said.actor, "action": said.action, "data": to_json(said.data)}
+    yield from tx.rows("insert_audit", **audit)
+    return (yield from _changed(tx, said.row))
 
 
-def _note(tx: Transaction, found: ApprovalRow, by: Actor, action: str, data: dict[str, Any]) -> Asking[None]:
-    yield from tx.rows("insert_audit", run=found.run_id, actor=by.via or by.name, action=action, data=to_json(data))
+def _tell(tx: Transaction, said: Said) -> Asking[None]:
+    row = said.row
+    yield from put_signal(tx, row.run_id, said.signal_id, said.kind, row.id, said.value, said.data)
 
 
 def _changed(tx: Transaction, found: ApprovalRow) -> Asking[ApprovalRow]:
-    row = yield from tx.row(
-        "decide", approval=found.id, status=found.status, digest=found.digest, data=found.data, needs=found.needs,
-        votes=found.votes, delegations=found.delegations, decided_at=found.decided_at, by=found.decided_by,
-        decision=found.decision, note=found.note,
-    )  # fmt: skip
-    return ApprovalRow(*row)
+    return ApprovalRow(*(yield from tx.row("decide", **what_changes(found))))
+
+
+def what_changes(found: ApprovalRow) -> dict[str, Any]:
+    """The parameters of the statement that keeps a question as it is now."""
+    return {
+        "approval": found.id, "status": found.status, "digest": found.digest, "data": found.data, "needs": found.needs,
+        "votes": found.votes, "delegations": found.delegations, "decided_at": found.decided_at, "by": found.decided_by,
+        "decision": found.decision, "note": found.note,
+    }  # fmt: skip
 
 
 def _date(at: int | None) -> str:

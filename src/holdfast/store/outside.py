@@ -170,6 +170,7 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     (last,) = yield from tx.row("last_position")
     for run in runs:
         yield from tx.rows("delete_run", run=run)
+        yield from tx.rows("delete_signals", run=run)
         yield from tx.rows("delete_events", run=run)
         tx.changed(run, News.STOPPED)
     if last is not None and (yield from tx.row("last_position"))[0] != last:

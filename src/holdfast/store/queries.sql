@@ -411,8 +411,12 @@ SELECT input || coalesce(result, '') FROM runs
 WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0) AND id IN (SELECT value FROM json_each(:ids))
 
 -- name: delete_run
--- Delete a run; its signals and questions go with it.
+-- Delete a run; its questions and slots go with it.
 DELETE FROM runs WHERE id = :run
+
+-- name: delete_signals
+-- Delete the inbox of a run.
+DELETE FROM signals WHERE run_id = :run
 
 -- name: delete_events
 -- Delete the journal of a run.

@@ -31,9 +31,11 @@ class NewApproval:
 class QuestionStore(Protocol):
     """Where questions to people are kept."""
 
-    async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None) -> ApprovalRow:
+    async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None,
+                     known: ApprovalRow | None = None) -> ApprovalRow:  # fmt: skip
         """Count what a person says to an open question, and tell its run; the last that is needed decides it, once.
 
+        `known` is the question as it was a moment ago, if that is known: it need not be looked up if it is still so.
         `AlreadyDecided` shows who was first; `NotAllowed` who may; `Expired`; `RunFinished` when it was withdrawn.
         """
         ...

@@ -191,8 +191,9 @@ class SharedStore(abc.ABC):
         work = outside.Send(run, signal_id, kind, topic, value, data, blobs or {})
         return await self._submit(work, small=not blobs, runs=[run])
 
-    async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None) -> ApprovalRow:
-        return await self._submit(deciding.decide(approval, ballot, blobs or {}), small=not blobs)
+    async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None,
+                     known: ApprovalRow | None = None) -> ApprovalRow:  # fmt: skip
+        return await self._submit(deciding.Decide(approval, ballot, blobs or {}, known), small=not blobs)
 
     async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str) -> ApprovalRow:
         return await self._submit(deciding.delegate(approval, to, by, note, ballot), small=True)

@@ -90,7 +90,7 @@ CREATE INDEX events_with_blob ON events (run_id) WHERE instr(value, '"$blob"') >
 
 -- The inbox. `position` is inbox_count after the sender's + 1: no gaps, no sequence object.
 CREATE TABLE signals (
-  run_id    TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  run_id    TEXT   NOT NULL,
   position  BIGINT NOT NULL,
   signal_id TEXT   NOT NULL,
   kind      TEXT   NOT NULL,

@@ -10,9 +10,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.model import Claimed, Event, RunRow
+from holdfast.errors import HoldfastError
+from holdfast.model import ApprovalRow, Claimed, Event, RunRow
 from holdfast.store.appends import insert_run, wake_token
 from holdfast.store.base import News
+from holdfast.store.deciding import Decide, count, what_changes
 from holdfast.store.leases import Claim
 from holdfast.store.outside import Create, Send
 from holdfast.store.transaction import Asking, Transaction, to_json
@@ -57,4 +59,27 @@ def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:
     return None if row is None else (RunRow(*row), True)
 
 
-PLAIN: Final[Mapping[type, Callable[[Transaction, Any], Asking[Any]]]] = {Claim: claim, Send: send, Create: create}
+def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
+    """A decision, or a vote, on a question that is as it was known a moment ago."""
+    known = work.known
+    if known is None or known.status != "open" or work.blobs:
+        return None
+    try:
+        said = count(tx.now, known, work.ballot)
+    except HoldfastError:
+        return None  # perhaps it is so no longer: then it is refused by what is the case
+    token, data = wake_token(said.kind, known.id), to_json(said.data)
+    row = yield from tx.row(
+        "decide_plain", run=known.run_id, votes_before=known.votes, passed_before=known.delegations, token=token,
+        digest_before=known.digest, needs_before=known.needs, signal_id=said.signal_id, kind=said.kind, value=said.value,
+        told=data, actor=said.actor, action=said.action, **what_changes(said.row),
+    )  # fmt: skip
+    if row is None:
+        return None
+    tx.changed(known.run_id, News.DUE)
+    return ApprovalRow(*row)
+
+
+PLAIN: Final[Mapping[type, Callable[[Transaction, Any], Asking[Any]]]] = {
+    Claim: claim, Send: send, Create: create, Decide: decide,
+}  # fmt: skip

@@ -138,6 +138,33 @@ INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent
 SELECT :run, inbox_count, :signal_id, :kind, :topic, :value, :data, :now FROM told
 RETURNING position
 
+-- name: decide_plain
+-- What a person said in one round trip, if the question is still as it was known: the run's row is locked first, as always.
+WITH held AS (
+  SELECT id FROM runs WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused') FOR NO KEY UPDATE),
+decided AS (
+  UPDATE approvals
+  SET status = :status, digest = :digest, data = :data, needs = :needs, votes = :votes, delegations = :delegations,
+      decided_at = :decided_at, decided_by = :by, decision = :decision, note = :note
+  FROM held
+  WHERE approvals.id = :approval AND run_id = held.id AND status = 'open' AND votes = :votes_before
+    AND delegations = :passed_before AND digest = :digest_before AND needs = :needs_before
+  RETURNING approvals.*),
+told AS (
+  UPDATE runs
+  SET inbox_count = inbox_count + 1,
+      due_at = CASE WHEN runs.status = 'waiting' AND (due_at IS NULL OR due_at > :now)
+                     AND (awaits IS NULL OR :token IN (SELECT value FROM json_each(awaits)))
+               THEN :now ELSE due_at END
+  FROM decided WHERE runs.id = decided.run_id
+  RETURNING inbox_count),
+signalled AS (
+  INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
+  SELECT :run, inbox_count, :signal_id, :kind, :approval, :value, :told, :now FROM told),
+noted AS (
+  INSERT INTO audit (at, run_id, actor, action, data) SELECT :now, :run, :actor, :action, :told FROM decided)
+SELECT {approval} FROM decided
+
 -- name: lock_counts
 -- One lock for all keys: many pieces of work share a transaction, and with a lock for each key two transactions could wait
 -- for each other.
