@@ -358,7 +358,7 @@ class Execution(Leaving):
             self.gate.awaited()
         self.ready.append(event)
         asker = self.calls.get(event.key or "")
-        at_rest = self.resting and self.alone and not self.gate.pumping
+        at_rest = self.resting and self.alone and len(self.ready) == 1
         if at_rest and asker is not None and asker.future is self._awaited_alone():
             self._deliver(self.ready.popleft())
         else:

@@ -35,7 +35,7 @@ class Refused(Exception):
 class QueuedAppend:
     """An append, prepared on the loop as far as possible: the writer thread should do little under the GIL."""
 
-    __slots__ = ("again", "append", "next_seq", "progress", "rows", "steps", "stored_with", "told")
+    __slots__ = ("again", "append", "next_seq", "plain", "progress", "rows", "steps", "stored_with", "told")
     journal = small = True
     runs: Sequence[str] | None = ()  # beside its own
 
@@ -58,8 +58,17 @@ class QueuedAppend:
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
         self.stored_with = bool(append.blobs or append.children or append.approvals or append.withdraws)
+        self.plain = not self.stored_with and append.transition is None  # it only goes on
         if append.transition is not None and append.transition.status not in _LEFT:
             raise BadArguments(f"a running run cannot become {append.transition.status!r}")
+
+    def fence(self, now: int) -> Fence:
+        """The parameters of `reserve`, in order."""
+        append = self.append
+        return [
+            self.next_seq, now, self.steps, self.progress, append.checkpoint_seq, append.inbox_seen,
+            append.run, append.epoch, append.expected_seq,
+        ]  # fmt: skip
 
 
 def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
@@ -110,10 +119,7 @@ def merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[tu
         append = queued.append
         fence = fences.get(append.run)
         if fence is None:
-            fences[append.run] = [
-                queued.next_seq, now, queued.steps, queued.progress, append.checkpoint_seq, append.inbox_seen,
-                append.run, append.epoch, append.expected_seq,
-            ]  # fmt: skip
+            fences[append.run] = queued.fence(now)
         elif fence[7] == append.epoch and fence[0] == append.expected_seq and append.run not in leaving:
             fence[0] = queued.next_seq
             fence[2] += queued.steps

@@ -28,7 +28,7 @@ _OLDEST_SQLITE: Final = (3, 51, 3)
 
 # A commit writes whole pages, so small ones are quicker; an event needs one page, so with 4 KiB one of 2 KiB has a page to
 # itself and the file is twice what it holds. With 8 KiB it is 1.4 times that, with 16 KiB 1.2 times and slower to commit.
-_PAGE_BYTES: Final = 8_192
+PAGE_BYTES: Final = 8_192
 CHECKPOINT_PAGES: Final = 1_000  # of the log, until it is moved into the file
 _BUSY_S: Final = 30.0
 _PRAGMAS: Final = ("journal_mode", "synchronous", "page_size", "page_count", "freelist_count", "wal_autocheckpoint",
@@ -101,7 +101,7 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
     connection.set_busy_handler(Nap())
     connection.execute(
-        f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA foreign_keys = ON; PRAGMA synchronous = {_SYNCHRONOUS[durability]};"
+        f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA foreign_keys = ON; PRAGMA synchronous = {_SYNCHRONOUS[durability]};"
         "PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;"
         "PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0"
     )

@@ -25,13 +25,14 @@ from holdfast.model import Event, Published, Signal
 from holdfast.store import connection, leases, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Ailment, Append, Change, Faults, Lease, News, Told, settle
-from holdfast.store.connection import Durability, check_library, connect, parse_url
+from holdfast.store.connection import PAGE_BYTES, Durability, check_library, connect, parse_url
 from holdfast.store.joint import Joint
 from holdfast.store.loans import Loans
 from holdfast.store.migrate import migrate
 from holdfast.store.operations import Aside, Result
 from holdfast.store.peers import Peers
 from holdfast.store.readers import Readers
+from holdfast.store.runway import Runway
 from holdfast.store.shared import SharedStore, forget
 from holdfast.store.transaction import Asking
 from holdfast.store.writer import Writer
@@ -58,6 +59,7 @@ class SQLiteStore(SharedStore):
         self._writer = Writer(
             self._open_for_writing, self.clock, self.worker_id, deliver=self._from_writer,
             committed=self._peers.poke, moved=self._moved, died=self._died, faults=faults,
+            runway=Runway(self.path, PAGE_BYTES) if durability == "power" else None,
         )  # fmt: skip
         self._loans = Loans(
             self._connect, self.clock, self.worker_id, submit=lambda work: self._submit(work, journal=False, small=True),

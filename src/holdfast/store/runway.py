@@ -1,0 +1,44 @@
+"""Room for the log ahead of what is written to it.
+
+To flush a file that has grown is to write its new length and where its new blocks are, too, which takes as long again as
+the rest. So the log is made longer now and then, by zeros, and then written over. A log is read up to the first frame
+whose checksum is wrong, as after every restart of a log in a file that stays long; zeros are such frames.
+
+Only the holder of the write lock may do it: nobody else writes to the log then, and it begins where the file ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Final
+
+_FRAME_HEADER: Final = 24
+_CHUNK: Final = 256 * 1024
+_AHEAD: Final = 8  # pages that a commit may need
+
+
+class Runway:
+    """The end of the log of one file."""
+
+    def __init__(self, path: str, page_bytes: int) -> None:
+        self._path, self._frame = path + "-wal", page_bytes + _FRAME_HEADER
+        self._fd: int | None = None
+        self._end = 0
+
+    def reach(self, pages: int) -> None:
+        """Have room for a commit after so many pages of the log. Whatever prevents it, the commit itself will tell."""
+        if (pages + _AHEAD) * self._frame <= self._end:
+            return
+        with contextlib.suppress(OSError):
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            self._end = os.fstat(self._fd).st_size
+            if (pages + _AHEAD) * self._frame > self._end:
+                self._end += os.pwrite(self._fd, bytes(_CHUNK), self._end)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd, self._end = None, 0
