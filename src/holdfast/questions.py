@@ -69,7 +69,9 @@ class Approval:
     decided_by: str | None
     decided_at: datetime | None
     note: str
-    _row: ApprovalRow | None = field(default=None, repr=False, compare=False)  # whoever decides it need not look it up
+    row: ApprovalRow | None = field(
+        default=None, repr=False, compare=False
+    )  # as the store has it: whoever decides it need not look it up
 
     @classmethod
     def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
@@ -87,7 +89,7 @@ class Approval:
             needs=needed(row.needs, row.digest), votes=votes, delegations=tuple(passed), asked_at=moment(row.asked_at),
             expires_at=None if row.expires_at is None else moment(row.expires_at), default=_read(row.fallback),
             status=row.status, decision=row.decision, decided_by=row.decided_by,
-            decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "", _row=row,
+            decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "", row=row,
         )  # fmt: skip
 
     def is_for(self, person: str | Actor) -> bool:
@@ -200,8 +202,8 @@ class Questions:
         return await self._seen(await self.store.decide(found.id, ballot, blobs, found))
 
     async def _row(self, approval: Approval | str) -> ApprovalRow:
-        if isinstance(approval, Approval) and approval._row is not None:
-            return approval._row  # if it has changed since, the store finds that
+        if isinstance(approval, Approval) and approval.row is not None:
+            return approval.row  # if it has changed since, the store finds that
         wanted = approval.id if isinstance(approval, Approval) else approval
         found = await self.store.approvals(approval=wanted, statuses=_STATUSES)
         if not found:

@@ -291,7 +291,9 @@ async def test_a_connection_that_is_cut(database, paper):
         async with store.transaction("read committed") as joint:
             await paper.ask("INSERT INTO {book} VALUES ('gone')", joint.connection)
             await paper.ask(f"SELECT pg_terminate_backend({joint.connection.get_server_pid()})")
-            with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)) as cut:
+            with pytest.raises(
+                (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+            ) as cut:
                 await paper.ask("INSERT INTO {book} VALUES ('gone')", joint.connection)
             assert joint.undid(cut.value)
         async with store.transaction("read committed") as joint:
