@@ -128,6 +128,6 @@ async def parked_decisions(url: str, times: int) -> list[float]:
 
 async def asked(run: holdfast.Run[list[float]]) -> holdfast.Approval:
     """Its open question, once there is one."""
-    while not (questions := await run.approvals()):
+    while not (questions := await run.approvals()):  # noqa: ASYNC110 - nothing tells this process
         await asyncio.sleep(0.005)
     return questions[0]

@@ -69,7 +69,7 @@ class Approval:
     decided_by: str | None
     decided_at: datetime | None
     note: str
-    row: ApprovalRow | None = field(
+    row: ApprovalRow | None = field(default=None, repr=False, compare=False)  # so that it need not be looked up again
         default=None, repr=False, compare=False
     )  # as the store has it: whoever decides it need not look it up
 

@@ -249,4 +249,4 @@ def event_document(event: Event) -> dict[str, Any]:
 
 def question_document(question: Approval) -> dict[str, Any]:
     """A question to a person as data."""
-    return dataclasses.asdict(question)
+    return {name: value for name, value in dataclasses.asdict(question).items() if name != "row"}
