@@ -70,8 +70,6 @@ class Approval:
     decided_at: datetime | None
     note: str
     row: ApprovalRow | None = field(default=None, repr=False, compare=False)  # so that it need not be looked up again
-        default=None, repr=False, compare=False
-    )  # as the store has it: whoever decides it need not look it up
 
     @classmethod
     def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
