@@ -276,3 +276,18 @@ async def test_claim_takes_only_runs_of_its_queues(place: Place) -> None:
         claimed = await store.claim(["agent"], 9, TTL, queues=["video", "mail"])
         assert [row.id for row in claimed] == ["a", "c"]
         assert [row.id for row in await store.claim(["agent"], 9, TTL)] == ["b"]
+
+
+@scenario
+async def test_what_waits_is_taken_a_little_before_its_time(place: Place) -> None:
+    """A waiting run comes into memory so long before its time; one that begins later does not begin early."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await park(store, await owned(store, "a"), due_at=clock.time + 10)
+        await store.create(new("b", delay_ms=10))
+        clock.time += 2
+        assert await store.claim(["agent"], 5, TTL, early_ms=7) == []
+        clock.time += 1
+        assert [row.id for row in await store.claim(["agent"], 5, TTL, early_ms=7)] == ["a"]
+        clock.time += 7
+        assert [row.id for row in await store.claim(["agent"], 5, TTL, early_ms=7)] == ["b"]
