@@ -61,6 +61,7 @@ class _Parts(NamedTuple):
     extra: Parameter | None
     taken: frozenset[str]  # names that stand in the record for something other than a keyword of `**extra`
     sortable: bool  # do the names sort as their JSON does?
+    plain: bool  # may all of them, and nothing else, be passed by position?
 
 
 class _Argument:
@@ -193,7 +194,9 @@ class Signature:
         rest, extra = next(iter(of(_REST)), None), next(iter(of(_EXTRA)), None)
         taken = frozenset(parameter.name for parameter in self.parameters if parameter is not extra)
         sortable = extra is None and all(parameter.name.isascii() for parameter in self.parameters)
-        return _Parts(of(_ONLY_POSITION, _POSITION), of(_POSITION, _ONLY_KEYWORD), rest, extra, taken, sortable)
+        positional = of(_ONLY_POSITION, _POSITION)
+        plain = len(positional) == len(self.parameters)
+        return _Parts(positional, of(_POSITION, _ONLY_KEYWORD), rest, extra, taken, sortable, plain)
 
     @functools.cached_property
     def returns(self) -> Shape:
@@ -202,6 +205,13 @@ class Signature:
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
         """The arguments of a call, checked and written. Raises `BadArguments` or `NotStorable`."""
+        parts = self._parts
+        if parts.plain and len(args) == len(parts.positional) and not (kwargs or self.stored):
+            try:
+                each = zip(parts.positional, args, strict=True)
+                return Bound(parts, [_Argument(parameter, value, parameter.name) for parameter, value in each], {})
+            except Misfit as misfit:
+                raise self._unfit(misfit) from misfit
         by_position, by_keyword = self._arranged(args, kwargs)
         if self.stored:
             self._refuse_local([*by_position, *((*found, name) for name, found in by_keyword.items())])
@@ -287,7 +297,7 @@ class Signature:
             raise self._unfit(misfit) from misfit
 
     def _called(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        positional, by_name, rest, extra, taken, _ = self._parts
+        positional, by_name, rest, extra, taken = self._parts[:5]
         more = values.get(rest.name) if rest else None
         if more is not None and type(more) is not list:
             raise BadArguments(f"{self.what}: {rest and rest.name}: found {short(more)}, expected a list")

@@ -15,6 +15,7 @@ import contextvars
 import functools
 import inspect
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -166,12 +167,12 @@ class StepCall(Call):
                 self.key, self._idempotency_key, self._past.attempt, execution.facts(), execution.host.resources
             )
             execution.host.body_runs(spec, self.key)
-            began_s, how = execution.loop.time(), "stopped"
+            began_s, how = time.perf_counter(), "stopped"
             try:
                 ended = await self._perform(context)
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
-                execution.host.body_ended(how, execution.loop.time() - began_s)
+                execution.host.body_ended(how, time.perf_counter() - began_s)
             return ended
         finally:
             execution.body_ended()
