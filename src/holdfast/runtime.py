@@ -224,6 +224,9 @@ class Runtime(Protocol):
     def facts(self) -> RunFacts: ...
     @property
     def task(self) -> asyncio.Task[Any] | None: ...
+    def at_home(self) -> Runtime:
+        """The runtime of the task that is running: a library may have copied the context variables of another one."""
+        ...
 
     def step(self, spec: StepSpec, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
         """One recorded action; `target` is the `self` of a method, or None."""
@@ -264,12 +267,13 @@ _here: ContextVar[Runtime | StepContext | None] = ContextVar("holdfast", default
 
 def here() -> Runtime | StepContext | None:
     """Where the running code is: in an agent, in a step, or in neither."""
-    return _here.get()
+    place = _here.get()
+    return place if place is None or isinstance(place, StepContext) else place.at_home()
 
 
 def current(verb: str) -> Runtime:
     """The runtime of the agent that is running, or an error that says what to do instead."""
-    place = _here.get()
+    place = here()
     if place is None:
         raise NotInRun(
             f"{verb} works only inside a running agent; start one with `await hf.start(agent, ...)` or "

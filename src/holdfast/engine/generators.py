@@ -14,7 +14,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from holdfast.runtime import Placed, _here
+from holdfast.runtime import Placed, here
 
 if TYPE_CHECKING:
     from holdfast.engine.scope import Scope
@@ -30,7 +30,7 @@ class Generators:
 
     def first(self, generator: Any) -> None:
         """A generator is iterated for the first time. One of a run is ours alone, also when the loop is shut down."""
-        place: Any = _here.get()
+        place: Any = here()
         if not getattr(place, "is_scope", False):
             self._homes.pop(id(generator), None)  # of one that was at the same address
             self._first(generator)

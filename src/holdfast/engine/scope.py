@@ -22,6 +22,7 @@ from holdfast.engine.calls import Call, NoteCall, PlanCall, ProgressCall, Receiv
 from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.steps import StepCall
+from holdfast.engine.tasks import RunTask
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
@@ -64,12 +65,31 @@ class Scope:
                 "Give each its own name, such as the tool call's id"
             )
         self.execution.open_scopes.add(path)
-        token = _here.set(Scope(self.execution, path, path, self.task))
+        inner, task = Scope(self.execution, path, path, self.task), self.task
+        token = _here.set(inner)
+        if isinstance(task, RunTask):
+            task.scope = inner
         try:
             yield
         finally:
+            if isinstance(task, RunTask):
+                task.scope = self
             _here.reset(token)
             self.execution.open_scopes.discard(path)
+
+    def at_home(self) -> Scope:
+        """The scope of the task that is running, if it is one of this run.
+
+        Some frameworks copy the context variables of one task into another, and this scope with them. Whose code runs is
+        known by the task.
+        """
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return self
+        if task is self.task or not isinstance(task, RunTask) or task.scope.execution is not self.execution:
+            return self
+        return task.scope
 
     def _check(self, verb: str) -> Durable[Any] | None:
         """A verb must be called in the task it belongs to: from a thread or a callback its order would be chance.

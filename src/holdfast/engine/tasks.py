@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.generators import install_generators
 from holdfast.errors import Suspended
-from holdfast.runtime import Placed, _here
+from holdfast.runtime import Placed, _here, here
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -169,7 +169,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **kw: Any) -> Any:
         context: contextvars.Context | None = kw.pop("context", None)
-        place: Any = _here.get()
+        place: Any = here()
         if not _is_scope(place) and context is not None:
             place = context.get(_here)
         if _is_scope(place):
@@ -206,19 +206,19 @@ def _install_time(loop: Any) -> None:
     call_at, call_later, time = loop.call_at, loop.call_later, loop.time
 
     def run_call_at(when: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        place: Any = _here.get()
+        place: Any = here()
         if _is_scope(place) and not place.execution.closing:
             return place.tick(when - place.time(), callback, args, context)
         return call_at(when, callback, *args, context=context)
 
     def run_call_later(delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        place: Any = _here.get()
+        place: Any = here()
         if _is_scope(place) and not place.execution.closing:
             return place.tick(delay, callback, args, context)
         return call_later(delay, callback, *args, context=context)
 
     def run_time() -> float:
-        place: Any = _here.get()
+        place: Any = here()
         now: float = place.time() if _is_scope(place) and not place.execution.closing else time()
         return now
 
@@ -227,7 +227,7 @@ def _install_time(loop: Any) -> None:
 
 def _watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def watched(*args: Any, **kw: Any) -> Any:
-        place: Any = _here.get()
+        place: Any = here()
         if _is_scope(place) and not place.execution.closing:
             place.execution.report_foreign(place, f"loop.{name}", frame_location(sys._getframe(1)))
         return method(*args, **kw)
