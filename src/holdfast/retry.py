@@ -1,15 +1,22 @@
-"""When to try a failed step again: pure arithmetic, no clock and no I/O."""
+"""When to try a failed step again: arithmetic, and reading what a failure says of itself; no I/O.
+
+The errors of HTTP clients are known by what they carry (a status, headers), so that no client has to be imported:
+`openai`, `anthropic`, `httpx`, `requests`, `aiohttp`, `urllib` and Pydantic AI among them.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 
 from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotStorable, Permanent, RetryAfter
 
+_LATER = (408, 409, 425, 429)  # the refusals that are not about the request itself: it may be granted later
 _NEVER_AGAIN = (Permanent, NotStorable, LeafError, BadArguments)  # what can never succeed is never retried
 
 
@@ -77,14 +84,47 @@ def asked_wait_s(error: object) -> float | None:
     """How long the failure itself asks to wait: `RetryAfter`, or the Retry-After header of an HTTP client's error."""
     if isinstance(error, RetryAfter):
         return seconds(error.after)
-    headers: Any = getattr(getattr(error, "response", error), "headers", None)
+    after = _header(error, "retry-after")
+    said: list[tuple[Any, float]] = [
+        (_header(error, "retry-after-ms"), 0.001), (after, 1), (getattr(error, "retry_after", None), 1),
+    ]  # fmt: skip
+    for value, unit in said:
+        try:
+            return seconds(float(value) * unit)
+        except (TypeError, ValueError, HoldfastError):
+            continue  # not said, a date, or nonsense
     try:
-        value = getattr(error, "retry_after", None)
-        if hasattr(headers, "get"):  # of a plain dict the names are as the server wrote them
-            value = headers.get("retry-after") or headers.get("Retry-After") or value
-        return seconds(float(value)) if value is not None else None
+        until, here = parsedate_to_datetime(after), _header(error, "date")
+        now = parsedate_to_datetime(here) if here else datetime.now(UTC)  # the server's own clock if it tells it
+        return seconds(max((until - now).total_seconds(), 0.0))
     except (TypeError, ValueError, HoldfastError):
-        return None  # an HTTP date, or nonsense from a server: the usual wait applies
+        return None  # nonsense from a server: the usual wait applies
+
+
+def may_be_granted_later(error: Exception) -> bool:
+    """Is it worth asking a provider again: is this anything but a refusal of the request as it is (400, 401, 404, ...)?"""
+    told = _header(error, "x-should-retry")
+    if told in ("true", "false"):
+        return told == "true"
+    status = _status(error)
+    return status is None or not 300 <= status < 500 or status in _LATER
+
+
+def _header(error: object, name: str) -> str:
+    for holder in (getattr(error, "response", None), error):
+        headers: Any = getattr(holder, "headers", None)
+        if hasattr(headers, "get"):  # of a plain dict the names are as the server wrote them
+            return str(headers.get(name) or headers.get(name.title()) or "")
+    return ""
+
+
+def _status(error: object) -> int | None:
+    for holder in (error, getattr(error, "response", None)):
+        for name in ("status_code", "status", "code"):
+            value = getattr(holder, name, None)
+            if isinstance(value, int) and 100 <= value < 600:
+                return value
+    return None
 
 
 def as_retry(retry: int | Retry) -> Retry:
@@ -92,5 +132,5 @@ def as_retry(retry: int | Retry) -> Retry:
     return retry if isinstance(retry, Retry) else Retry(retry)
 
 
-Retry.model = Retry(8, first="2s", factor=2, max="2m")
+Retry.model = Retry(8, first="2s", factor=2, max="2m", on=may_be_granted_later)
 Retry.tool = Retry(3, first="0.2s", factor=3, max="5s")

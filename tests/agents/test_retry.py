@@ -187,6 +187,9 @@ class Response:
     headers: dict[str, str]
 
 
+EARLIER, LATER = "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:29:30 GMT"
+
+
 class HttpError(Exception):
     def __init__(self, **attributes: object) -> None:
         super().__init__("429")
@@ -200,7 +203,14 @@ class HttpError(Exception):
         (HttpError(response=Response({"Retry-After": "1.5"})), 1.5),
         (HttpError(headers={"Retry-After": "30"}), 30),
         (HttpError(retry_after=12), 12),
-        (HttpError(response=Response({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"})), None),
+        (HttpError(response=Response({"retry-after-ms": "2500", "retry-after": "3"})), 2.5),
+        (HttpError(response=Response({"Retry-After-Ms": "soon", "Retry-After": "3"})), 3),
+        (HttpError(response=None, headers={"retry-after": "9"}), 9),
+        (HttpError(response=Response({"retry-after": LATER, "date": EARLIER})), 90),
+        (HttpError(response=Response({"Retry-After": EARLIER, "Date": LATER})), 0),
+        (HttpError(response=Response({"retry-after": EARLIER})), 0),
+        (HttpError(response=Response({"retry-after": "tomorrow"})), None),
+        (HttpError(response=Response({"retry-after": LATER, "date": "today"})), None),
         (HttpError(response=Response({"retry-after": "-1"})), None),
         (HttpError(response=Response({"retry-after": "nan"})), None),
         (HttpError(response=Response({})), None),
@@ -210,7 +220,7 @@ class HttpError(Exception):
     ],
 )
 def test_a_retry_after_header_is_honoured(error, wait_s):
-    """The errors of HTTP clients carry the server's wish; what is no number of seconds is passed over."""
+    """The errors of HTTP clients carry the server's wish: seconds, milliseconds, or a date by the server's clock."""
     assert asked_wait_s(error) == wait_s
     wait = Retry.model.delay_s(1, error)
     assert wait == wait_s if wait_s and wait_s > 2 else 1.5 <= wait <= 2
