@@ -156,6 +156,11 @@ def test_testing():
     asyncio.run(check(guide.research, guide.search, guide.publish))
 
 
+def test_provider():
+    """The fake provider works as the guide shows it."""
+    asyncio.run(module(PAGE, "guide: provider").check())
+
+
 def test_asking():
     """The page's agent: edited to what needs two, agreed by both, answered; or denied, or nobody there."""
     page = module(PAGE, "guide: asking")

@@ -97,6 +97,7 @@ def test_a_script_is_answered_in_order_and_every_request_is_kept():
             "What do otters do?", 0.5, "application/json",
         )  # fmt: skip
         assert (two.model, two.status, two.ended, two.paid, two.output_tokens) == ("other", 200, "answered", True, 3)
+        assert one.at < two.at <= time.monotonic()
         assert (fake.asked, fake.paid) == (2, 2)
         assert fake.total == Tally(asked=2, paid=2, input_tokens=5, output_tokens=5)
         assert fake.by_model == {

@@ -38,6 +38,7 @@ class Request:
     number: int  # from 1, in the order of arrival
     body: Json
     headers: Mapping[str, str] = field(repr=False)  # names in lower case
+    at: float = field(default_factory=time.monotonic)  # when it came, in seconds: to be compared with others
     given: object = None  # of the script
     status: int | None = None
     paid: bool = False
