@@ -37,7 +37,7 @@ def test_the_kustomization_names_every_manifest_and_the_image():
 
 
 def test_selectors_select_the_workers():
-    """The budget, the policy and the autoscaler are about the pods of the Deployment."""
+    """The budget, the policy, the service and the autoscaler are about the pods of the Deployment."""
     deployment = kind("Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     selectors = [
@@ -47,6 +47,10 @@ def test_selectors_select_the_workers():
     ]  # fmt: skip
     for selector in selectors:
         assert selector["matchLabels"].items() <= labels.items()
+    service = kind("Service")["spec"]
+    assert service["selector"].items() <= labels.items()
+    (port,), (named,) = service["ports"], container()["ports"]
+    assert (port["port"], port["targetPort"]) == (named["containerPort"], named["name"])
     target = kind("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
     assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])
     assert "replicas" not in deployment["spec"]  # each apply would undo what the autoscaler did
