@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
 import json
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
@@ -423,6 +424,39 @@ def test_a_trickle_takes_its_time_and_a_client_that_leaves_ends_it():
         left = fake.requests[1]
         assert (left.ended, left.paid) == ("left", True)
         assert 3 <= left.output_tokens < 500
+
+
+def test_a_behaviour_of_ones_own_can_stand_in_a_script():
+    """Whatever has `give`; an error in it ends the connection and is raised where the provider is closed."""
+
+    class Redirect:
+        async def give(self, exchange):
+            exchange.refuse(307, {}, {"Location": "/elsewhere"})
+
+    class Broken:
+        async def give(self, exchange):
+            raise RuntimeError(f"no idea what to do with {exchange.request.prompt}")
+
+    with provider([Redirect()]) as fake:
+        assert ask(fake)[1]["Location"] == "/elsewhere"
+    with (
+        pytest.raises(RuntimeError, match="no idea what to do with otters"),
+        provider(Broken()) as fake,
+        connected(fake) as connection,
+        pytest.raises(http.client.RemoteDisconnected),
+    ):
+        asking(connection, "otters")
+
+
+def test_a_client_that_reads_nothing_does_not_keep_the_server():
+    """Tens of megabytes wait to be read; closing does not wait for that, and leaves no socket behind."""
+    with ExitStack() as clients:
+        with provider("x" * 20_000_000) as fake:
+            asking(clients.enter_context(connected(fake)))
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+        assert fake.requests[0].paid
+        gc.collect()  # a transport left open would be heard of now
 
 
 # Processes

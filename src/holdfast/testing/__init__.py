@@ -8,7 +8,7 @@
         assert hf.bodies[publish] == 1
 
 The store is a real SQLite file in a temporary folder; a crash drops everything that was not committed and opens the file
-anew, as a killed process and its successor would.
+anew, as a killed process and its successor would. `holdfast.testing.provider` is a model provider that fails on order.
 """
 
 from holdfast.testing.clock import JumpClock

@@ -87,7 +87,8 @@ class Loopback:
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
         self.port = 0
-        self.tasks: set[asyncio.Task[None]] = set()  # one for each connection
+        self.connections: set[_Connection] = set()
+        self.broken: BaseException | None = None  # the first error of the handler itself
         self._started: Future[None] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="loopback", daemon=True)
 
@@ -102,9 +103,8 @@ class Loopback:
         """Break off what is under way; a handler's own error is raised here, unless the test has one already."""
         self.call(self._stop.set)
         self._thread.join()
-        broken = [task.exception() for task in self.tasks if not task.cancelled()]
-        if broken and broken[0] is not None and error is None:
-            raise broken[0]
+        if self.broken is not None and error is None:
+            raise self.broken
 
     def call(self, function: Callable[[], object]) -> None:
         """Call this on the server's loop, and wait until it is done."""
@@ -125,15 +125,15 @@ class Loopback:
         self._started.set_result(None)
         await self._stop.wait()
         server.close()
-        for task in self.tasks:
-            task.cancel()
-        if self.tasks:
-            await asyncio.wait(self.tasks)
+        open_ones = list(self.connections)
+        for connection in open_ones:
+            connection.transport.abort()  # a client that does not read would keep a mere close() waiting
+        await asyncio.gather(*(connection.task for connection in open_ones), return_exceptions=True)
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn
 
 
 class _Connection(asyncio.Protocol):
-    """Requests of one connection, one after the other. Not `start_server`: that one overhears a client's leaving."""
+    """Requests of one connection, one after the other. Not `start_server`: that one lets clients leave unnoticed."""
 
     def __init__(self, server: Loopback) -> None:
         self._server = server
@@ -141,28 +141,29 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._task = asyncio.get_running_loop().create_task(self._serve())
-        self._server.tasks.add(self._task)
-        self._task.add_done_callback(self._over)
+        self.transport = transport
+        self.task = asyncio.get_running_loop().create_task(self._serve())
+        self.task.add_done_callback(self._over)
+        self._server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._task.cancel()
+        self.task.cancel()
+        self._server.connections.discard(self)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._transport.close()
-        if task.cancelled() or task.exception() is None:  # what broke is told at the end
-            self._server.tasks.discard(task)
+        self.transport.close()
+        if not task.cancelled() and self._server.broken is None:
+            self._server.broken = task.exception()
 
     async def _serve(self) -> None:
-        reply = Reply(self._transport)
+        reply = Reply(self.transport)
         with contextlib.suppress(ClientLeft):
             while True:
                 try:
-                    call = await _read(self._reader, self._transport)
+                    call = await _read(self._reader, self.transport)
                 except ValueError as problem:
                     reply.whole(400, {"Connection": "close"}, f"{problem}\n".encode())
                     return
