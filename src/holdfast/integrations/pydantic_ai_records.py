@@ -1,0 +1,135 @@
+"""What is stored of Pydantic AI's values, and how: results as JSON, requests as a few words, and each version once."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.durable_exec import JSON_CODEC, CallToolResult, ModelRequestParams
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
+from pydantic_core import to_jsonable_python
+
+import holdfast
+
+# Which versions are in the journal of which run, as far as this task knows. To store one twice does no harm.
+_stored: ContextVar[set[tuple[str, str]]] = ContextVar("holdfast_pydantic_ai")
+
+
+class Codec:
+    """Values as JSON: the wire form is the framework's own, without what says nothing."""
+
+    def dump(self, tp: Any, value: Any) -> Any:
+        plain = _adapter(tp).dump_python(value, mode="json", exclude_none=isinstance(value, ModelResponse))
+        return returned(plain) if tp == CallToolResult else plain
+
+    def load(self, tp: Any, payload: Any) -> Any:
+        return JSON_CODEC.load(tp, _marked(payload) if tp == CallToolResult else payload)
+
+
+@functools.cache
+def _adapter(tp: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(tp)
+
+
+def returned(payload: Any) -> Any:
+    """What a tool returned, by itself: so people read it in the history, and enter it when a call is in doubt."""
+    own = payload.get("result")
+    bare = payload.keys() == {"kind", "result"} and payload["kind"] == "tool_return"
+    return payload if not bare or (isinstance(own, dict) and "kind" in own) else own
+
+
+def _marked(payload: Any) -> Any:
+    marked = isinstance(payload, dict) and "kind" in payload
+    return payload if marked else {"kind": "tool_return", "result": payload}
+
+
+def arguments(given: Any) -> dict[str, Any]:
+    """The arguments of a tool, as plain data."""
+    plain: dict[str, Any] = _plain(_adapter(Any).dump_python(given))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(each) for each in value), key=repr)  # equal ones are the same text
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return to_jsonable_python(value, fallback=_type_name)
+
+
+def _type_name(value: Any) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def last_words(messages: list[ModelMessage]) -> str:
+    """What the model is asked now, for people who read the history: the prompt, or whose results it is given."""
+    words = [
+        part.content
+        if isinstance(part, UserPromptPart) and isinstance(part.content, str)
+        else getattr(part, "tool_name", None)
+        for part in (messages[-1].parts if messages else ())
+    ]
+    return " ".join(word for word in words if word)[:200]
+
+
+def date(messages: list[ModelMessage], run_id: str | None) -> None:
+    """Give what the run added since the last response the run's own time: its messages are the same on every replay."""
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse) or message.run_id != run_id:
+            return
+        message.timestamp = holdfast.now()
+        for part in message.parts:
+            if hasattr(part, "timestamp"):
+                part.timestamp = message.timestamp
+
+
+# What a request was made with
+
+
+def remember() -> None:
+    """From here on, and in tasks that are made from here, know what was stored."""
+    if _stored.get(None) is None:
+        _stored.set(set())
+
+
+def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dict[str, Any]:
+    """The response with the hash of what it was asked with, and that itself if this run has not stored it yet."""
+    asked = params.model_request_parameters
+    tools = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
+        for tool in (*asked.function_tools, *asked.output_tools)
+    ]
+    settings: dict[str, Any] = dict(params.model_settings or {})
+    if settings.get("extra_headers"):
+        settings["extra_headers"] = sorted(settings["extra_headers"])  # their names: among the values there are keys
+    last = next((each for each in reversed(params.messages) if isinstance(each, ModelRequest)), None)
+    version = {
+        "model": model,
+        "settings": to_jsonable_python(settings, fallback=_type_name),
+        "instructions": last.instructions if last else None,
+        "tools": _hash(tools),
+    }
+    known, run = _stored.get(set()), holdfast.this_run().id
+    found = {_hash(version): version, _hash(tools): tools}
+    new = {mark: value for mark, value in found.items() if (run, mark) not in known}
+    stamp = {"version": _hash(version), "response": response}
+    return {**stamp, "new": new} if new else stamp
+
+
+def unstamped(answer: dict[str, Any]) -> Any:
+    """The response. It has been recorded, and what came with it."""
+    run = holdfast.this_run().id
+    _stored.get(set()).update((run, mark) for mark in answer.get("new", ()))
+    return answer["response"]
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=_type_name)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
