@@ -260,6 +260,9 @@ class Runtime(Protocol):
         ...
 
     def scope(self, name: str) -> AbstractContextManager[None]: ...
+    def place(self, name: str) -> str:
+        """A name for what begins here, unlike any other in the scope around it, and the same in every run of this code."""
+        ...
 
 
 _here: ContextVar[Runtime | StepContext | None] = ContextVar("holdfast", default=None)

@@ -270,6 +270,24 @@ def test_a_scope_pins_keys():
     )
 
 
+def test_a_place_names_what_begins_there():
+    """The name tells the tasks and the number, as a key does; in a scope it is told from the scope on."""
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        async def branch() -> list[str]:
+            with holdfast.scope("pinned"):
+                return [holdfast.place("talk"), await asyncio.create_task(inner())]
+
+        async def inner() -> str:
+            return holdfast.place("talk")
+
+        first = await asyncio.gather(inner(), inner())
+        return [holdfast.place("talk"), holdfast.place("talk"), *first, *await asyncio.create_task(branch())]
+
+    assert keys_of(agent)[0] == ["talk#0", "talk#1", "inner#0/talk#0", "inner#1/talk#0", "talk#0", "inner#0/talk#0"]
+
+
 def test_a_scope_is_open_once():
     """The same scope entered twice at once is an error, and bad names are refused."""
 

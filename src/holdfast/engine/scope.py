@@ -77,6 +77,12 @@ class Scope:
             _here.reset(token)
             self.execution.open_scopes.discard(path)
 
+    def place(self, name: str) -> str:
+        if self._check("place") is not None:
+            raise Suspended
+        key = self.key(name)
+        return key.replace(f"{self.named}/", "", 1) if self.named else key
+
     def at_home(self) -> Scope:
         """The scope of the task that is running, if it is one of this run.
 

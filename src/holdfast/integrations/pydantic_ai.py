@@ -3,8 +3,8 @@
 Model requests, tool calls, MCP calls and event handlers are steps of the run. Everything else of the framework is agent
 code, which is replayed. What is promised:
 
-- Keys are pinned. A request is `<run id>:model/<agent>.model#n`, a tool call `<run id>:<tool call id>/<tool>#n`, whatever tasks
-  and functions the framework puts around them; the run id is derived from where `agent.run` was called.
+- Keys are pinned. The requests of the first `clerk.run(...)` are `clerk-0:model/clerk.model#0` and so on, a call of a tool is
+  `clerk-0:<id of the call>/<tool>#0`, whatever tasks and functions the framework puts around them.
 - A message is stored once, as the result of the step that made it. What a request was given is not stored with it.
 - The model, its settings, the instructions and the tools are stored with the first request that they served, under a hash
   that later requests name. They are part of a result and not of an identity: a new prompt stops no run.
@@ -140,7 +140,9 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         return self
 
     def get_default_run_id(self) -> str | None:
-        return f"{_name(self.name)}-{holdfast.uuid4().hex[:12]}" if self.in_durable_context else None
+        if not self.in_durable_context:
+            return None
+        return f"{holdfast.place(_name(self.name))}@{holdfast.uuid4().hex[:12]}"  # where, and in which run of ours
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
@@ -355,7 +357,8 @@ def _threads(*, allowed: bool) -> Iterator[None]:
 
 
 def _pinned(ctx: RunContext[Any], call: str) -> contextlib.AbstractContextManager[None]:
-    name = re.sub(r"[/#]", ".", f"{ctx.run_id}:{call}")
+    """A scope that is named by where the agent was run, without the mark that tells it from those of other runs."""
+    name = f"{re.sub('@[0-9a-f]{12}$', '', ctx.run_id or '')}:{call}".replace("/", ".").replace("#", "-")
     if len(name) > 200:
         name = f"{name[:160]}:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
     return holdfast.scope(name)

@@ -42,6 +42,11 @@ def scope(name: str) -> AbstractContextManager[None]:
     return current("scope").scope(name)
 
 
+def place(name: str) -> str:
+    """For integrations: a name for what begins here, such as `branch#1/name#0`: unlike any other in the scope around it."""
+    return current("place").place(name)
+
+
 def note(text: str, **data: Any) -> Called[None]:
     """A line in the run's history; outside a run it goes to the log."""
     place = here()
