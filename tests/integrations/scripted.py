@@ -5,6 +5,8 @@ from collections import Counter
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
+import holdfast
+
 
 def turn_of(messages):
     """How many answers the model has given in this conversation."""
@@ -26,24 +28,34 @@ def says(text):
 
 
 class Script:
-    """`answer(turn, messages)` is what the model says; `paid` counts the requests that reached it."""
+    """`answer(turn, messages)` is what the model says.
+
+    `paid` counts the requests that reached it, by run, prompt and turn. `again` are those that came when a later turn of the same
+    conversation had been paid for, and so their own answer had been recorded.
+    """
 
     def __init__(self, answer, before=None):
-        self.paid = Counter()
-        self._answer, self._before = answer, before
+        self.answer, self._before = answer, before
+        self.forget()
         self.model = FunctionModel(self._request, stream_function=self._stream, model_name="scripted")
 
+    def forget(self):
+        self.paid, self.again = Counter(), []
+
     async def _request(self, messages, info):
-        self.paid[str(messages[0].parts[0].content), turn_of(messages)] += 1
+        run, prompt, turn = holdfast.this_run().id, str(messages[0].parts[0].content), turn_of(messages)
+        self.paid[run, prompt, turn] += 1
+        if (run, prompt, turn + 1) in self.paid:
+            self.again.append((run, prompt, turn))
         if self._before is not None:
             await self._before()
-        return self._answer(turn_of(messages), messages)
+        return self.answer(turn, messages)
 
     async def _stream(self, messages, info):
         answer = await self._request(messages, info)
         for n, part in enumerate(answer.parts):
             if isinstance(part, ToolCallPart):
-                yield {n: DeltaToolCall(part.tool_name, part.args_as_json_str(), part.tool_call_id)}
+                yield {n: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
             else:
                 for word in part.content.split(" "):
                     yield f"{word} "

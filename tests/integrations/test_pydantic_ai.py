@@ -59,10 +59,11 @@ def keys(events, kind="step.completed"):
     return [event.key for event in events if event.kind == kind]
 
 
-async def stored(hf, run, key_part):
-    """The results in the journal, as data."""
-    events = await hf.store.events(run.id)
-    return [json.loads(event.value) for event in events if event.value and key_part in (event.key or "")]
+async def stored(hf, run, name):
+    """The results of a step in the journal, in order."""
+    return [
+        json.loads(event.value) for event in await hf.store.journal(run.id) if event.value and name in (event.key or "")
+    ]
 
 
 def test_requests_and_tool_calls_are_steps_under_pinned_keys():
@@ -104,7 +105,7 @@ def test_a_crash_anywhere_costs_at_most_the_request_it_cut_off():
     def check(result, hf):
         assert result == "{'look': 'saw b'}"
         assert 2 <= sum(script.paid.values()) <= 2 + hf.crashes
-        script.paid.clear()
+        script.forget()
 
     assert everywhere(job, check=check) > 10
 
@@ -233,7 +234,7 @@ def test_a_tool_that_is_a_step_and_calls_one_is_told_what_to_do():
     assert "tool 'delegate' is a step" in running(job)[0]
     assert "metadata={'holdfast': False}" in running(job)[0]
     delegate_to_agent = calls(("delegate", {"how": "agent"}))
-    script._answer = lambda turn, m: delegate_to_agent
+    script.answer = lambda turn, m: delegate_to_agent
     assert "agent 'other' has HoldfastDurability and was run inside the body of a step" in running(job)[0]
 
 
@@ -276,7 +277,7 @@ def test_tools_are_configured_by_their_metadata():
     @clerk.tool_plain(metadata={"holdfast": {"retries": 3}})
     async def wrong() -> str: ...
 
-    script._answer = lambda turn, m: calls(("wrong", {}))
+    script.answer = lambda turn, m: calls(("wrong", {}))
     with pytest.raises(holdfast.RunFailed, match="metadata of tool 'wrong'.*'retries'.*retry"):
         running(job)
 
@@ -332,11 +333,11 @@ def test_approvals_are_questions_in_the_inbox():
     def check(result, hf):
         assert result == "['paid 4', 'too dear']" and set(paid) == {4}
         assert sum(script.paid.values()) <= 2 + hf.crashes
-        script.paid.clear()
+        script.forget()
 
     result, events, _ = running(job, act=act)
-    assert sorted(keys(events, "approval.decided")) == ["clerk-0:c0/:approve#0", "clerk-0:c1/:approve#0"]
-    script.paid.clear()
+    assert sorted(keys(events, "approval.asked")) == ["clerk-0:c0/:approve#0", "clerk-0:c1/:approve#0"]
+    script.forget()
     assert everywhere(job, act=act, check=check) > 10
 
 

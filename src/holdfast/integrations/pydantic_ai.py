@@ -136,7 +136,6 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
                 "Call it in a function marked @holdfast.agent, and start that with `await hf.start(...)` inside `async "
                 "with holdfast.open(...) as hf`, or with `holdfast run`; to use it without, leave the capability out"
             ) from error
-        records.remember()
         return self
 
     def get_default_run_id(self) -> str | None:
@@ -148,7 +147,10 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
 
     def get_run_clock(self) -> Callable[[], datetime] | None:
-        return holdfast.now if self.in_durable_context else None
+        if not self.in_durable_context:
+            return None
+        records.remember()  # here: this is asked in the task that has called `agent.run`, so its next one knows too
+        return holdfast.now
 
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         # Instructions, validators and the like that are plain functions: a thread in agent code would not be recorded.
