@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import random
+import string
 import subprocess
 import sys
+from pathlib import Path
 
 import pydantic_ai
 import pytest
+from fastmcp.client.transports import StdioTransport
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import ExternalToolset
 from tests.integrations.scripted import Script, calls, returned, says, turn_of
@@ -68,7 +73,7 @@ async def stored(hf, run, name):
 
 def test_requests_and_tool_calls_are_steps_under_pinned_keys():
     """A request's key is made of the agent's run, a tool's of the call's id: no name of the framework's is in them."""
-    script = Script(lambda turn, m: [calls(("look", {"at": "a"}), ("look", {"at": "b"})), says("done")][turn])
+    script = Script(lambda turn, _m: [calls(("look", {"at": "a"}), ("look", {"at": "b"})), says("done")][turn])
     clerk = durable(script)
 
     @clerk.tool_plain
@@ -112,7 +117,7 @@ def test_a_crash_anywhere_costs_at_most_the_request_it_cut_off():
 
 def test_parallel_tools_are_not_serialised():
     """Five tools of one answer run at the same time: each waits until all have begun."""
-    script = Script(lambda turn, m: [calls(*(("meet", {"n": n}) for n in range(5))), says("met")][turn])
+    script = Script(lambda turn, _m: [calls(*(("meet", {"n": n}) for n in range(5))), says("met")][turn])
     clerk, gathered = durable(script), asyncio.Barrier(5)
 
     @clerk.tool_plain
@@ -154,7 +159,7 @@ def test_plain_functions_of_the_framework_run_without_threads_in_the_agent_and_i
 
 def test_a_tool_may_run_in_the_agent():
     """With the metadata `holdfast: False` a tool uses steps, verbs and other agents, which are recorded one by one."""
-    inner_script = Script(lambda turn, m: says("inner says hi"))
+    inner_script = Script(lambda _turn, _m: says("inner says hi"))
     inner = durable(inner_script, "inner")
     script = Script(
         lambda turn, m: [calls(("delegate", {"what": "x"}), ("delegate", {"what": "y"})), says(str(returned(m)))][turn]
@@ -213,8 +218,8 @@ def test_steps_and_agents_are_tools_that_run_in_the_agent():
 
 def test_a_tool_that_is_a_step_and_calls_one_is_told_what_to_do():
     """The error of a durable call in a tool's step names the tool and the metadata that lets it run in the agent."""
-    script = Script(lambda turn, m: calls(("delegate", {})))
-    other, clerk = durable(Script(lambda turn, m: says("never")), "other"), durable(script)
+    script = Script(lambda _turn, _m: calls(("delegate", {})))
+    other, clerk = durable(Script(lambda _turn, _m: says("never")), "other"), durable(script)
 
     @holdfast.step
     async def double(what: str) -> str:
@@ -234,13 +239,13 @@ def test_a_tool_that_is_a_step_and_calls_one_is_told_what_to_do():
     assert "tool 'delegate' is a step" in running(job)[0]
     assert "metadata={'holdfast': False}" in running(job)[0]
     delegate_to_agent = calls(("delegate", {"how": "agent"}))
-    script.answer = lambda turn, m: delegate_to_agent
+    script.answer = lambda _turn, _m: delegate_to_agent
     assert "agent 'other' has HoldfastDurability and was run inside the body of a step" in running(job)[0]
 
 
 def test_outside_a_run_the_capability_says_so():
     """Run outside a run the agent raises NotInRun with the way to start it, and pays for nothing."""
-    script = Script(lambda turn, m: says("hello"))
+    script = Script(lambda _turn, _m: says("hello"))
     with pytest.raises(holdfast.NotInRun, match=r"outside a run, where nothing would be durable.*@holdfast\.agent"):
         asyncio.run(durable(script).run("go"))
     assert not script.paid
@@ -277,8 +282,8 @@ def test_tools_are_configured_by_their_metadata():
     @clerk.tool_plain(metadata={"holdfast": {"retries": 3}})
     async def wrong() -> str: ...
 
-    script.answer = lambda turn, m: calls(("wrong", {}))
-    with pytest.raises(holdfast.RunFailed, match="metadata of tool 'wrong'.*'retries'.*retry"):
+    script.answer = lambda _turn, _m: calls(("wrong", {}))
+    with pytest.raises(holdfast.RunFailed, match=r"metadata of tool 'wrong'.*'retries'.*retry"):
         running(job)
 
 
@@ -335,7 +340,7 @@ def test_approvals_are_questions_in_the_inbox():
         assert sum(script.paid.values()) <= 2 + hf.crashes
         script.forget()
 
-    result, events, _ = running(job, act=act)
+    _, events, _ = running(job, act=act)
     assert sorted(keys(events, "approval.asked")) == ["clerk-0:c0/:approve#0", "clerk-0:c1/:approve#0"]
     script.forget()
     assert everywhere(job, act=act, check=check) > 10
@@ -361,7 +366,7 @@ def test_a_tool_executed_elsewhere_is_a_question_for_its_result():
 def test_what_a_request_was_made_with_is_stored_once_and_may_change():
     """Model, settings, instructions and tools are in the journal once; with new ones an old run goes on, and both are there."""
     said = ["Be kind.", "Be quick."]
-    script = Script(lambda turn, m: [calls(("look", {})), calls(("look", {})), says("done")][turn % 3])
+    script = Script(lambda turn, _m: [calls(("look", {})), calls(("look", {})), says("done")][turn % 3])
     settings = {"temperature": 0.5, "extra_headers": {"Authorization": "secret"}}
     clerk = durable(script, model_settings=settings)
 
@@ -404,7 +409,7 @@ def test_what_a_request_was_made_with_is_stored_once_and_may_change():
 
 def test_streamed_requests_and_event_handlers_are_steps():
     """A handler sees a model's words inside the request's step, and other events in steps of their own, once each."""
-    script = Script(lambda turn, m: [calls(("look", {})), says("all is well")][turn])
+    script = Script(lambda turn, _m: [calls(("look", {})), says("all is well")][turn])
     seen = []
 
     async def handler(ctx, events):
@@ -435,7 +440,7 @@ def test_streamed_requests_and_event_handlers_are_steps():
 
 def test_run_stream_and_iter_work_in_a_run():
     """Text that is streamed to the agent's code comes from the recorded answer; so do the nodes of `iter`."""
-    script = Script(lambda turn, m: [calls(("look", {})), says("all is well")][turn])
+    script = Script(lambda turn, _m: [calls(("look", {})), says("all is well")][turn])
     clerk = durable(script)
 
     @clerk.tool_plain
@@ -504,7 +509,7 @@ def test_a_tool_may_ask_the_model_to_try_again():
 
 def test_messages_are_the_same_on_every_replay():
     """A step that is given the whole conversation is recognised after a crash: no time or id in it is another one."""
-    script = Script(lambda turn, m: [calls(("look", {})), says("done")][turn_of(m) % 2])
+    script = Script(lambda _turn, m: [calls(("look", {})), says("done")][turn_of(m) % 2])
     clerk = durable(script)
 
     @clerk.tool_plain
@@ -526,6 +531,64 @@ def test_messages_are_the_same_on_every_replay():
         assert result == 8
 
     assert everywhere(job, check=check) > 10
+
+
+def test_calls_of_an_mcp_server_are_steps(tmp_path):
+    """The tools of a server, its instructions and each call are recorded: a resumed run asks it nothing again."""
+    log = tmp_path / "asked.txt"
+    transport = StdioTransport(sys.executable, [str(Path(__file__).with_name("shelf.py")), str(log)])
+    wanted = calls(("book", {"title": "a"}), ("book", {"title": "b"}))
+    script = Script(
+        lambda turn, m: [wanted, says(f"{returned(m).get('book')} {'Ask nicely.' in m[-1].instructions}")][turn]
+    )
+    clerk = durable(script, toolsets=[MCPToolset(transport, id="shelf", include_instructions=True)])
+
+    @holdfast.agent
+    async def job() -> str:
+        output = (await clerk.run("go")).output
+        await holdfast.sleep("1h")
+        return output
+
+    async def main():
+        async with holdfast.testing.open(agents=[job]) as hf:
+            run = await hf.start(job, id="r")
+            try:
+                result = await run.result(timeout=40)
+            finally:
+                await transport.close()
+            return result, keys([event async for event in run.events(follow=False)]), hf.bodies
+
+    result, recorded, bodies = asyncio.run(main())
+    assert result == "has b True"
+    assert {"clerk-0:shelf.tools/shelf.tools#0", "clerk-0:c0/book#0", "clerk-0:c1/book#0"} <= set(recorded)
+    assert bodies["book"] == 2 and sorted(log.read_text().split()) == ["a", "b"]
+
+
+def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path):
+    """400 turns of 2 KB, each request given all that came before, take at most 1.5 times those 2 KB."""
+    turns, size = 400, 2048
+    script = Script(lambda turn, _m: says("".join(random.Random(turn).choices(string.ascii_letters, k=size))))
+    clerk = durable(script, instructions="Be kind.")
+
+    @holdfast.agent
+    async def job() -> int:
+        messages = []
+        for _ in range(turns):
+            messages = (await clerk.run("go on", message_history=messages)).all_messages()
+        return len(messages)
+
+    def taken():
+        return sum(file.stat().st_size for file in tmp_path.iterdir())
+
+    async def main():
+        async with holdfast.open(f"sqlite:{tmp_path / 'file.db'}", agents=[job]):
+            pass
+        empty = taken()
+        async with holdfast.open(f"sqlite:{tmp_path / 'file.db'}", agents=[job]) as hf:
+            assert await hf.run(job) == 2 * turns
+        return taken() - empty
+
+    assert asyncio.run(main()) <= 1.5 * turns * size
 
 
 def test_holdfast_alone_does_not_import_the_framework():

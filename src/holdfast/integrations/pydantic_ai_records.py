@@ -24,7 +24,10 @@ class Codec:
     """Values as JSON: the wire form is the framework's own, without what says nothing."""
 
     def dump(self, tp: Any, value: Any) -> Any:
-        plain = _adapter(tp).dump_python(value, mode="json", exclude_none=isinstance(value, ModelResponse))
+        if isinstance(value, ModelResponse):
+            plain = _adapter(tp).dump_python(value, mode="json", exclude_none=True)
+            return {**plain, "usage": {what: amount for what, amount in plain["usage"].items() if amount}}
+        plain = _adapter(tp).dump_python(value, mode="json")
         return returned(plain) if tp == CallToolResult else plain
 
     def load(self, tp: Any, payload: Any) -> Any:
