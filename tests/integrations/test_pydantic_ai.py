@@ -12,7 +12,7 @@ import pydantic_ai
 import pytest
 from fastmcp.client.transports import StdioTransport
 from pydantic_ai import Agent, ModelRetry, RunContext
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.exceptions import ApprovalRequired, ModelHTTPError
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import ExternalToolset
@@ -344,6 +344,30 @@ def test_approvals_are_questions_in_the_inbox():
     assert sorted(keys(events, "approval.asked")) == ["clerk-0:c0/:approve#0", "clerk-0:c1/:approve#0"]
     script.forget()
     assert everywhere(job, act=act, check=check) > 10
+
+
+def test_a_tool_may_ask_for_approval_when_it_has_looked():
+    """ApprovalRequired from a tool's body is a question too; when it is granted the tool runs again, and is told so."""
+    script = Script(lambda turn, m: [calls(("pay", {"usd": 5})), says(str(returned(m)))][turn])
+    clerk = durable(script)
+
+    @clerk.tool
+    async def pay(ctx: RunContext, usd: int) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return f"paid {usd}"
+
+    @holdfast.agent
+    async def job() -> str:
+        return (await clerk.run("go")).output
+
+    async def act(hf, run):
+        await run.wait("waiting")
+        await hf.approve("r", by="ana")
+
+    result, events, _ = running(job, act=act)
+    assert result == "{'pay': 'paid 5'}"
+    assert [key for key in keys(events) if "/pay" in key] == ["clerk-0:c0/pay#0", "clerk-0:c0/pay#1"]
 
 
 def test_a_tool_executed_elsewhere_is_a_question_for_its_result():

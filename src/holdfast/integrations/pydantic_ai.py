@@ -22,6 +22,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -69,14 +70,17 @@ _KEY: Final = "holdfast"  # in the metadata of tools
 _STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate"})
 _APPROVAL: Final = frozenset({"to", "needs", "expires", "default", "remind"})
 _Options = dict[str, Any]
+# Set while the framework may not run plain functions in threads. It has `disable_threads()`, which no step could take back;
+# in a version without the variable such threads are reported as what they are.
+_no_threads: ContextVar[bool] = getattr(_utils, "_disable_threads", ContextVar("no_threads"))
 
 
 class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     """Makes a Pydantic AI agent durable inside a `@holdfast.agent`.
 
-    `model` and `tools` are what `@holdfast.step` takes (`retry`, `timeout`, `in_doubt`, `limit`, `rate`), for every model request
-    and every tool; a tool's own metadata comes first. `models`, `event_stream_handler` and `name` are as in the framework's
-    own durability capabilities.
+    `model` and `tools` are what `@holdfast.step` takes, for every model request (`retry`, `timeout`, `limit`, `rate`) and for
+    every tool (`in_doubt` too; and what `holdfast.approve` takes, if it needs approval). A tool's own metadata comes first.
+    `models`, `event_stream_handler` and `name` are as in the framework's own durability capabilities.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -102,7 +106,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         tools: _Options | None = None,
     ) -> None:
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
-        self.model_options = _checked(model or {}, _STEP, "HoldfastDurability(model=...)")
+        self.model_options = _checked(model or {}, _STEP - {"in_doubt"}, "HoldfastDurability(model=...)")
         self.tool_options = _checked(tools or {}, _STEP | _APPROVAL, "HoldfastDurability(tools=...)")
         self._backend = _Steps(self)
 
@@ -351,11 +355,11 @@ async def _called(operation: DurableOperation[Any, Any, Any], params: Any) -> An
 @contextlib.contextmanager
 def _threads(*, allowed: bool) -> Iterator[None]:
     """Whether the framework runs plain functions in threads."""
-    token = _utils._disable_threads.set(not allowed)  # noqa: SLF001 - `disable_threads` cannot be taken back for a step
+    token = _no_threads.set(not allowed)
     try:
         yield
     finally:
-        _utils._disable_threads.reset(token)  # noqa: SLF001
+        _no_threads.reset(token)
 
 
 def _pinned(ctx: RunContext[Any], call: str) -> contextlib.AbstractContextManager[None]:
