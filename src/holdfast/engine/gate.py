@@ -6,7 +6,9 @@ Delivery order is journal order, so whatever the agent does in between (races, q
 
 A run has settled when none of its tasks was stepped for QUIET_TURNS turns of the loop. asyncio needs several turns to
 carry one result through nested gathers, groups and shields; each turn that steps any task of the run starts the count
-again, so the number bounds the longest chain of callbacks without a task in it, not the depth of nesting.
+again, so the number bounds the longest chain of callbacks without a task in it, not the depth of nesting. On a loop that has
+nothing to do but to turn gates no such chain can be under way, and the count is cut short. That is the common case of one
+run at a time, and of every run that waits while others wait.
 
 The gate only counts. What is delivered, and what happens when nothing is left to deliver, is `advance`'s business.
 """
@@ -15,17 +17,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextvars import Context
+from weakref import WeakKeyDictionary
 
 QUIET_TURNS = 32
 UNSETTLED_LIMIT_S = 10.0
 
 
+class _Counting:
+    """How many gates of a loop count just now."""
+
+    __slots__ = ("gates",)
+
+    def __init__(self) -> None:
+        self.gates = 0
+
+
+_on_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Counting] = WeakKeyDictionary()
+
+
 class Gate:
     """Calls `advance` whenever the run has settled, for as long as that delivers something."""
 
-    __slots__ = ("_advance", "_last", "_loop", "_outside", "_quiet", "_restless", "_since", "activity", "pumping")
+    __slots__ = (
+        "_advance", "_counting", "_last", "_loop", "_outside", "_quiet", "_ready", "_restless", "_since",
+        "activity", "pumping",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -39,11 +57,14 @@ class Gate:
         self.pumping = False
         self._quiet = self._last = 0
         self._since = 0.0
+        self._counting = _on_loop.setdefault(loop, _Counting())
+        self._ready: Sized | None = getattr(loop, "_ready", None)  # what asyncio's own loops are about to call
 
     def kick(self) -> None:
         """Something happened: find out when the run has settled."""
         if not self.pumping:
             self.pumping, self._quiet, self._last = True, 0, self.activity
+            self._counting.gates += 1
             self._since = time.monotonic()
             self._loop.call_soon(self._turn, context=self._outside)
 
@@ -55,13 +76,21 @@ class Gate:
         if self.activity != self._last:
             self._quiet, self._last = 0, self.activity
             if time.monotonic() - self._since > UNSETTLED_LIMIT_S:
-                self.pumping = False
+                self._stop()
                 self._restless()
                 return
         self._quiet += 1
-        if self._quiet >= QUIET_TURNS:
+        if self._quiet >= QUIET_TURNS or (self._quiet > 1 and self._all_still()):
             if not self._advance():
-                self.pumping = False
+                self._stop()
                 return
             self._quiet, self._last, self._since = 0, self.activity, time.monotonic()
         self._loop.call_soon(self._turn, context=self._outside)
+
+    def _stop(self) -> None:
+        self.pumping = False
+        self._counting.gates -= 1
+
+    def _all_still(self) -> bool:
+        """Is nothing to be called but the other gates? Each that counts has one call in line; ours is this one."""
+        return self._ready is not None and len(self._ready) < self._counting.gates
