@@ -7,8 +7,12 @@ import string
 from pathlib import Path
 
 from measuring import Bench, Row, finished
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import holdfast
+from holdfast.integrations.pydantic_ai import HoldfastDurability
 
 TARGET = 1.5
 MESSAGE_BYTES = 2048
@@ -46,14 +50,32 @@ async def converse(turns: int) -> int:
     return len(messages)
 
 
+def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[TextPart(message(len(messages)))])
+
+
+model = Agent(FunctionModel(answer), name="model", capabilities=[HoldfastDurability()])
+
+
+@holdfast.agent
+async def chat(turns: int) -> int:
+    """With a framework's agent, which is given the whole conversation too."""
+    messages: list[ModelMessage] = []
+    for _ in range(turns):
+        messages = (await model.run("go on", message_history=messages)).all_messages()
+    return len(messages) // 2
+
+
 def measure(bench: Bench) -> list[Row]:
     turns = bench.size(400, 20)
     payload = turns * MESSAGE_BYTES
-    own, given = (finished(growth(bench, agent, turns)) for agent in (talk, converse))
+    own, given, chatted = (finished(growth(bench, agent, turns)) for agent in (talk, converse, chat))
     return [
         Row(6, f"{turns} turns of {MESSAGE_BYTES // 1024} KiB, each kept by the agent", kib(own),
             f"{own / payload:.2f} x payload", f"<= {TARGET:g} x", own / payload <= TARGET),
         Row(6, "the same, every step given the whole list", kib(given), f"{given / payload:.2f} x payload"),
+        Row(6, "the same, with a Pydantic AI agent", kib(chatted),
+            f"{chatted / payload:.2f} x payload", f"<= {TARGET:g} x", chatted / payload <= TARGET),
     ]  # fmt: skip
 
 
@@ -73,7 +95,7 @@ async def growth(bench: Bench, agent: holdfast.Agent[[int], int], turns: int) ->
 
 
 def open_at(folder: Path) -> holdfast.Client:
-    return holdfast.open(f"sqlite:{folder / 'bench.db'}?durability=process", agents=[talk, converse])
+    return holdfast.open(f"sqlite:{folder / 'bench.db'}?durability=process", agents=[talk, converse, chat])
 
 
 def size_of(folder: Path) -> int:
