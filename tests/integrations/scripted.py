@@ -48,7 +48,7 @@ class Script:
         if (run, prompt, turn + 1) in self.paid:
             self.again.append((run, prompt, turn))
         if self._before is not None:
-            await self._before()
+            await self._before(run, prompt, turn)
         return self.answer(turn, messages)
 
     async def _stream(self, messages, info):

@@ -22,6 +22,9 @@ import holdfast
 import holdfast.testing
 from holdfast.integrations.pydantic_ai import HoldfastDurability
 
+# A task that a crash ends before its first step never awaits what it was to await.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+
 
 def durable(script, name="clerk", **options):
     own = options.pop("capability", None) or HoldfastDurability()

@@ -1,7 +1,12 @@
 """Parallel agents and parallel tools of Pydantic AI, dropped at random commits: right in the end, and paid for once."""
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from pydantic_ai import Agent
@@ -18,7 +23,7 @@ TOGETHER = 10  # runs in one file, which are dropped together
 noise = random.Random()
 
 
-async def nap():
+async def nap(*_):
     await asyncio.sleep(noise.choice([0, 0, noise.random() * 0.004]))
 
 
@@ -118,3 +123,27 @@ def test_a_dropped_run_ends_right_and_pays_no_recorded_request_again(name):
     crashes, lost = asyncio.run(main())
     assert crashes > RUNS // TOGETHER
     assert lost <= crashes * TOGETHER * 3  # only what was under way when a crash came
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_process_killed_in_the_middle_of_an_effect_goes_on_in_the_next(tmp_path, seed):
+    """Three agents in parallel, kill -9 in the middle of a random request or tool call, twice: the third process ends right."""
+    rng, file, log = random.Random(seed), tmp_path / "file.db", tmp_path / "effects.txt"
+    root = Path(__file__).parents[2]
+    paths = os.pathsep.join([str(root), str(root / "src")])
+    ended = []
+    for deadly in (rng.randint(1, 7), rng.randint(1, 5), 0):
+        command = [sys.executable, "-m", "tests.integrations.mortal", str(file), str(log), str(deadly)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": paths}
+        )
+        ended.append((done.returncode, done.stdout.strip()))
+    assert ended == [(-9, ""), (-9, ""), (0, "['saw x1', 'saw y1', 'saw z1']")], done.stderr
+    happened = log.read_text().splitlines()
+    order = {name: happened.index(name) for name in happened}
+    for topic in "xyz":
+        life = [f"request {topic} 0", f"look {topic}0", f"request {topic} 1", f"look {topic}1", f"request {topic} 2"]
+        for earlier, later in zip(life, life[1:], strict=False):
+            assert earlier not in happened[order[later] :]
+    assert max(Counter(happened).values()) <= 3 and len(happened) <= 15 + 2 * 3
