@@ -591,6 +591,7 @@ def test_calls_of_an_mcp_server_are_steps(tmp_path):
     assert bodies["book"] == 2 and sorted(log.read_text().split()) == ["a", "b"]
 
 
+@pytest.mark.timeout(180)  # the framework goes through all messages at each request
 def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path):
     """400 turns of 2 KB, each request given all that came before, take at most 1.5 times those 2 KB."""
     turns, size = 400, 2048
