@@ -105,7 +105,7 @@ def test_a_run_that_does_not_stop_is_ended(fleet, how, killed):
     fleet.start((agents.unwilling, ["u"], "r"))
     fleet.until(waiting_for(fleet, "r", "message"))
     fleet.ask(lambda hf: hf.get("r").cancel(by="ana", grace="1h" if how == "second" else "1.5s"))
-    fleet.until(lambda: "no" in whats(fleet))
+    fleet.until(lambda: fleet.ask(lambda hf: hf.get("r").info()).steps == 1)  # recorded: it is not done again
     if killed:
         first.kill()
     if how == "second":
