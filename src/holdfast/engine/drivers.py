@@ -22,6 +22,10 @@ from holdfast.runtime import _here, call_plainly
 _log = logging.getLogger("holdfast")
 
 
+class NotBegun(Exception):
+    """A body waited for a thread, and when there was one it was not to run any more, or not yet."""
+
+
 class Drivers(Recorder):
     """The work in progress of one attempt, and whether more may begin."""
 
@@ -100,8 +104,15 @@ class Drivers(Recorder):
     def _trusted(self) -> bool:
         return not self.unsure and self.host.trusted(self.lease_until)
 
-    def run_in_thread(self, body: Callable[[], Any]) -> asyncio.Future[Any]:
+    def run_in_thread(self, body: Callable[[], Any], wanted: Callable[[], bool]) -> asyncio.Future[Any]:
+        """Call it as soon as a thread is free, if it is still wanted then and the lease still surely ours."""
+
+        def begin() -> Any:
+            if self.closing or not wanted() or not self._trusted():
+                raise NotBegun
+            return call_plainly(body)
+
         context = contextvars.copy_context()
-        running = self.loop.run_in_executor(self.host.threads, context.run, call_plainly, body)
+        running = self.loop.run_in_executor(self.host.threads, context.run, begin)
         running.add_done_callback(lambda late: None if late.cancelled() else late.exception())  # nobody may be left
         return running

@@ -25,6 +25,7 @@ from holdfast.codec import UNTYPED, digest
 from holdfast.declaring import NotDone
 from holdfast.engine.approvals import approval_id, withdraw
 from holdfast.engine.calls import Call, Wait, loaded, tagged
+from holdfast.engine.drivers import NotBegun
 from holdfast.engine.passing import Passage, doze
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.flow import lane_of
@@ -231,7 +232,7 @@ class StepCall(Call):
     async def _in_thread(self, body: Any) -> Ended:
         """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
         execution, may_repeat = self.execution, self._spec.in_doubt == "retry"
-        running = execution.run_in_thread(body)
+        running = execution.run_in_thread(body, lambda: not self.withdrawn)
         execution.unstoppable += not may_repeat
         try:
             done, _ = await asyncio.wait([running], timeout=self._limit_s)
@@ -240,6 +241,8 @@ class StepCall(Call):
                     return Ended(error=self._timed_out(), doubt=True)
                 await asyncio.wait([running])
             return Ended(running.result())
+        except NotBegun:
+            return _RUN_IT
         finally:
             execution.unstoppable -= not may_repeat
 
