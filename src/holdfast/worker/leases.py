@@ -53,8 +53,8 @@ class Leases:
         self._hangs.stop()
 
     def trusted(self, lease_until: float) -> bool:
-        """Is a lease claimed until then (of time.monotonic()), or renewed since, surely ours?"""
-        return time.monotonic() < max(self._pulse.trusted_until, lease_until)
+        """Is a lease claimed or renewed until then (of time.monotonic()) surely ours?"""
+        return time.monotonic() < lease_until
 
     async def trust(self) -> None:
         """Wait for the next heartbeat to tell."""
@@ -75,8 +75,11 @@ class Leases:
         self._idle_beats = 0 if any(carried) or self._loading else self._idle_beats + 1
         return carried if self._idle_beats % _IDLE_BEATS == 0 else None
 
-    def _heard(self, carried: tuple[dict[str, Execution], Astray], leases: list[Lease]) -> None:
-        """What the heartbeat told: runs that are lost, and runs that have something in their inbox."""
+    def _heard(self, carried: tuple[dict[str, Execution], Astray], leases: list[Lease], until: float) -> None:
+        """What the heartbeat told: runs that are lost, and runs that have something in their inbox.
+
+        It tells of those that were here when it began. One that came since has its own time, of its claim.
+        """
         held = {(lease.run, lease.epoch): lease for lease in leases}
         executions, astray = carried
         for name, execution in executions.items():
@@ -86,7 +89,9 @@ class Leases:
                 # One that is just ending or being given back has no lease any more: its write on the way tells.
                 if not (execution.unacked or execution.holding):
                     execution.close("lost")
-            elif lease.inbox_count > execution.inbox_seen:
+                continue
+            execution.lease_until = max(execution.lease_until, until)
+            if lease.inbox_count > execution.inbox_seen:
                 parking.notice(execution)
         self._renewed.set()
         # A claim whose commit was unknown may have happened after all, when it had been given up: then a run is ours and

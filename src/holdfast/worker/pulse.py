@@ -30,16 +30,15 @@ class Pulse(Generic[T]):
     """Beats in its own thread from `start` to `stop`.
 
     `carried` tells what there is to keep just before a heartbeat, None if nothing; `heard` gets that again on the loop,
-    with the store's answer. `hung_s` tells for how long the loop has not turned.
+    with the store's answer and until when that can be trusted. `hung_s` tells for how long the loop has not turned.
     """
 
     def __init__(
         self, store: Store, settings: Settings, measures: Measures, *, carried: Callable[[], T | None],
-        heard: Callable[[T, list[Lease]], None], hung_s: Callable[[], float],
+        heard: Callable[[T, list[Lease], float], None], hung_s: Callable[[], float],
     ) -> None:  # fmt: skip
         self._store, self._settings, self._measures = store, settings, measures
         self._carried, self._heard, self._hung_s = carried, heard, hung_s
-        self.trusted_until = 0.0  # of time.monotonic()
         self._wake, self._stopped = threading.Event(), False
         self._thread = threading.Thread(target=self._main, name="holdfast-pulse", daemon=True)
 
@@ -56,11 +55,6 @@ class Pulse(Generic[T]):
         """Beat no more; one that is on its way may still come through."""
         self._stopped = True
         self._wake.set()
-
-    def _tell(self, carried: T, leases: list[Lease], trusted_until: float) -> None:
-        """On the loop. What is lost is dropped first: a process that was stopped for long may not trust it for a moment."""
-        self._heard(carried, leases)
-        self.trusted_until = max(self.trusted_until, trusted_until)
 
     # In its thread
 
@@ -82,7 +76,7 @@ class Pulse(Generic[T]):
         try:
             leases = self._store.heartbeat(round(settings.lease_ttl_s * 1000))
             self._measures.heartbeat()
-            self._loop.call_soon_threadsafe(self._tell, carried, leases, began + settings.trust_s)
+            self._loop.call_soon_threadsafe(self._heard, carried, leases, began + settings.trust_s)
         except StoreUnavailable as problem:
             _log.debug("the leases could not be prolonged; trying again: %s", problem)
             return every_s / 3
