@@ -103,13 +103,16 @@ UPDATE approvals SET status = 'withdrawn', decided_at = :now WHERE id = :approva
 UPDATE approvals SET status = 'withdrawn', decided_at = :now
 WHERE run_id IN (SELECT value FROM json_each(:ids)) AND status = 'open'
 
+-- name: woken
+-- When a run is due that a signal came to: now, if it waits for this token or for any.
+CASE WHEN runs.status = 'waiting' AND (due_at IS NULL OR due_at > :now)
+      AND (awaits IS NULL OR :token IN (SELECT value FROM json_each(awaits)))
+THEN :now ELSE due_at END
+
 -- name: notify
 -- A sender's first statement: counts the signal, and makes a waiting run due if it waits for this token or for any.
 UPDATE runs
-SET inbox_count = inbox_count + 1,
-    due_at = CASE WHEN status = 'waiting' AND (due_at IS NULL OR due_at > :now)
-                   AND (awaits IS NULL OR :token IN (SELECT value FROM json_each(awaits)))
-             THEN :now ELSE due_at END
+SET inbox_count = inbox_count + 1, due_at = {woken}
 WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
 RETURNING inbox_count
 
@@ -158,14 +161,18 @@ agent IN (SELECT value FROM json_each(:agents))
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 
+-- name: takeable
+-- What a claim may take now.
+-- All levels are named, so that of each only what is due is looked at. What waits may be taken a little before its time: it
+-- is brought into memory, and waits there for the rest.
+priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'waiting' OR due_at <= :now) AND {ours}
+
 -- name: due
 -- The runs a claim takes: those of the highest level first, of one level the longest due first.
--- All levels are named, so that of each only what is due is looked at. What waits may be taken a little before its time:
--- it is brought into memory, and waits there for the rest.
 SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
        rate_ms
 FROM runs
-WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'waiting' OR due_at <= :now) AND {ours}
+WHERE {takeable}
 ORDER BY priority DESC, due_at LIMIT :limit
 
 -- name: pick

@@ -86,7 +86,7 @@ WITH picked AS MATERIALIZED (
   SELECT id, status, due_at, next_seq, inbox_count, inbox_seen,
          status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
   FROM runs
-  WHERE priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'waiting' OR due_at <= :now) AND {ours}
+  WHERE {takeable}
   ORDER BY priority DESC, due_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED),
 found AS (SELECT count(*) AS due, count(*) FILTER (WHERE needs_more) AS needing FROM picked),
 unseen AS (
@@ -127,10 +127,7 @@ FROM found LEFT JOIN claimed ON true ORDER BY place
 -- A signal in one round trip, if its run takes any and this one did not come before.
 WITH told AS (
   UPDATE runs
-  SET inbox_count = inbox_count + 1,
-      due_at = CASE WHEN status = 'waiting' AND (due_at IS NULL OR due_at > :now)
-                     AND (awaits IS NULL OR :token IN (SELECT value FROM json_each(awaits)))
-               THEN :now ELSE due_at END
+  SET inbox_count = inbox_count + 1, due_at = {woken}
   WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
     AND NOT EXISTS (SELECT 1 FROM signals WHERE run_id = :run AND signal_id = :signal_id)
   RETURNING inbox_count)
@@ -152,10 +149,7 @@ decided AS (
   RETURNING approvals.*),
 told AS (
   UPDATE runs
-  SET inbox_count = inbox_count + 1,
-      due_at = CASE WHEN runs.status = 'waiting' AND (due_at IS NULL OR due_at > :now)
-                     AND (awaits IS NULL OR :token IN (SELECT value FROM json_each(awaits)))
-               THEN :now ELSE due_at END
+  SET inbox_count = inbox_count + 1, due_at = {woken}
   FROM decided WHERE runs.id = decided.run_id
   RETURNING inbox_count),
 signalled AS (
