@@ -40,7 +40,7 @@ class Drivers(Recorder):
         self.unstoppable = 0  # bodies in threads, of which it must be known how they ended before they may run again
         self.asleep = 0  # drivers that wait for a time or a person; the run may leave memory meanwhile
         self.unsure = False  # the last heartbeat did not find its lease; a write on its way will tell
-        self.lease_until = 0.0  # of time.monotonic(): of the claim, and prolonged by each heartbeat that found the lease
+        self.lease_until = 0.0  # of time.monotonic(): of its claim, or of the last heartbeat that found it
         self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
         self.may_begin.set()
         self.turn = asyncio.Lock()  # of the one transaction a run may have open
