@@ -36,6 +36,7 @@ class Stop:
         self._loop = asyncio.get_running_loop()
         self._last_words = last_words
         self._first_at: float | None = None
+        self._ending = False
         self._late = threading.Timer(grace_s + _GIVING_BACK_S, self._end, [late_code])
         self._late.daemon = True
         self._before: dict[signal.Signals, Any] = {}
@@ -60,8 +61,13 @@ class Stop:
             self._end(INTERRUPTED)
 
     def _end(self, code: int) -> None:
-        self._last_words()
-        leave(code)
+        if self._ending:
+            return  # a third one must not break into the last words
+        self._ending = True
+        try:
+            self._last_words()
+        finally:  # they fail when the signal came in the middle of another print
+            leave(code)
 
 
 def leave(code: int) -> None:
