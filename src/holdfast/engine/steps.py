@@ -14,72 +14,22 @@ import asyncio
 import contextvars
 import functools
 import inspect
-import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from holdfast import failures
-from holdfast.codec import UNTYPED, digest
-from holdfast.declaring import NotDone
-from holdfast.engine.approvals import approval_id, withdraw
-from holdfast.engine.calls import Call, Wait, loaded, tagged
+from holdfast.engine.approvals import withdraw
+from holdfast.engine.attempts import RUN_IT, Ended, Past
+from holdfast.engine.calls import Call, loaded, tagged
+from holdfast.engine.doubts import resolve
 from holdfast.engine.drivers import NotBegun
 from holdfast.engine.passing import Passage, doze
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.flow import lane_of
 from holdfast.model import Event
-from holdfast.people import writable
 from holdfast.runtime import Placed, StepContext, StepSpec
 from holdfast.signature import Bound
-from holdfast.store.questions import NewApproval
-
-
-@dataclass(slots=True)
-class _Past:
-    """What the journal knows of the attempts so far."""
-
-    attempt: int = 0
-    failures: int = 0
-    due: int | None = None
-    in_doubt: bool = False
-    probes: int = 0  # of this attempt, that failed
-    undone: int = 0  # attempts in a row that the database undid
-    turn: int | None = None  # of the step's rate, which this attempt has reserved
-    question: str | None = None
-
-    @classmethod
-    def of(cls, events: list[Event]) -> _Past:
-        past = cls()
-        for event in events:
-            if event.kind == "step.started":
-                past.attempt, past.in_doubt, past.question = event.data["attempt"], True, None
-                past.probes, past.due, past.turn = 0, None, None
-            elif event.kind == "step.retrying":
-                past.attempt, past.failures = event.data["attempt"], event.data["failures"]
-                past.probes, past.undone = event.data.get("probes", 0), event.data.get("undone", 0)
-                past.due, past.in_doubt, past.turn = event.at + event.data["wait_ms"], past.probes > 0, None
-            elif event.kind == "step.held":
-                past.turn = event.data["at"]
-            elif event.kind == "approval.asked":
-                past.question = event.data["approval"]
-            elif event.kind == "approval.withdrawn":
-                past.question = None
-        return past
-
-
-@dataclass(slots=True)
-class Ended:
-    """How an attempt ended. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
-
-    value: Any = None
-    error: Exception | None = None
-    doubt: bool = False
-    final: bool = False
-
-
-_RUN_IT = Ended()
 
 
 class StepCall(Call):
@@ -88,19 +38,19 @@ class StepCall(Call):
     of = "step"
     __slots__ = (
         "_began_at",
-        "_bound",
         "_context",
         "_copy",
         "_has_copy",
         "_limit_s",
-        "_past",
-        "_spec",
-        "_target",
         "_task",
+        "bound",
+        "so_far",
+        "spec",
+        "target",
     )
 
     def prepare(self, spec: StepSpec, target: object, bound: Bound) -> None:
-        self._spec, self._target, self._bound = spec, target, bound
+        self.spec, self.target, self.bound = spec, target, bound
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = None
         self._has_copy = False
@@ -110,24 +60,24 @@ class StepCall(Call):
         )  # the body sees the caller's context variables, live and resumed alike
 
     def begin(self) -> None:
-        self._past = _Past.of(self.past())
+        self.so_far = Past.of(self.past())
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
-        spec, past = self._spec, self._past
-        ended = _RUN_IT
+        spec, past = self.spec, self.so_far
+        ended = RUN_IT
         if past.in_doubt:
-            ended = await self._resolve(InDoubt("a crash came while the body ran"), crashed=True)
+            ended = await resolve(self, InDoubt("a crash came while the body ran"), crashed=True)
         while True:
-            while ended is _RUN_IT:
-                await self._until_due()
+            while ended is RUN_IT:
+                await self.until_due()
                 past.attempt += 1
                 past.probes = 0
                 ended = await self._let_through() if spec.flow is not None else await self._attempt()
                 if ended.doubt and spec.in_doubt != "retry":
                     assert ended.error is not None
-                    ended = await self._resolve(ended.error, crashed=False)
+                    ended = await resolve(self, ended.error, crashed=False)
             past.in_doubt = False
             if ended.error is None:
                 self._complete(ended.value)
@@ -137,16 +87,16 @@ class StepCall(Call):
             if wait_s is None:
                 self._fail(ended.error)
                 return
-            await self._put_off(wait_s, ended.error)
-            ended = _RUN_IT
+            await self.put_off(wait_s, ended.error)
+            ended = RUN_IT
 
     async def _let_through(self) -> Ended:
         """One attempt of a step that has a rate or a limit."""
-        flow, execution = self._spec.flow, self.execution
+        flow, execution = self.spec.flow, self.execution
         assert flow is not None
-        passage = Passage(self, lane_of(flow, self._spec.signature, self._bound.text), self._past.turn)
+        passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.text), self.so_far.turn)
         await passage.enter(lambda at: execution.record("step.held", self.key, self.facts(at=at)))
-        self._past.turn = None
+        self.so_far.turn = None
         try:
             return await self._attempt()
         finally:
@@ -155,17 +105,17 @@ class StepCall(Call):
     # One attempt
 
     async def _attempt(self) -> Ended:
-        execution, spec = self.execution, self._spec
+        execution, spec = self.execution, self.spec
         await execution.permission()
         execution.bodies += 1  # from the intent on: a run that is given back in between would be in doubt for nothing
         try:
             if spec.in_doubt != "retry":
-                await execution.durably("step.started", self.key, self.facts(attempt=self._past.attempt))
+                await execution.durably("step.started", self.key, self.facts(attempt=self.so_far.attempt))
                 await execution.assurance()
             self._began_at = execution.clock.now()
-            self._past.in_doubt = True  # until it is known how the body ended
+            self.so_far.in_doubt = True  # until it is known how the body ended
             context = StepContext(
-                self.key, self._idempotency_key, self._past.attempt, execution.facts(), execution.host.resources
+                self.key, self.idempotency_key, self.so_far.attempt, execution.facts(), execution.host.resources
             )
             execution.host.body_runs(spec, self.key)
             began_s, how = time.perf_counter(), "stopped"
@@ -190,14 +140,14 @@ class StepCall(Call):
 
     def _function(self) -> tuple[Callable[..., Any], bool]:
         """What runs, and whether in a thread."""
-        spec = self._spec
+        spec = self.spec
         fn = self.execution.host.replacement(spec) or spec.fn
         return fn, spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
 
     async def _body(self, context: StepContext) -> Ended:
         fn, threaded = self._function()
-        args = self._bound.args if self._target is None else (self._target, *self._bound.args)
-        body = functools.partial(fn, *args, **self._bound.kwargs)
+        args = self.bound.args if self.target is None else (self.target, *self.bound.args)
+        body = functools.partial(fn, *args, **self.bound.kwargs)
         limit = None if self._limit_s is None else asyncio.timeout(self._limit_s)
         try:
             with Placed(context):
@@ -231,7 +181,7 @@ class StepCall(Call):
 
     async def _in_thread(self, body: Any) -> Ended:
         """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
-        execution, may_repeat = self.execution, self._spec.in_doubt == "retry"
+        execution, may_repeat = self.execution, self.spec.in_doubt == "retry"
         running = execution.run_in_thread(body, lambda: not self.withdrawn)
         execution.unstoppable += not may_repeat
         try:
@@ -242,7 +192,7 @@ class StepCall(Call):
                 await asyncio.wait([running])
             return Ended(running.result())
         except NotBegun:
-            return _RUN_IT
+            return RUN_IT
         finally:
             execution.unstoppable -= not may_repeat
 
@@ -251,117 +201,32 @@ class StepCall(Call):
         timed_out.__cause__ = cause  # its traceback shows where the body was
         return timed_out
 
-    async def _put_off(self, wait_s: float, error: Exception, **more: Any) -> None:
+    async def put_off(self, wait_s: float, error: Exception, **more: Any) -> None:
         """Record that the next attempt comes later."""
-        past, wait_ms = self._past, round(wait_s * 1000)
-        record = failures.record(error, self._spec.raises)
+        past, wait_ms = self.so_far, round(wait_s * 1000)
+        record = failures.record(error, self.spec.raises)
         data = self.facts(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
         event = await self.execution.durably("step.retrying", self.key, data)
         past.due = event.at + wait_ms
 
-    async def _until_due(self) -> None:
+    async def until_due(self) -> None:
         """A durable wait for the next attempt: the run may leave memory meanwhile."""
-        due, self._past.due = self._past.due, None
+        due, self.so_far.due = self.so_far.due, None
         if due is None or due <= self.execution.clock.now():
             return  # a run that is due would only be parked to be claimed again
         await doze(self, "retry", due)
 
-    # In doubt
-
-    async def _resolve(self, error: Exception, *, crashed: bool) -> Ended:
-        """The policy, before any further attempt: what happened, or that it must run (again)."""
-        policy = self._spec.in_doubt
-        if policy == "probe":
-            found = await self._probe()
-            if found is not None:
-                return found
-            return _RUN_IT if crashed else Ended(error=error)
-        if policy == "ask":
-            return await self._ask(error)
-        if policy == "fail":
-            timed_out = isinstance(error, StepTimeout)  # which says by itself that the effect is not known
-            unknown = error if timed_out else InDoubt(f"whether the effect happened is not known: {error}")
-            return Ended(error=unknown, final=True)
-        return _RUN_IT
-
-    async def _probe(self) -> Ended | None:
-        """Look whether the effect happened; None when it did not. A probe that fails is tried again like a step."""
-        execution, spec, past = self.execution, self._spec, self._past
-        assert spec.probe is not None
-        args = self._bound.args if self._target is None else (self._target, *self._bound.args)
-        while True:
-            await self._until_due()
-            await execution.permission()
-            attempt = past.attempt
-            context = StepContext(self.key, self._idempotency_key, attempt, execution.facts(), execution.host.resources)
-            execution.bodies += 1
-            try:
-                with Placed(context):
-                    value = await spec.probe(*args, **self._bound.kwargs)
-                return None if isinstance(value, NotDone) else Ended(value)
-            except Exception as error:
-                past.probes += 1
-                problem, wait_s = error, spec.retry.delay_s(past.probes, error, f"{self.key}:probe")
-                if wait_s is None:
-                    unknown = InDoubt(f"the probe failed, so what happened is not known: {error!r}")
-                    unknown.__cause__ = error
-                    return Ended(error=unknown, final=True)
-            finally:
-                execution.body_ended()
-            await self._put_off(wait_s, problem, probes=past.probes)
-
-    async def _ask(self, error: Exception) -> Ended:
-        """Ask a person; the answer may come days later, in another process."""
-        execution, past = self.execution, self._past
-        question = past.question or approval_id(execution, self.key)
-        if past.question is None:
-            text = (
-                f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
-                f"Its idempotency key is {self._idempotency_key()}. "
-                'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
-            )
-            past.question = question
-            await self._put_question(question, text)
-        decided = execution.mailbox.decided.get(question)
-        if decided is None:
-            decision = execution.loop.create_future()
-            execution.mailbox.wait("approval", question, decision)
-            execution.waits[self.key] = Wait("person", None, f"approval:{question}")
-            execution.asleep += 1
-            execution.gate.kick()
-            try:
-                decided = await decision
-            finally:
-                execution.asleep -= 1
-                execution.waits.pop(self.key, None)
-        past.question = None
-        answer = UNTYPED.load(execution.text_of(decided))
-        if answer == "run":
-            return _RUN_IT
-        if answer == "fail":
-            by = decided.data.get("by")
-            unknown = InDoubt(f"whether the effect happened is not known; {by} decided to fail the step")
-            return Ended(error=unknown, final=True)
-        return Ended(self._spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
-
-    async def _put_question(self, question: str, text: str) -> None:
-        shown = UNTYPED.store(self.preview)[0]
-        approval = NewApproval(question, self.key, "in_doubt", writable(text), shown, digest(shown))
-        approval.schema = json.dumps(self._spec.signature.returns.schema())
-        data = self.facts(kind="in_doubt", approval=question, question=approval.question[:2000], to=[])
-        await self.execution.durably("approval.asked", self.key, data, approvals=[approval])
-
-    def _idempotency_key(self) -> str:
+    def idempotency_key(self) -> str:
         return self.execution.idempotency_key(self.key, self.digest)
 
     # Outcomes
 
     def _spent(self) -> dict[str, Any]:
-        return {"attempts": max(self._past.attempt, 1), "began": self._began_at}
+        return {"attempts": max(self.so_far.attempt, 1), "began": self._began_at}
 
     def _complete(self, value: Any) -> None:
         try:
-            text, self._copy = self.execution.stored(self._spec.signature.returns, value, "result")
+            text, self._copy = self.execution.stored(self.spec.signature.returns, value, "result")
         except NotStorable as error:
             self._fail(error)
             return
@@ -372,29 +237,29 @@ class StepCall(Call):
 
     def _fail(self, error: Exception) -> None:
         self.numbered = True
-        record = failures.record(error, self._spec.raises)
+        record = failures.record(error, self.spec.raises)
         self.execution.record("step.failed", self.key, self.facts(**self._spent(), error=record))
 
     def read(self, event: Event) -> Any:
         if event.kind == "step.completed":
             if self._has_copy:
                 return self._copy
-            return loaded(self.execution, self._spec.signature.returns, event, f"a result of {self.name!r}")
+            return loaded(self.execution, self.spec.signature.returns, event, f"a result of {self.name!r}")
         attempts = event.data.get("attempts", 1)
-        error = failures.rebuild(event.data["error"], self._spec.raises, step=self.name, attempts=attempts)
+        error = failures.rebuild(event.data["error"], self.spec.raises, step=self.name, attempts=attempts)
         raise tagged(error, self.key, event.seq)
 
     def abandon(self) -> None:
         """Stop the body. Whether it had its effect is not known, which the record says."""
         if self._task is not None:
             self._task.cancel()
-        if self._past.question is not None:
-            withdraw(self.execution, self.key, self._past.question)
+        if self.so_far.question is not None:
+            withdraw(self.execution, self.key, self.so_far.question)
         if self.begun:
             self.numbered = True
-            self.execution.record("step.cancelled", self.key, self.facts(in_doubt=self._past.in_doubt))
+            self.execution.record("step.cancelled", self.key, self.facts(in_doubt=self.so_far.in_doubt))
 
     def forsake(self) -> None:
-        question = _Past.of(self.past()).question
+        question = Past.of(self.past()).question
         if question is not None:
             self.execution.mailbox.forsaken[question] = self.key

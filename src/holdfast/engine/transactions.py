@@ -16,7 +16,8 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from holdfast.engine.steps import Ended, StepCall
+from holdfast.engine.attempts import Ended
+from holdfast.engine.steps import StepCall
 from holdfast.errors import BadArguments, LeaseLost, NotStorable, StoreUnavailable, Suspended
 from holdfast.runtime import StepContext
 from holdfast.store.base import Append
@@ -32,7 +33,7 @@ class TransactionCall(StepCall):
     __slots__ = ()
 
     async def _attempt(self) -> Ended:
-        past = self._past
+        past = self.so_far
         while True:
             ended = await super()._attempt()
             if not isinstance(ended.error, Undone):
@@ -42,14 +43,14 @@ class TransactionCall(StepCall):
             if past.undone > MOST_UNDONE:
                 return Ended(error=ended.error.reason)
             wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**past.undone) * random.uniform(0.5, 1)
-            await self._put_off(wait_s, ended.error.reason, undone=past.undone)
-            await self._until_due()
+            await self.put_off(wait_s, ended.error.reason, undone=past.undone)
+            await self.until_due()
             past.attempt += 1
 
     async def _perform(self, context: StepContext) -> Ended:
-        execution, isolation = self.execution, self._spec.transaction
+        execution, isolation = self.execution, self.spec.transaction
         assert isolation is not None
-        self._past.in_doubt = False
+        self.so_far.in_doubt = False
         async with execution.turn:  # of two transactions of a run the second begins when the first is over
             try:
                 if execution.store.shuts_out(isolation):
@@ -86,7 +87,7 @@ class TransactionCall(StepCall):
                 ended.error = Undone(ended.error)
             return ended
         try:
-            text, self._copy = execution.stored(self._spec.signature.returns, ended.value, "result")
+            text, self._copy = execution.stored(self.spec.signature.returns, ended.value, "result")
         except NotStorable as error:
             return Ended(error=error, final=True)
         await execution.hold()

@@ -1,0 +1,54 @@
+"""How the attempts of a step went: what the journal knows of those before, and how one ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.model import Event
+
+
+@dataclass(slots=True)
+class Past:
+    """What the journal knows of the attempts so far."""
+
+    attempt: int = 0
+    failures: int = 0
+    due: int | None = None
+    in_doubt: bool = False
+    probes: int = 0  # of this attempt, that failed
+    undone: int = 0  # attempts in a row that the database undid
+    turn: int | None = None  # of the step's rate, which this attempt has reserved
+    question: str | None = None
+
+    @classmethod
+    def of(cls, events: list[Event]) -> Past:
+        past = cls()
+        for event in events:
+            if event.kind == "step.started":
+                past.attempt, past.in_doubt, past.question = event.data["attempt"], True, None
+                past.probes, past.due, past.turn = 0, None, None
+            elif event.kind == "step.retrying":
+                past.attempt, past.failures = event.data["attempt"], event.data["failures"]
+                past.probes, past.undone = event.data.get("probes", 0), event.data.get("undone", 0)
+                past.due, past.in_doubt, past.turn = event.at + event.data["wait_ms"], past.probes > 0, None
+            elif event.kind == "step.held":
+                past.turn = event.data["at"]
+            elif event.kind == "approval.asked":
+                past.question = event.data["approval"]
+            elif event.kind == "approval.withdrawn":
+                past.question = None
+        return past
+
+
+@dataclass(slots=True)
+class Ended:
+    """How an attempt ended. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
+
+    value: Any = None
+    error: Exception | None = None
+    doubt: bool = False
+    final: bool = False
+
+
+RUN_IT: Final = Ended()
