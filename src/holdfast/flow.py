@@ -23,15 +23,17 @@ from holdfast.signature import Signature
 NORMAL: Final = 5  # the priority of what declares none
 HIGHEST: Final = 9
 _MOST: Final = 1_000_000
+_MOST_TOKENS: Final = 10_000_000_000
 _WINDOWS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RATE: Final = re.compile(r"(\d+)/([smhd])")
-_QUEUE: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
+_NAME: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
+SHARED: Final = "rate:"  # begins the key of a rate that has a name
 _LONG: Final = 120  # characters of a key's value; of a longer one only the digest is kept
 
 
-def _checked_count(n: object, what: str) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
-        raise BadArguments(f"{what} must be a whole number from 1 to {_MOST:,}, not {n!r}")
+def _checked_count(n: object, what: str, most: int = _MOST) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
+        raise BadArguments(f"{what} must be a whole number from 1 to {most:,}, not {n!r}")
     return n
 
 
@@ -50,28 +52,56 @@ class Limit:
 class Rate:
     """At most `n` in any `every`, of all workers together; with `per`, for each value of that parameter.
 
-    `Rate("60/m")` is `Rate(60, every="1m")`. They are spaced evenly.
+    `Rate("60/m")` is `Rate(60, every="1m")`. They are spaced evenly. All that declare a rate with the same `name` share
+    it, for example all steps that use one key of a provider. `tokens="200000/m"` also counts what the bodies of steps
+    report with `spend`. When a provider answers 429 or 503 with a Retry-After, nobody's turn comes before that time;
+    `Rate(name="openai")` does only this.
     """
 
-    n: int
+    n: int  # 0: as many as there are
     every_ms: int
-    per: str | None = None
+    per: str | None
+    name: str | None
+    tokens: int
+    tokens_ms: int
 
-    def __init__(self, n: int | str, *, every: Duration | None = None, per: str | None = None) -> None:
-        if isinstance(n, str):
-            found = _RATE.fullmatch(n)
-            if found is None or every is not None:
-                raise BadArguments(
-                    f"{n!r} is not a rate; write it as '5/s', '60/m', '1000/h' or '10/d', or as Rate(60, every='1m')"
-                )
-            n, every = int(found[1]), _WINDOWS_MS[found[2]] / 1000
-        if every is None:
-            raise BadArguments(f"Rate({n!r}) lacks the time in which; write '{n}/m' or Rate({n!r}, every='1m')")
-        if milliseconds(every) < 1:
-            raise BadArguments(f"every={every!r}: a rate is counted over some time, for example every='1m'")
-        object.__setattr__(self, "n", _checked_count(n, "a rate"))
-        object.__setattr__(self, "every_ms", milliseconds(every))
-        object.__setattr__(self, "per", per)
+    def __init__(
+        self,
+        n: int | str | None = None,
+        *,
+        every: Duration | None = None,
+        per: str | None = None,
+        name: str | None = None,
+        tokens: str | None = None,
+    ) -> None:
+        if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
+            raise BadArguments(f"name={name!r}: use 1 to 200 letters, digits or any of '_ . : @ -', such as 'openai'")
+        if n is None and every is None and (name or tokens):
+            many, every_ms = 0, 0
+        else:
+            many, every_ms = _in_a_time(n, every)
+        count, tokens_ms = (0, 0) if tokens is None else _in_a_time(tokens, None, _MOST_TOKENS)
+        of = {"n": many, "every_ms": every_ms, "per": per, "name": name, "tokens": count, "tokens_ms": tokens_ms}
+        for attribute, value in of.items():
+            object.__setattr__(self, attribute, value)
+
+
+def _in_a_time(n: object, every: Duration | None, most: int = _MOST) -> tuple[int, int]:
+    """How many in how many milliseconds."""
+    if isinstance(n, str):
+        found = _RATE.fullmatch(n)
+        if found is None or every is not None:
+            raise BadArguments(
+                f"{n!r} is not a rate; write it as '5/s', '60/m', '1000/h' or '10/d', or as Rate(60, every='1m')"
+            )
+        n, every = int(found[1]), _WINDOWS_MS[found[2]] / 1000
+    if n is None:
+        raise BadArguments("a rate needs a number, as in Rate('60/m'), or a name to share, as in Rate(name='openai')")
+    if every is None:
+        raise BadArguments(f"Rate({n!r}) lacks the time in which; write '{n}/m' or Rate({n!r}, every='1m')")
+    if milliseconds(every) < 1:
+        raise BadArguments(f"every={every!r}: a rate is counted over some time, for example every='1m'")
+    return _checked_count(n, "a rate", most), milliseconds(every)
 
 
 def slack_ms(every_ms: int) -> int:
@@ -81,7 +111,7 @@ def slack_ms(every_ms: int) -> int:
 
 def interval_us(n: int, every_ms: int) -> int:
     """The time between two turns. The slack is part of it, so that late ones too are at most `n` in any window."""
-    return math.ceil((every_ms + slack_ms(every_ms)) * 1000 / n)
+    return math.ceil((every_ms + slack_ms(every_ms)) * 1000 / n) if n else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +125,8 @@ class Lane:
     rate_n: int | None = None
     rate_ms: int | None = None
     singleton_key: str | None = None
+    tokens_us: int = 0  # what a thousand tokens take; 0: they are not counted
+    tokens_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +157,12 @@ class Flow:
             self.priority,
             limit_key,
             limit_n,
-            rate_key=None if rate is None else self._key("", rate.per, values),
+            rate_key=None if rate is None else self._key("", rate.per, values, rate.name and SHARED + rate.name),
             rate_n=None if rate is None else rate.n,
             rate_ms=None if rate is None else rate.every_ms,
             singleton_key=None if child else singleton_key,
+            tokens_us=0 if rate is None or not rate.tokens else math.ceil(rate.tokens_ms * 1e6 / rate.tokens),
+            tokens_ms=0 if rate is None else rate.tokens_ms,
         )
 
     @property
@@ -137,18 +171,19 @@ class Flow:
         limit, rate = self.limit and self.limit.per, self.rate and self.rate.per
         return [name for name in (limit, rate, self.singleton) if name]
 
-    def _key(self, kind: str, per: str | None, values: Mapping[str, str]) -> str:
+    def _key(self, kind: str, per: str | None, values: Mapping[str, str], name: str | None = None) -> str:
+        name = name or self.name
         if per is None:
-            return self.name + kind
+            return name + kind
         value = values.get(per, "null")
-        return f"{self.name}{kind} {per}={value if len(value) <= _LONG else digest(value)}"
+        return f"{name}{kind} {per}={value if len(value) <= _LONG else digest(value)}"
 
     def published(self, defaults: Mapping[str, str]) -> dict[str, Any]:
         """As plain data, for those who start the agent without its code."""
         limit, rate = self.limit, self.rate
         return {
             "name": self.name, "queue": self.queue, "priority": self.priority,
-            "limit": limit and [limit.n, limit.per], "rate": rate and [rate.n, rate.every_ms, rate.per],
+            "limit": limit and [limit.n, limit.per], "rate": rate and [rate.n or None, rate.every_ms, rate.per, rate.name],
             "singleton": self.singleton, "defaults": dict(defaults),
         }  # fmt: skip
 
@@ -156,10 +191,12 @@ class Flow:
     def from_published(cls, data: dict[str, Any]) -> tuple[Flow, dict[str, str]]:
         """What was published, and the texts of the defaults."""
         limit, rate, defaults = data["limit"], data["rate"], data["defaults"]
+        if rate:
+            n, every_ms, per, name = rate
+            rate = Rate(n, every=every_ms / 1000 if n else None, per=per, name=name)
         flow = cls(
-            data["name"], data["queue"], data["priority"],
-            limit and Limit(*limit), rate and Rate(rate[0], every=rate[1] / 1000, per=rate[2]), data["singleton"],
-        )  # fmt: skip
+            data["name"], data["queue"], data["priority"], limit and Limit(*limit), rate or None, data["singleton"]
+        )
         return flow, defaults
 
 
@@ -182,7 +219,7 @@ def declared(
 ) -> Flow:
     """Check a declaration; `BadArguments` says what is wrong with it."""
     what = f"{kind} {name!r}"
-    if queue is not None and (not isinstance(queue, str) or not _QUEUE.fullmatch(queue)):
+    if queue is not None and (not isinstance(queue, str) or not _NAME.fullmatch(queue)):
         raise BadArguments(f"{what}: queue={queue!r}: use 1 to 200 letters, digits or any of '_ . : @ -'")
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= HIGHEST:
         raise BadArguments(f"{what}: priority={priority!r}: use a whole number from 0 to {HIGHEST}, higher goes first")
@@ -192,6 +229,8 @@ def declared(
         if not isinstance(rate, str):
             raise BadArguments(f"{what}: rate={rate!r}: write '60/m', or Rate(60, every='1m')")
         rate = Rate(rate)
+    if rate is not None and rate.tokens and kind != "step":
+        raise BadArguments(f"{what}: tokens= belongs to the rate of a step, whose body says what it has used")
     if not isinstance(singleton, bool | str) or singleton == "":
         raise BadArguments(f"{what}: singleton={singleton!r}: name a parameter, or use True for one run of the agent")
     alone = None if singleton is False else "" if singleton is True else singleton

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
@@ -16,7 +16,9 @@ from typing import Any, ClassVar
 from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotStorable, Permanent, RetryAfter
 
+_BUSY = (429, 503, 529)  # not this request: the server has enough of them
 _LATER = (408, 409, 425, 429)  # the refusals that are not about the request itself: it may be granted later
+_CAUSES = 5
 _NEVER_AGAIN = (Permanent, NotStorable, LeafError, BadArguments)  # what can never succeed is never retried
 
 
@@ -101,6 +103,11 @@ def asked_wait_s(error: object) -> float | None:
         return None  # nonsense from a server: the usual wait applies
 
 
+def pause_s(error: Exception) -> float | None:
+    """For how long nobody should ask the one who refused this: he has too much to do (429, 503), and said when to come."""
+    return asked_wait_s(error) if _status(error) in _BUSY else None
+
+
 def may_be_granted_later(error: Exception) -> bool:
     """Is it worth asking a provider again: is this anything but a refusal of the request as it is (400, 401, 404, ...)?"""
     told = _header(error, "x-should-retry")
@@ -111,7 +118,7 @@ def may_be_granted_later(error: Exception) -> bool:
 
 
 def _header(error: object, name: str) -> str:
-    for holder in (getattr(error, "response", None), error):
+    for holder in _holders(error):
         headers: Any = getattr(holder, "headers", None)
         if hasattr(headers, "get"):  # of a plain dict the names are as the server wrote them
             return str(headers.get(name) or headers.get(name.title()) or "")
@@ -119,12 +126,21 @@ def _header(error: object, name: str) -> str:
 
 
 def _status(error: object) -> int | None:
-    for holder in (error, getattr(error, "response", None)):
+    for holder in _holders(error):
         for name in ("status_code", "status", "code"):
             value = getattr(holder, name, None)
             if isinstance(value, int) and 100 <= value < 600:
                 return value
     return None
+
+
+def _holders(error: object) -> Iterator[object]:
+    """Where a client's error has what the server said: in itself, in its response, or in what it was raised from."""
+    for _ in range(_CAUSES):
+        if error is None:
+            return
+        yield from (getattr(error, "response", None), error)
+        error = getattr(error, "__cause__", None)
 
 
 def as_retry(retry: int | Retry) -> Retry:

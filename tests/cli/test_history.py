@@ -77,3 +77,16 @@ def test_lines_fit_the_width():
     made = History(events(("step.completed", "one#0/two#0/a#0", {"input": "x" * 500, "began": 1})))
     for width in (40, 80, 120):
         assert max(len(line) for line in drawn(made, width=width)) <= width
+
+
+def test_a_rate_that_is_paused_is_named():
+    """Who was refused says that all are put off; who waits says for which rate, and why."""
+    made = History(events(
+        ("step.retrying", "a#0", {"attempt": 1, "wait_ms": 30_000, "pauses": "openai", "error": {}}),
+        ("step.held", "b#0", {"at": 31_000, "rate": "openai", "paused": True}),
+        ("step.held", "c#0", {"at": 3_000}),
+    ))  # fmt: skip
+    shown = "\n".join(drawn(made, "waiting"))
+    assert "again after 30.0 s, and openai is paused for everybody" in shown
+    assert "waited 30.0 s for its turn of openai, which is paused" in shown
+    assert "waited 1.0 s for its turn\n" in shown + "\n"

@@ -1,10 +1,12 @@
 """Commands that show and change what is stored: their words for people and their JSON for programs."""
 
+import asyncio
 import json
 import xml.dom.minidom
 
 import pytest
 
+import holdfast
 from holdfast.run import RunInfo
 
 
@@ -159,6 +161,21 @@ def test_doctor_finds_nothing_wrong_with_a_healthy_store(cli):
     assert found["store"]["integrity"] == "ok"
     assert found["problems"] == []
     assert {"name": "twice", "version": None, "served": False, "versions": []} in found["agents"]
+
+
+def test_doctor_shows_which_rates_are_paused(cli):
+    """With the time until which nobody has a turn; it is nothing wrong."""
+    cli.run("twice", 1, "--id", "a")
+
+    async def pause():
+        async with holdfast.open(f"sqlite:{cli.folder / 'holdfast.db'}") as hf:
+            return await hf.store.pause_rate("rate:openai", 600_000)
+
+    until = asyncio.run(pause())
+    assert cli.json("doctor")["paused"] == [{"rate": "openai", "until": until}]
+    shown = cli("doctor")
+    assert "openai until" in shown.stdout
+    assert shown.exit_code == 0
 
 
 def test_send_refuses_a_finished_run(cli):

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import time
+import urllib.request
 from pathlib import Path
 
 import holdfast
@@ -178,3 +180,26 @@ async def roams(turns: int) -> list[str]:
         await act("tidies")
         raise
     return sorted(found)
+
+
+# Asking a model
+
+
+@holdfast.step(retry=holdfast.Retry.model, rate=holdfast.Rate("50/s", name="provider"))
+def complete(prompt: str) -> str:
+    """By the client that is imported soonest."""
+    effect(prompt)
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": prompt}]}).encode()
+    with urllib.request.urlopen(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body) as answer:
+        text = json.load(answer)["choices"][0]["message"]["content"]
+    return str(text)
+
+
+@holdfast.agent
+async def asking(prompt: str) -> str:
+    return await complete(prompt)
+
+
+@holdfast.agent(queue="elsewhere")
+async def asking_elsewhere(prompt: str) -> str:
+    return await complete(prompt)

@@ -52,6 +52,45 @@ def test_a_rate_needs_a_time(wrong):
         wrong()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (Rate, "a rate needs a number, as in Rate('60/m'), or a name to share"),
+        (lambda: Rate(per="x"), "or a name to share"),
+        (lambda: Rate(every="1m", name="x"), "a rate needs a number"),
+        (lambda: Rate(name="two words"), "name='two words'"),
+        (lambda: Rate("5/s", tokens="many"), "'many' is not a rate"),
+        (lambda: Rate("5/s", tokens="20000000000/m"), "from 1 to 10,000,000,000"),
+        (lambda: holdfast.agent(rate=Rate(tokens="9/m"))(mail), "tokens= belongs to the rate of a step"),
+    ],
+)
+def test_a_shared_rate_has_a_name_or_a_number(wrong, says):
+    """What is missing or wrong is named, with what would do."""
+    with pytest.raises(BadArguments) as raised:
+        wrong()
+    assert says in str(raised.value)
+
+
+def test_a_name_makes_the_key():
+    """Steps and agents that name a rate have one key for it, and with `per` one for each value."""
+
+    @holdfast.step(rate=Rate(name="openai", tokens="200000/m", per="customer"))
+    async def other(customer: str) -> None: ...
+
+    named = lane(rate=Rate("60/m", name="openai"))
+    assert (named.rate_key, named.rate_n, named.tokens_us) == ("rate:openai", 60, 0)
+    found = lane_of(other.spec.flow, other.spec.signature, '{"customer":"bo"}')
+    assert (found.rate_key, found.rate_n, found.tokens_us) == ('rate:openai customer="bo"', 0, 300_000)
+    assert interval_us(0, 0) == 0
+
+
+def test_a_shared_rate_is_published():
+    """Those who start the agent without its code make the same lane."""
+    for rate in (Rate("60/m", name="openai"), Rate(name="openai"), Rate("3/h", per="customer")):
+        flow = holdfast.agent(rate=rate)(mail).spec.flow
+        assert Flow.from_published(flow.published({})) == (flow, {})
+
+
 def test_a_rate_is_written_in_two_ways():
     """`60/m` is sixty in a minute."""
     assert Rate("60/m") == Rate(60, every="1m")

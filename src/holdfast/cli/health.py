@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from holdfast.cli.output import console, glyphs, print_json, version
-from holdfast.cli.picture import clean
+from holdfast.cli.picture import clean, when
 from holdfast.cli.reading import existing
 from holdfast.cli.stuck import why_stuck
 from holdfast.client import Client
@@ -28,7 +28,10 @@ async def doctor(url: str | None, *, as_json: bool) -> int:
     async with existing(url) as hf:
         started = time.monotonic()
         facts = await hf.store.facts()
-        agents = await hf.store.agents()
+        agents, paused = (
+            await hf.store.agents(),
+            [(key.removeprefix("rate:"), until) for key, until in await hf.store.paused_rates()],
+        )
         took_s = time.monotonic() - started
         problems = await _problems(hf, facts, url)
     durability = _DURABILITY.get(facts.get("pragmas", {}).get("synchronous"), "unknown")
@@ -38,9 +41,10 @@ async def doctor(url: str | None, *, as_json: bool) -> int:
             "durability": durability.partition(":")[0], "store": facts,
             "agents": [{"name": name, "version": own, "served": bool(served), "versions": sorted(filter(None, served))}
                        for name, (own, _, served) in agents.items()],
-            "problems": problems,
+            "paused": [{"rate": rate, "until": until} for rate, until in paused], "problems": problems,
         })  # fmt: skip
     else:
+        facts["paused"] = "; ".join(f"{rate} until {when(until)}" for rate, until in paused)
         _print(facts, agents, problems, durability, took_s)
     return 1 if problems else 0
 
@@ -67,6 +71,8 @@ def _print(
     live = ", ".join(name for name, (_, _, served) in agents.items() if served)
     idle = ", ".join(name for name, (_, _, served) in agents.items() if not served)
     fact("Agents", " ".join([f"served now: {live or 'none'}", *([f"(not now: {idle})"] if idle else [])]))
+    if facts["paused"]:
+        fact("Paused", f"{facts['paused']} (a provider said so; calls that share the rate wait)")
     fact("Integrity", f"{facts['integrity']} (all of the file was read in {spoken(took_s)})")
     on.print()
     if not problems:

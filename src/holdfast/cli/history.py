@@ -66,6 +66,14 @@ class OpenCall:
     began: int
 
 
+def turn(event: Event) -> str:
+    """For how long a body was held, and by what: the words behind 'waits'."""
+    data = event.data
+    of = f" of {data['rate']}" if data.get("rate") else ""
+    why = ", which is paused" if data.get("paused") else ""
+    return f"{spoken(max(data['at'] - event.at, 0) / 1000)} for its turn{of}{why}"
+
+
 def error_line(error: dict[str, Any] | None) -> str:
     """An error record in one line."""
     error = error or {}
@@ -180,13 +188,15 @@ class History:
 
     def _step_held(self, event: Event) -> None:
         node = self._call(event, "step")
-        node.remarks.append(Remark(f"waited {spoken(max(event.data['at'] - event.at, 0) / 1000)} for its turn", ""))
+        node.remarks.append(Remark(f"waited {turn(event)}"))
         node.state, node.due = "waiting", event.data["at"]
 
     def _step_retrying(self, event: Event) -> None:
         node, data = self._call(event, "step"), event.data
         wait_ms = data.get("wait_ms", 0)
         text = f"attempt {data.get('attempt')}: {error_line(data.get('error'))}; again after {spoken(wait_ms / 1000)}"
+        if data.get("pauses"):
+            text += f", and {data['pauses']} is paused for everybody"
         node.remarks.append(Remark(text, "bad"))
         node.state, node.due, node.attempts = "waiting", event.at + wait_ms, data.get("attempt", 1) + 1
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.history import error_line, said_progress, value_preview
+from holdfast.cli.history import error_line, said_progress, turn, value_preview
 from holdfast.cli.picture import clean, clock, when
 from holdfast.durations import spoken
 from holdfast.model import Event
@@ -99,11 +99,12 @@ def _step(event: Event) -> tuple[str, str]:
     if event.kind == "step.started":
         return "", f"{what} begins, attempt {data.get('attempt', 1)}"
     if event.kind == "step.held":
-        return "", f"{what} waits {spoken(max(data['at'] - event.at, 0) / 1000)} for its turn"
+        return "", f"{what} waits {turn(event)}"
     if event.kind == "step.retrying":
         wait = spoken(data.get("wait_ms", 0) / 1000)
         error = error_line(data.get("error"))
-        return "yellow", f"{what} failed at attempt {data.get('attempt')}: {error}; again in {wait}"
+        others = f"; {data['pauses']} is paused for everybody" if data.get("pauses") else ""
+        return "yellow", f"{what} failed at attempt {data.get('attempt')}: {error}; again in {wait}{others}"
     if event.kind == "step.failed":
         return "red", f"{what} failed for good{again}: {error_line(data.get('error'))}"
     return "dim", f"{what} is no longer waited for"

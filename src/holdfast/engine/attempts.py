@@ -49,6 +49,7 @@ class Ended:
     error: Exception | None = None
     doubt: bool = False
     final: bool = False
+    pauses: str | None = None  # the rate that nobody has a turn of now, because of this failure
 
 
 RUN_IT: Final = Ended()

@@ -2,19 +2,27 @@
 
 A turn is reserved in the store. If it is not now, that is recorded (`step.held`), and the wait is durable like that for
 another attempt: the run may leave memory, and after a crash the turn is known. A turn that was not taken in time is lost,
-and another one is reserved. A slot is a row that counts while this run has its lease, so a crash frees it. Who finds none
-looks again after a while, longer each time, or at once when a body in this worker leaves one.
+and another one is reserved; so is one that comes when the rate is paused.
+
+A rate is paused by a body that was told to come again later (`Passage.learn`). That is in the store before the failure
+itself is in the journal, so that nobody, in any worker, asks in between, whatever becomes of this one.
+
+A slot is a row that counts while this run has its lease, so a crash frees it. Who finds none looks again after a while,
+longer each time, or at once when a body in this worker leaves one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.engine.calls import Call, Wait
-from holdfast.flow import Lane, slack_ms
+from holdfast.flow import SHARED, Lane, interval_us, slack_ms
+from holdfast.retry import pause_s
+from holdfast.store.rates import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,38 +82,83 @@ class Passage:
         self._call, self._lane, self._turn = call, lane, turn  # the turn that the journal knows
         self._inside = False
 
-    async def enter(self, held: Callable[[int], object]) -> None:
+    async def enter(self, held: Callable[[Turn], object]) -> None:
         """Wait for a turn and a slot; `held` records a turn that must be waited for."""
-        lane, clock = self._lane, self._call.execution.clock
         while True:
             await self._until_turn(held)
-            await self._into_slot()
-            if lane.rate_ms is None or self._turn is None or clock.now() <= self._turn + slack_ms(lane.rate_ms):
-                self._turn = None
+            at_once = await self._into_slot()
+            if at_once or await self._still_ours():
                 return
-            self._turn = None  # while it waited for a slot
             self.leave()
 
-    async def _until_turn(self, held: Callable[[int], object]) -> None:
-        lane, execution = self._lane, self._call.execution
-        if lane.rate_key is None or lane.rate_n is None or lane.rate_ms is None:
+    async def _until_turn(self, held: Callable[[Turn], object]) -> None:
+        execution = self._call.execution
+        if self._lane.rate_key is None:
             return
         while True:
             if self._turn is None:
-                self._turn = await execution.store.take_turn(lane.rate_key, lane.rate_n, lane.rate_ms)
-                if self._turn > execution.clock.now():
-                    held(self._turn)
+                turn = await self._reserve(self._lane.rate_key)
+                self._turn = turn.at
+                if turn.at <= execution.clock.now():
+                    return
+                held(turn)
             if self._turn > execution.clock.now():
                 await doze(self._call, "rate", self._turn)
-            if execution.clock.now() <= self._turn + slack_ms(lane.rate_ms):
+            if await self._still_ours():
                 return
             self._turn = None
 
-    async def _into_slot(self) -> None:
+    async def _reserve(self, key: str) -> Turn:
+        lane, execution = self._lane, self._call.execution
+        interval = interval_us(lane.rate_n or 0, lane.rate_ms or 0)
+        if interval or lane.tokens_us:
+            return await execution.store.take_turn(key, interval, lane.tokens_us)
+        now, closed = (
+            execution.clock.now(),
+            await execution.store.closed(key),
+        )  # nothing is counted, so nothing is written
+        return Turn(max(now, closed.paused), closed.paused > now)
+
+    async def _still_ours(self) -> bool:
+        """Can a turn that had to be waited for be used? If not it is lost."""
+        lane, execution = self._lane, self._call.execution
+        if lane.rate_key is None or self._turn is None:
+            return True
+        now, closed = execution.clock.now(), await execution.store.closed(lane.rate_key)
+        late = now > self._turn + slack_ms(lane.rate_ms or 0)
+        # A bill that is paid soon is left to turns that are reserved later: with each one all who wait would be put off.
+        if late or closed.paused > now or closed.owed > now + slack_ms(lane.tokens_ms):
+            self._turn = None
+            return False
+        return True
+
+    def told(self, turn: Turn) -> dict[str, Any]:
+        """What the journal keeps of a turn that must be waited for: when, and of whom if others share it."""
+        key = self._lane.rate_key or ""
+        shared = {"rate": key.removeprefix(SHARED)} if key.startswith(SHARED) else {}
+        return {"at": turn.at, **shared, **({"paused": True} if turn.paused else {})}
+
+    async def learn(self, error: Exception | None, tokens: int = 0) -> str | None:
+        """What the end of the body means for all who share the rate; its name if it is paused now."""
+        lane, store = self._lane, self._call.execution.store
+        if lane.rate_key is None:
+            return None
+        if tokens and lane.tokens_us:
+            since = self._call.execution.clock.now() if self._turn is None else self._turn
+            await store.charge(lane.rate_key, tokens, lane.tokens_us, since)
+        wait_s = None if error is None else pause_s(error)
+        if wait_s is None:
+            return None
+        await store.pause_rate(lane.rate_key, math.ceil(wait_s * 1000) + 1)  # of this millisecond a part is over
+        return lane.rate_key.removeprefix(SHARED)
+
+    async def _into_slot(self) -> bool:
+        """Take a slot, if there must be one; was it there at once?"""
         lane, execution = self._lane, self._call.execution
         if lane.limit_key is None or lane.limit_n is None:
-            return
+            return True
         run, slots, wait_ms = execution.run, execution.host.slots, float(_FIRST_LOOK_MS)
+        at_once = True
         while True:
             over = slots.wait(lane.limit_key)
             try:
@@ -116,7 +169,8 @@ class Passage:
                     self._inside = True
                     if over.done():  # it was told of another one
                         slots.tell(lane.limit_key)
-                    return
+                    return at_once
+                at_once = False
                 due = execution.clock.now() + round(wait_ms * random.uniform(0.75, 1.25))
                 await doze(self._call, "slot", due, over)
             finally:

@@ -87,7 +87,7 @@ class StepCall(Call):
             if wait_s is None:
                 self._fail(ended.error)
                 return
-            await self.put_off(wait_s, ended.error)
+            await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
             ended = RUN_IT
 
     async def _let_through(self) -> Ended:
@@ -95,10 +95,12 @@ class StepCall(Call):
         flow, execution = self.spec.flow, self.execution
         assert flow is not None
         passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.text), self.so_far.turn)
-        await passage.enter(lambda at: execution.record("step.held", self.key, self.facts(at=at)))
+        await passage.enter(lambda turn: execution.record("step.held", self.key, self.facts(**passage.told(turn))))
         self.so_far.turn = None
         try:
-            return await self._attempt()
+            ended = await self._attempt()
+            ended.pauses = await passage.learn(ended.error)
+            return ended
         finally:
             passage.leave()
 

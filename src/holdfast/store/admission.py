@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.flow import interval_us, slack_ms
 from holdfast.store.base import News
 from holdfast.store.transaction import Asking, Transaction, to_json
+from holdfast.store.turns import in_milliseconds, take_turns
 
 KEYS_AT_ONCE: Final = 200
 
@@ -45,6 +46,7 @@ class Due(NamedTuple):
     rate_key: str | None
     rate_n: int | None
     rate_ms: int | None
+    paused: int | None  # until when its rate is, in microseconds
 
     @property
     def limited(self) -> bool:
@@ -52,9 +54,14 @@ class Due(NamedTuple):
         return self.limit_key is not None and self.status != "running"
 
     def needs_turn(self, now: int) -> bool:
-        """Must it take a turn? One that has begun has had it, and one that waited for its turn has it, if it is in time."""
+        """Must it take a turn? One that has begun has had it, and one that waited for its turn has it, if it is in time.
+
+        Not if the rate was paused meanwhile.
+        """
         if self.rate_key is None or self.rate_ms is None or self.started_at is not None:
             return False
+        if (self.paused or 0) > now * 1000:
+            return True
         return self.waits_for != "rate" or now > self.due_at + slack_ms(self.rate_ms)
 
 
@@ -97,22 +104,13 @@ def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[int, list
         by_key.setdefault(run.rate_key or "", []).append(run)
     for key in sorted(by_key):
         runs = by_key[key]
-        interval = interval_us(runs[0].rate_n or 1, runs[0].rate_ms or 1)
-        first = yield from _take_turns(tx, key, interval, len(runs))
+        interval = interval_us(runs[0].rate_n or 0, runs[0].rate_ms or 0)
+        first, _ = yield from take_turns(tx, key, interval, turns=len(runs))
         for number, run in enumerate(runs):
-            at = _milliseconds(first + number * interval)
+            at = in_milliseconds(first + number * interval)
             if at > tx.now:
                 late.setdefault(at, []).append(run.id)
     return late
-
-
-def _take_turns(tx: Transaction, key: str, interval: int, turns: int) -> Asking[int]:
-    (first,) = yield from tx.row("take_turns", key=key, micros=tx.now * 1000, interval=interval * turns)
-    return int(first)
-
-
-def _milliseconds(micros: int) -> int:
-    return -(-micros // 1000)  # rounded up: nothing begins early
 
 
 def _hold(tx: Transaction, runs: list[str], due_at: int | None, waits_for: str) -> Asking[None]:
@@ -151,16 +149,6 @@ def let_in(keys: list[str], ours: dict[str, Any]) -> Callable[[Transaction], Ask
 
 
 # Steps
-
-
-def take_turn(key: str, n: int, every_ms: int) -> Callable[[Transaction], Asking[int]]:
-    """Reserve the next turn of a rate; returns its time."""
-
-    def work(tx: Transaction) -> Asking[int]:
-        yield from tx.rows("lock_counts")
-        return _milliseconds((yield from _take_turns(tx, key, interval_us(n, every_ms), 1)))
-
-    return work
 
 
 def take_slot(key: str, n: int, run: str, call: str, epoch: int) -> Callable[[Transaction], Asking[bool]]:

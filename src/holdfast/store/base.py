@@ -32,6 +32,7 @@ from holdfast.flow import Lane
 from holdfast.model import Event, Published, RunRow, Signal
 from holdfast.store.joint import Joint
 from holdfast.store.questions import NewApproval, QuestionStore
+from holdfast.store.rates import RateStore
 
 
 @dataclass(slots=True)
@@ -157,7 +158,7 @@ def settle(
         future.set_exception(error)
 
 
-class Store(QuestionStore, Protocol):
+class Store(QuestionStore, RateStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     clock: Clock
@@ -254,10 +255,6 @@ class Store(QuestionStore, Protocol):
         The end of a run that had a slot does so itself. This is for what it cannot know, and is bounded: call it now and
         then.
         """
-        ...
-
-    async def take_turn(self, key: str, n: int, every_ms: int) -> int:
-        """Reserve the next turn of a rate; returns its time, which may be now."""
         ...
 
     async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> bool:

@@ -170,7 +170,7 @@ priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'wa
 -- name: due
 -- The runs a claim takes: those of the highest level first, of one level the longest due first.
 SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
-       rate_ms
+       rate_ms, (SELECT paused FROM rates WHERE key = rate_key)
 FROM runs
 WHERE {takeable}
 ORDER BY priority DESC, due_at LIMIT :limit
@@ -235,16 +235,41 @@ SELECT (SELECT count(*) FROM runs WHERE status = 'running' AND limit_key = :key)
        (SELECT limit_n FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL
         ORDER BY created_at, id LIMIT 1)
 
+-- name: spacing
+-- The time between two turns: by their number, or by the tokens that they use if that is longer.
+max(:interval, rates.mean * :tokens_us / 1000)
+
 -- name: take_turns
--- Reserve turns of a rate; returns the time of the first of them.
-INSERT INTO rates (key, next) VALUES (:key, :micros + :interval)
+-- Reserve turns of a rate; returns the time of the first of them, and until when the rate is paused.
+INSERT INTO rates (key, next) VALUES (:key, :micros + :turns * :interval)
 ON CONFLICT (key) DO UPDATE
-SET next = CASE WHEN rates.next > :micros THEN rates.next ELSE :micros END + :interval
-RETURNING next - :interval
+SET next = max(rates.next, rates.paused, rates.owed, :micros) + :turns * {spacing}
+RETURNING next - :turns * {spacing}, paused
+
+-- name: pause_rate
+-- No turn before this time, whoever asks.
+INSERT INTO rates (key, paused) VALUES (:key, :until)
+ON CONFLICT (key) DO UPDATE SET paused = max(rates.paused, :until)
+RETURNING paused
+
+-- name: charge
+-- A body has used tokens: from its turn on they take their time, and later turns come after it.
+INSERT INTO rates (key, owed, mean) VALUES (:key, :since + :cost, :tokens)
+ON CONFLICT (key) DO UPDATE
+SET owed = max(rates.owed, :since) + :cost,
+    mean = CASE WHEN rates.mean = 0 THEN :tokens ELSE (rates.mean * 7 + :tokens) / 8 END
+
+-- name: rate
+-- Until when a rate is paused, and until when it owes.
+SELECT paused, owed FROM rates WHERE key = :key
+
+-- name: paused_rates
+-- The rates that are paused, the longest first.
+SELECT key, paused FROM rates WHERE paused > :micros ORDER BY paused DESC, key LIMIT :limit
 
 -- name: forget_rates
 -- What has passed says nothing.
-DELETE FROM rates WHERE next < :micros
+DELETE FROM rates WHERE next < :micros AND paused < :micros AND owed < :micros
 
 -- name: clear_slots
 -- Slots of this limit, and of this call, that no living owner has.

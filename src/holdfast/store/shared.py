@@ -20,11 +20,13 @@ from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Actor, Ballot
-from holdfast.store import admission, controlling, deciding, leases, outside, reads
+from holdfast.store import admission, controlling, deciding, leases, outside, reads, turns
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.operations import Operation, Result, Work
+from holdfast.store.rates import Closed, Turn
 from holdfast.store.transaction import Asking, Transaction, to_json
+from holdfast.store.turns import in_milliseconds
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -174,8 +176,22 @@ class SharedStore(abc.ABC):
         keys = [key for key, taken, slots in held if taken < slots]
         return await self._submit(admission.let_in(keys, leases.ours(agents, root, queues, False))) if keys else 0
 
-    async def take_turn(self, key: str, n: int, every_ms: int) -> int:
-        return await self._submit(admission.take_turn(key, n, every_ms), small=True, runs=())
+    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn:
+        return await self._submit(turns.take_turn(key, interval_us, tokens_us), small=True, runs=())
+
+    async def pause_rate(self, key: str, wait_ms: int) -> int:
+        return await self._submit(turns.pause(key, wait_ms), small=True, runs=())
+
+    async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
+        await self._submit(turns.charge(key, tokens, tokens_us, since), small=True, runs=())
+
+    async def closed(self, key: str) -> Closed:
+        found = await self._glance(reads.rows, "rate", key=key)
+        return Closed(*map(in_milliseconds, found[0])) if found else Closed(0, 0)
+
+    async def paused_rates(self, limit: int = 100) -> list[tuple[str, int]]:
+        found = await self._read(reads.rows, "paused_rates", micros=self.clock.now() * 1000, limit=limit)
+        return [(key, in_milliseconds(until)) for key, until in found]
 
     async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> bool:
         return await self._submit(admission.take_slot(key, n, run, call, epoch), small=True, runs=())

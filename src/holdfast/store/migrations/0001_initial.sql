@@ -134,10 +134,13 @@ CREATE INDEX approvals_run ON approvals (run_id);
 CREATE INDEX approvals_open ON approvals (asked_at, id) WHERE status = 'open';
 CREATE INDEX approvals_asked ON approvals (asked_at, id);
 
--- When the next turn of a rate is, in microseconds. A row whose time has passed says nothing: it may be deleted.
+-- When the next turn of a rate is, in microseconds. A row whose times have passed says nothing: it may be deleted.
 CREATE TABLE rates (
-  key  TEXT   NOT NULL PRIMARY KEY,
-  next BIGINT NOT NULL
+  key    TEXT   NOT NULL PRIMARY KEY,
+  next   BIGINT NOT NULL DEFAULT 0,
+  paused BIGINT NOT NULL DEFAULT 0,           -- nobody has a turn before: who is asked said when to come again
+  owed   BIGINT NOT NULL DEFAULT 0,           -- the tokens that were used are paid for by then
+  mean   BIGINT NOT NULL DEFAULT 0            -- tokens of a turn, of the last few
 );
 
 -- Who has a slot of a step's limit. It counts while its run is running under that epoch, with a lease that is not over.

@@ -18,7 +18,7 @@ _BIGINT: Final = """
     next_seq now soon steps progress checkpoint_seq inbox_seen epoch expected due_at finished_at unseen_after seq first end
     expires_at remind_ms decided_at
     position alone limit ttl before created_at from_seq dropped with_dropped number late event_epoch
-    priority limit_n rate_n rate_ms micros interval
+    priority limit_n rate_n rate_ms micros interval turns until tokens tokens_us since cost
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -33,6 +33,7 @@ TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.sp
 # A list is one parameter: its JSON. As an array it leaves the planner its index; as a subquery it would not.
 _LIST: Final = re.compile(r"\b(NOT )?IN \(SELECT value FROM json_each\((:?[\w.]+)\)\)")
 _OBJECT: Final = re.compile(r"\bjson_each\((:?[\w.]+)\)")
+_LARGEST: Final = re.compile(r"\bmax\((?=[^()]*,)")  # of several values; with one it is that of all rows
 _PARAMETER: Final = re.compile(r"(?<!:):(\w+)(\[\])?")
 
 # How PostgreSQL spells what the migrations say. Texts compare byte by byte, as in SQLite, whatever the database's language.
@@ -61,6 +62,7 @@ def translate(name: str, sql: str) -> Statement:
         return f"{how} (ARRAY(SELECT json_array_elements_text({found[2]}::json)))"
 
     sql = _OBJECT.sub(r"json_each_text(\1::json)", _LIST.sub(listed, sql)).replace("instr(", "strpos(")
+    sql = _LARGEST.sub("greatest(", sql)
     order: list[str] = []
 
     def numbered(found: re.Match[str]) -> str:

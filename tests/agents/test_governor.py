@@ -1,0 +1,246 @@
+"""The governor: what one body is told by a provider holds for all who share its key, in every worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from tests.agents.acting import history, with_client
+from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
+
+import holdfast
+from holdfast import Rate, Retry, Settings
+from holdfast.retry import pause_s
+
+CLOCKS_MS = 10  # ours and that of a database may differ by so much
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    return f"sqlite:{tmp_path / 'runs.db'}" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+class Refused(Exception):
+    """As HTTP clients raise it."""
+
+    def __init__(self, status_code, after=None, number=0):
+        super().__init__(f"refused with {status_code} {number}")
+        self.status_code, self.headers = status_code, {} if after is None else {"retry-after": str(after)}
+
+
+@pytest.mark.parametrize(
+    ("error", "pause"),
+    [
+        (Refused(429, 30), 30),
+        (Refused(503, 5), 5),
+        (Refused(529, 5), 5),
+        (Refused(429), None),  # it does not say when
+        (Refused(500, 5), None),  # about this request only
+        (holdfast.RetryAfter("5s"), None),  # the step's own, about this call
+        (ConnectionResetError(), None),
+    ],
+)
+def test_which_failures_pause_a_rate(error, pause):
+    """Those that say that the server has too much to do, and until when."""
+    assert pause_s(error) == pause
+
+
+def test_what_a_failure_was_raised_from_counts():
+    """A library wraps the client's error in its own: the status and the header are found all the same."""
+    error = ValueError("no answer")
+    error.__cause__ = Refused(429, 7)
+    assert (pause_s(error), Retry.model.wants(error), Retry.model.delay_s(1, error)) == (7, True, 7)
+
+
+def playing(script):
+    """An agent `one` and an agent `several`, whose steps share a key and do what the script says; and what they did."""
+    began, steps = [], iter(script)
+
+    def act(name):
+        began.append((name, time.time()))
+        if (after := next(steps, None)) is not None:
+            raise Refused(429, after)
+        return name
+
+    @holdfast.step(retry=Retry.model, rate=Rate("20/s", name="provider"))
+    async def write(name: str) -> str:
+        return act(name)
+
+    @holdfast.step(retry=Retry.model, rate=Rate(name="provider"))
+    async def read(name: str) -> str:
+        return act(name)
+
+    @holdfast.step(rate="20/s")
+    async def free(name: str) -> str:
+        return name
+
+    @holdfast.agent
+    async def several(name: str) -> list[str]:
+        return list(await asyncio.gather(*[step(f"{name}{n}") for n, step in enumerate([write, read, write, write])]))
+
+    @holdfast.agent
+    async def other() -> str:
+        return await free("other")
+
+    return several, other, began
+
+
+def test_a_refusal_holds_for_all_who_share_the_key(url):
+    """Two workers and two steps: after a Retry-After nobody begins before its end, but those of another key; all end."""
+    several, other, began = playing([0.8])
+
+    async def main():
+        async with asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
+            hf = await stack.enter_async_context(holdfast.open(url))
+            for _ in range(2):
+                await stack.enter_async_context(
+                    holdfast.open(url, agents=[several, other], settings=Settings(park_grace_s=0.0))
+                )
+            first = await hf.start(several, "a", id="a")
+            async for event in first.events():
+                if event.kind == "step.retrying":
+                    break
+            assert event.data["pauses"] == "provider"
+            ((key, until),) = await hf.store.paused_rates()
+            assert (key, until > time.time() * 1000) == ("rate:provider", True)
+            late = await hf.start(several, "b", id="b")
+            assert await (await hf.start(other)).result() == "other"
+            assert time.time() * 1000 < until
+            assert await first.result() == ["a0", "a1", "a2", "a3"]
+            assert await late.result() == ["b0", "b1", "b2", "b3"]
+            held = [event async for event in late.events(follow=False) if event.kind == "step.held"]
+            return until, held
+
+    until, held = asyncio.run(main())
+    paused = [at for name, at in began[1:] if name.startswith("b") or name == began[0][0]]
+    assert len(paused) == 5
+    assert min(paused) * 1000 >= until - CLOCKS_MS
+    assert {(event.data["rate"], event.data["paused"]) for event in held} == {("provider", True)}
+
+
+def test_turns_reserved_before_a_pause_are_put_off(url):
+    """Calls that have their turns already, a quarter of a second apart, begin after the pause that comes between."""
+    began, refusals = [], iter([1])
+
+    @holdfast.step(retry=2, rate=Rate(4, every="1s", name="provider"))
+    async def call(number: int) -> int:
+        began.append(time.time())
+        if next(refusals, None):
+            raise Refused(503, 1)
+        return number
+
+    @holdfast.agent
+    async def calls() -> list[int]:
+        return list(await asyncio.gather(*[call(number) for number in range(4)]))
+
+    async def main():
+        async with asyncio.timeout(30), holdfast.open(url, agents=[calls]) as hf:
+            run = await hf.start(calls)
+            assert await run.result() == [0, 1, 2, 3]
+            return [event async for event in run.events(follow=False)]
+
+    events = asyncio.run(main())
+    assert min(began[1:]) - began[0] >= 1
+    assert all(late - early >= 0.02 for early, late in pairwise(began))
+    held = Counter(event.key for event in events if event.kind == "step.held")
+    assert sorted(held.values()) == [1, 2, 2, 2]  # the refused one waits for the others
+
+
+def test_a_held_run_is_in_no_workers_memory():
+    """It waits for the rate until the pause is over, parked; a crash in the pause changes nothing; the clock jumps there."""
+    several, *_ = playing([90])
+
+    async def test(hf):
+        run = await hf.start(several, "a", id="r")
+        await run.wait("waiting")
+        info = await run.info()
+        assert info.waits_for in ("retry", "rate")
+        assert info.due_at is not None
+        await hf.crash()
+        assert await hf.get("r").result() == ["a0", "a1", "a2", "a3"]
+        events = await history(hf, "r")
+        (refused,) = [event for event in events if event.kind == "step.retrying"]
+        ended = [event for event in events if event.kind == "step.completed"]
+        inside = [e for e in ended if refused.at < e.at and e.data["began"] < refused.at.timestamp() * 1000 + 89_000]
+        assert len(ended) == 4
+        assert [event for event in inside if event.data["began"] > refused.at.timestamp() * 1000] == []
+
+    with_client(test, agents=[several])
+
+
+def test_a_pause_counts_for_agents_of_the_same_rate(url):
+    """Runs of an agent that names the key begin after the pause too."""
+
+    @holdfast.step(retry=2, rate=Rate(name="provider"))
+    async def call(ok: bool) -> bool:
+        if not ok and holdfast.this_step().attempt == 1:
+            raise Refused(429, 0.7)
+        return ok
+
+    @holdfast.agent
+    async def asks() -> bool:
+        return await call(False)
+
+    @holdfast.agent(rate=Rate(name="provider"))
+    async def begins() -> float:
+        return time.time()
+
+    async def main():
+        async with asyncio.timeout(30), holdfast.open(url, agents=[asks, begins]) as hf:
+            run = await hf.start(asks)
+            async for event in run.events():
+                if event.kind == "step.retrying":
+                    break
+            ((_, until),) = await hf.store.paused_rates()
+            late = await hf.start(begins)
+            async with asyncio.timeout(5):
+                while (info := await late.info()).waits_for != "rate":
+                    assert info.status == "ready"
+                    await asyncio.sleep(0.005)
+            began = await late.result()
+            assert await run.result() is False
+            return began * 1000 >= until - CLOCKS_MS
+
+    assert asyncio.run(main())
+
+
+def test_at_random_nobody_begins_in_a_pause(url):
+    """Sixty calls in two workers, one in four refused for a random while: no body begins once a pause is written."""
+    chance, began, refused = random.Random(5), [], []  # refused: when, and for how long, by the number in the message
+
+    @holdfast.step(retry=Retry(20, first=0.01), rate=Rate("200/s", name="provider"))
+    async def call(number: int) -> int:
+        began.append(time.time() * 1000)
+        if chance.random() < 0.25:
+            after_ms = chance.choice([30, 100, 250])
+            refused.append((time.time() * 1000, after_ms))
+            raise Refused(429, after_ms / 1000, len(refused) - 1)
+        return number
+
+    @holdfast.agent
+    async def calls(first: int) -> list[int]:
+        return [await call(first), *await asyncio.gather(*[call(first + n) for n in range(1, 10)])]
+
+    async def main():
+        async with asyncio.timeout(40), contextlib.AsyncExitStack() as stack:
+            hf = await stack.enter_async_context(holdfast.open(url))
+            runs = [await hf.start(calls, first) for first in range(0, 60, 10)]
+            for _ in range(2):
+                await stack.enter_async_context(
+                    holdfast.open(url, agents=[calls], settings=Settings(park_grace_s=0.01))
+                )
+            results = [await hf.get(run.id).result() for run in runs]
+            assert sorted(number for numbers in results for number in numbers) == list(range(60))
+            return [event async for event in hf.events(kinds=["step.retrying"], follow=False)]
+
+    events = asyncio.run(main())
+    assert len(events) == len(refused) > 5
+    for event in events:
+        written = event.at.timestamp() * 1000
+        at, after_ms = refused[int(event.data["error"]["message"].split()[-1])]
+        assert [each for each in began if written + 20 < each < at + after_ms - CLOCKS_MS] == []
