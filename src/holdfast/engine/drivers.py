@@ -74,13 +74,19 @@ class Drivers(Recorder):
                 _log.exception("run %r: unexpected error", self.run.id)
                 if failed is not None:
                     failed(error)
+            finally:
+                self._driver_done(task)
 
         context = context or contextvars.copy_context()
         context.run(_here.set, None)
         task = task_of_ours(self.loop, guarded(), context)
         self.drivers.add(task)
-        task.add_done_callback(self._driver_done, context=self.outside)
         return task
+
+    def stop_driver(self, task: asyncio.Task[None]) -> None:
+        """Cancel it. One that has not begun ends without having run, so it is asyncio that must say so."""
+        task.add_done_callback(self._driver_done, context=self.outside)
+        task.cancel()
 
     def _driver_done(self, task: asyncio.Task[None]) -> None:
         self.drivers.discard(task)

@@ -214,8 +214,8 @@ class Execution(Leaving):
             if self.closing:
                 yield from self._refusal()
             self.resting = True
-            if self.ready or not (self.drivers or self.unacked):
-                self.gate.kick()
+            nothing_comes = self.ready or not (self.drivers or self.unacked)
+            (self.gate.kick if nothing_comes else self.gate.cease)()
         else:
             self.gate.kick()
         event: Event = yield from future

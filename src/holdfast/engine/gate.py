@@ -41,7 +41,7 @@ class Gate:
     """Calls `advance` whenever the run has settled, for as long as that delivers something."""
 
     __slots__ = (
-        "_advance", "_counting", "_last", "_loop", "_outside", "_quiet", "_ready", "_restless", "_since",
+        "_advance", "_ceased", "_counting", "_last", "_loop", "_outside", "_quiet", "_ready", "_restless", "_since",
         "activity", "pumping",
     )  # fmt: skip
 
@@ -54,7 +54,7 @@ class Gate:
     ) -> None:
         self._loop, self._outside, self._advance, self._restless = loop, outside, advance, restless
         self.activity = 0  # every step of any task of the run adds one
-        self.pumping = False
+        self.pumping = self._ceased = False
         self._quiet = self._last = 0
         self._since = 0.0
         self._counting = _on_loop.setdefault(loop, _Counting())
@@ -62,17 +62,25 @@ class Gate:
 
     def kick(self) -> None:
         """Something happened: find out when the run has settled."""
+        self._ceased = False
         if not self.pumping:
             self.pumping, self._quiet, self._last = True, 0, self.activity
             self._counting.gates += 1
             self._since = time.monotonic()
             self._loop.call_soon(self._turn, context=self._outside)
 
+    def cease(self) -> None:
+        """The run waits for what will kick again by itself: there is nothing to find out until then."""
+        self._ceased = True
+
     def awaited(self) -> None:
         """An outcome waits to be delivered: from now on it matters that the run settles."""
         self._since = time.monotonic()
 
     def _turn(self) -> None:
+        if self._ceased:
+            self._stop()
+            return
         if self.activity != self._last:
             self._quiet, self._last = 0, self.activity
             if time.monotonic() - self._since > UNSETTLED_LIMIT_S:

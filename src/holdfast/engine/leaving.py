@@ -58,7 +58,7 @@ class Leaving(Drivers):
             if timer is not None:
                 timer.cancel()
         for driver in list(self.drivers):
-            driver.cancel()
+            self.stop_driver(driver)
         for task in list(self.tasks):
             task.cancel()
         if not self.ended.done():

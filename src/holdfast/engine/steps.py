@@ -149,14 +149,13 @@ class StepCall(Call):
     async def _body(self, context: StepContext) -> Ended:
         fn, threaded = self._function()
         args = self.bound.args if self.target is None else (self.target, *self.bound.args)
-        body = functools.partial(fn, *args, **self.bound.kwargs)
         limit = None if self._limit_s is None else asyncio.timeout(self._limit_s)
         try:
             with Placed(context):
                 if not threaded:
-                    coroutine = body()
+                    coroutine = fn(*args, **self.bound.kwargs)
                 else:
-                    ended = await self._in_thread(body)
+                    ended = await self._in_thread(functools.partial(fn, *args, **self.bound.kwargs))
                     if not inspect.iscoroutine(ended.value):
                         return ended
                     coroutine = ended.value  # a decorator hid that the function is async
@@ -254,7 +253,7 @@ class StepCall(Call):
     def abandon(self) -> None:
         """Stop the body. Whether it had its effect is not known, which the record says."""
         if self._task is not None:
-            self._task.cancel()
+            self.execution.stop_driver(self._task)
         if self.so_far.question is not None:
             withdraw(self.execution, self.key, self.so_far.question)
         if self.begun:

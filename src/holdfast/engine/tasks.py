@@ -203,7 +203,8 @@ def _install_time(loop: Any) -> None:
     `asyncio.timeout` and others compare a deadline with the loop's time; with the real one they would take another branch
     whenever the code ran slower or faster than the first time. A run that leaves memory has the loop's own time again.
     """
-    call_at, call_later, time = loop.call_at, loop.call_later, loop.time
+    call_at, call_later = loop.call_at, loop.call_later
+    real: Callable[[], float] = loop.time
 
     def run_call_at(when: float, callback: Any, *args: Any, context: Any = None) -> Any:
         place: Any = here()
@@ -218,9 +219,10 @@ def _install_time(loop: Any) -> None:
         return call_later(delay, callback, *args, context=context)
 
     def run_time() -> float:
+        if _here.get() is None:  # as whenever the loop itself asks
+            return real()
         place: Any = here()
-        now: float = place.time() if _is_scope(place) and not place.execution.closing else time()
-        return now
+        return float(place.time()) if _is_scope(place) and not place.execution.closing else real()
 
     loop.call_at, loop.call_later, loop.time = run_call_at, run_call_later, run_time
 
