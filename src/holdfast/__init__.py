@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.budget import Budget, Remaining, Spent
     from holdfast.client import Client, open
     from holdfast.declaring import NOT_DONE, Agent, NotDone, Step, agent, step
     from holdfast.durations import Duration
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
         AlreadyDecided,
         BadArguments,
         BadBundle,
+        BudgetExceeded,
         Expired,
         HoldfastError,
         InDoubt,
         LeafError,
+        LoopDetected,
         NewerJournal,
         NondeterminismError,
         NotAllowed,
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     )
     from holdfast.verbs.messages import receive, receive_nowait
     from holdfast.verbs.progress import Plan, plan, progress
+    from holdfast.verbs.spending import remaining, spend
     from holdfast.verbs.state import checkpoint, restore
     from holdfast.verbs.waiting import sleep, timeout
     from holdfast.worker.settings import Settings
@@ -78,6 +82,8 @@ __all__ = [
     "Approval",
     "BadArguments",
     "BadBundle",
+    "Budget",
+    "BudgetExceeded",
     "Child",
     "Client",
     "Decision",
@@ -90,6 +96,7 @@ __all__ = [
     "Limit",
     "Local",
     "LogFilter",
+    "LoopDetected",
     "NewerJournal",
     "NondeterminismError",
     "NotAllowed",
@@ -101,6 +108,7 @@ __all__ = [
     "Progress",
     "Rate",
     "Receipt",
+    "Remaining",
     "Resource",
     "Retry",
     "RetryAfter",
@@ -114,6 +122,7 @@ __all__ = [
     "RunInfo",
     "RunPaused",
     "Settings",
+    "Spent",
     "Step",
     "StepFailed",
     "StepTimeout",
@@ -137,12 +146,14 @@ __all__ = [
     "progress",
     "receive",
     "receive_nowait",
+    "remaining",
     "resource",
     "restore",
     "rng",
     "scope",
     "sleep",
     "spawn",
+    "spend",
     "step",
     "this_run",
     "this_step",
@@ -151,11 +162,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "holdfast.budget": "Budget Remaining Spent",
     "holdfast.client": "Client open",
     "holdfast.declaring": "Agent NOT_DONE NotDone Step agent step",
     "holdfast.durations": "Duration",
     "holdfast.errors": (
-        "AlreadyDecided BadArguments BadBundle Expired HoldfastError InDoubt LeafError NewerJournal "
+        "AlreadyDecided BadArguments BadBundle BudgetExceeded Expired HoldfastError InDoubt LeafError LoopDetected NewerJournal "
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
         "RunExists RunFailed RunFinished RunPaused StepFailed StepTimeout StoreUnavailable UnknownAgent "
         "UnknownApproval UnknownRun "
@@ -173,6 +185,7 @@ _HOMES = {
     "holdfast.verbs.facts": "connection idempotency_key note now patched place rng scope this_run this_step uuid4",
     "holdfast.verbs.messages": "receive receive_nowait",
     "holdfast.verbs.progress": "Plan plan progress",
+    "holdfast.verbs.spending": "remaining spend",
     "holdfast.verbs.state": "checkpoint restore",
     "holdfast.verbs.waiting": "sleep timeout",
     "holdfast.worker.settings": "Settings",

@@ -258,7 +258,8 @@ class Client(Questions, Control):
         now = self.store.clock.now()
         served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
         said = await self.store.progress([row.id for row in rows])
-        return [RunInfo.of(row, served, said.get(row.id), now) for row in rows]
+        spent = await self.store.spent([row.id for row in rows])
+        return [RunInfo.of(row, served, said.get(row.id), now, spent.get(row.id)) for row in rows]
 
     async def audit(self, *, run: str | None = None, limit: int = 100) -> list[Deed]:
         """Who did what to which run, the newest first; of a root run, to all below it too. Nothing is ever taken out."""

@@ -6,7 +6,11 @@ carry control through agent code, and `except Exception` must not be able to eat
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from holdfast.budget import Budget, Spent
 
 
 class HoldfastError(Exception):
@@ -43,6 +47,45 @@ class StepTimeout(StepFailed, TimeoutError):
     """A step did not end within its timeout; whether its effect happened is not known."""
 
     http_status = 504
+
+
+class BudgetExceeded(HoldfastError):
+    """A budget is spent. `run` is the one it belongs to, `limit` what was reached, `spent` all that was spent of it."""
+
+    http_status = 402
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        run: str = "",
+        budget: Budget | None = None,
+        spent: Spent | None = None,
+        limit: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.run, self.budget, self.spent, self.limit = run, budget, spent, dict(limit or {})
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        budget, spent = self.budget and self.budget.published(), self.spent and self.spent.noted()
+        return {"run": self.run, "budget": budget, "spent": spent or {}, "limit": self.limit}
+
+
+class LoopDetected(HoldfastError):
+    """A run goes round in circles, and a person has stopped it. `calls` are those that repeat, `times` how often."""
+
+    http_status = 409
+
+    def __init__(self, message: str | None = None, *, calls: Sequence[str] = (), times: int = 0) -> None:
+        super().__init__(message)
+        self.calls, self.times = tuple(calls), times
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"calls": list(self.calls), "times": self.times}
 
 
 class RunFailed(HoldfastError):

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import budget
 from holdfast.codec import BLOB_BYTES, UNTYPED
-from holdfast.errors import HoldfastError, NotStorable, StepFailed, StepTimeout
+from holdfast.errors import HoldfastError, LoopDetected, NotStorable, StepFailed, StepTimeout
 
 TRACEBACK_LIMIT_CHARACTERS: Final = 4_000
 MESSAGE_LIMIT_CHARACTERS: Final = 4_000
@@ -73,6 +74,9 @@ def rebuild(
         note = (f"Step {step!r} failed {tries}. " if step else "") + f"It was raised here:\n{trace}"
         vars(error).setdefault("__notes__", []).append(note)  # as add_note does, past a __setattr__ of the class
         return error
+    refusal = _REFUSALS.get(str(record.get("type")))
+    if refusal is not None:
+        return refusal(str(record.get("message", "")), _value(record.get("data")))
     failed = StepTimeout if record.get("type") == _TIMEOUT else StepFailed
     return failed(
         str(record.get("message", "")),
@@ -82,6 +86,17 @@ def rebuild(
         data=_value(record.get("data")),
         traceback=trace,
     )
+
+
+def _loop(message: str, data: Any) -> LoopDetected:
+    try:
+        return LoopDetected(message, calls=data["calls"], times=data["times"])
+    except (KeyError, TypeError):  # written by another version
+        return LoopDetected(message)
+
+
+# What is raised in the place of a body that was not to begin: no failure of the step, and so as itself.
+_REFUSALS: Final = {"BudgetExceeded": budget.rebuilt, "LoopDetected": _loop}
 
 
 # --- recording ---

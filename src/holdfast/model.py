@@ -73,6 +73,7 @@ KINDS: Final[dict[str, Kind]] = {
     "approval.decided": Kind("a person decided", arrives=True),
     "approval.expired": Kind("nobody decided in time", arrives=True),
     "approval.withdrawn": Kind("the agent stopped waiting for the person"),
+    "budget.low": Kind("most of a budget is spent: its soft limit was passed"),
     "patched": Kind("the run took the new side of a patched line"),
     "note": Kind("the agent wrote a line into its history", closes=True),
     "progress": Kind("the agent said how far it has come", closes=True),
@@ -141,6 +142,7 @@ class RunRow:
     rate_n: int | None = None
     rate_ms: int | None = None
     singleton_key: str | None = None
+    budget: str | None = None  # JSON; an empty object: one above it has one
 
 
 # Agents by name: the newest version, the schema of its arguments as JSON, and the versions that live workers serve ('' is

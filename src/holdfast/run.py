@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from holdfast.budget import NOTHING, Budget, Spent
 from holdfast.codec import UNTYPED, Shape, checked_size
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment, seconds, spoken
@@ -80,10 +81,17 @@ class RunInfo:
     started_at: datetime | None
     finished_at: datetime | None
     progress: Progress | None = None
+    spent: Spent = NOTHING  # with all below it
+    budget: Budget | None = None
 
     @classmethod
     def of(
-        cls, row: RunRow, published: Published, said: tuple[str, dict[str, Any]] | None = None, now: int = 0
+        cls,
+        row: RunRow,
+        published: Published,
+        said: tuple[str, dict[str, Any]] | None = None,
+        now: int = 0,
+        spent: Spent | None = None,
     ) -> RunInfo:
         def when(at: int | None) -> datetime | None:
             return None if at is None else moment(at)
@@ -98,7 +106,8 @@ class RunInfo:
             labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
             crashes=row.crash_count, due_at=when(row.due_at) if row.status == "waiting" or waits_for == "rate" else None,
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
-            progress=Progress.of(said),
+            progress=Progress.of(said), spent=spent or NOTHING,
+            budget=Budget.of(json.loads(row.budget)) if row.budget not in (None, "{}") else None,
         )  # fmt: skip
 
 
@@ -196,7 +205,8 @@ class Run(Generic[R_co]):
         store = self._client.store
         now = store.clock.now()
         served = await store.agents() if wants_worker(row, now) else {}
-        return RunInfo.of(row, served, (await store.progress([row.id])).get(row.id), now)
+        said, spent = (await store.progress([row.id])).get(row.id), (await store.spent([row.id])).get(row.id)
+        return RunInfo.of(row, served, said, now, spent)
 
     async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
         """Until it is in one of these states (any finished one by default)."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
+from holdfast.budget import Budget, Remaining, Spent
 from holdfast.codec import Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
@@ -55,6 +56,7 @@ class AgentSpec:
     signature: Signature
     flow: Flow
     version: str | None = None
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,9 @@ class StepContext:
     run: RunFacts | None = None
     resources: Resources | None = None
     connection: Any = None  # of the transaction that the body is in, if it is in one
+    spendings: list[tuple[Spent, str | None]] = field(default_factory=list)  # of this call, each with its model
+    left: dict[str, Any] = field(default_factory=dict)  # of the budgets that hold, when the body began
+    clock: Callable[[], int] = lambda: 0  # what time it is to the store
 
     @property
     def idempotency_key(self) -> str:
@@ -246,6 +251,10 @@ class Runtime(Protocol):
     def note(self, text: str, data: dict[str, Any]) -> Durable[None]: ...
     def progress(self, data: dict[str, Any]) -> Durable[None]: ...
     def plan(self, items: list[list[Any]]) -> Durable[None]: ...
+    def remaining(self) -> Remaining:
+        """What is left of the budgets that hold, as of the last outcome."""
+        ...
+
     @property
     def planned(self) -> list[list[Any]]:
         """The items of the last plan, each a name and whether it is done."""

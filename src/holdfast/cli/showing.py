@@ -223,7 +223,8 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
     """A run and its children as data."""
     row = found.row
     served = await hf.store.agents() if row.status == "ready" else {}
-    info = RunInfo.of(row, served, (await hf.store.progress([row.id])).get(row.id))
+    spent = (await hf.store.spent([row.id])).get(row.id)
+    info = RunInfo.of(row, served, (await hf.store.progress([row.id])).get(row.id), spent=spent)
     result = await hf.get(row.id).result() if row.status == "completed" else None
     return {
         "run": {**info_document(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,

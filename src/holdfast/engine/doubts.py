@@ -16,7 +16,7 @@ from holdfast.engine.attempts import RUN_IT, Ended
 from holdfast.engine.calls import Wait
 from holdfast.errors import InDoubt, StepTimeout
 from holdfast.people import writable
-from holdfast.runtime import Placed, StepContext
+from holdfast.runtime import Placed
 from holdfast.store.questions import NewApproval
 
 if TYPE_CHECKING:
@@ -48,11 +48,9 @@ async def _probe(call: StepCall) -> Ended | None:
     while True:
         await call.until_due()
         await execution.permission()
-        attempt = past.attempt
-        context = StepContext(call.key, call.idempotency_key, attempt, execution.facts(), execution.host.resources)
         execution.bodies += 1
         try:
-            with Placed(context):
+            with Placed(call.context()):
                 value = await spec.probe(*args, **call.bound.kwargs)
             return None if isinstance(value, NotDone) else Ended(value)
         except Exception as error:

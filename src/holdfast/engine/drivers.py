@@ -44,6 +44,7 @@ class Drivers(Recorder):
         self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
         self.may_begin.set()
         self.turn = asyncio.Lock()  # of the one transaction a run may have open
+        self.means: dict[str, Any] = {}  # of the budgets that hold, as the agent knows it
 
     @property
     def holding(self) -> bool:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.budget import Remaining, Spent, remaining
 from holdfast.codec import UNTYPED, Shape, checked_size, digest, preview
 from holdfast.durations import moment
 from holdfast.engine.approvals import ApprovalCall
@@ -242,6 +243,11 @@ class Scope:
 
     def plan(self, items: list[list[Any]]) -> Durable[None]:
         return self._marked("plan", PlanCall, {"items": items})
+
+    def remaining(self) -> Remaining:
+        if self._check("remaining") is not None:
+            raise Suspended
+        return remaining(self.execution.means, Spent(), self.execution.time)
 
     @property
     def planned(self) -> list[list[Any]]:

@@ -21,6 +21,7 @@ from typing import Any
 from holdfast import failures
 from holdfast.engine.approvals import withdraw
 from holdfast.engine.attempts import RUN_IT, Ended, Past
+from holdfast.engine.bills import Bill
 from holdfast.engine.calls import Call, loaded, tagged
 from holdfast.engine.doubts import resolve
 from holdfast.engine.drivers import NotBegun
@@ -43,6 +44,7 @@ class StepCall(Call):
         "_has_copy",
         "_limit_s",
         "_task",
+        "bill",
         "bound",
         "so_far",
         "spec",
@@ -55,6 +57,7 @@ class StepCall(Call):
         self._copy: Any = None
         self._has_copy = False
         self._began_at, self._limit_s = 0, spec.timeout_s
+        self.bill = Bill()
         self._context = (
             contextvars.copy_context()
         )  # the body sees the caller's context variables, live and resumed alike
@@ -116,9 +119,8 @@ class StepCall(Call):
                 await execution.assurance()
             self._began_at = execution.clock.now()
             self.so_far.in_doubt = True  # until it is known how the body ended
-            context = StepContext(
-                self.key, self.idempotency_key, self.so_far.attempt, execution.facts(), execution.host.resources
-            )
+            self.bill.bodies += 1
+            context = self.context()
             execution.host.body_runs(spec, self.key)
             began_s, how = time.perf_counter(), "stopped"
             try:
@@ -206,7 +208,7 @@ class StepCall(Call):
         """Record that the next attempt comes later."""
         past, wait_ms = self.so_far, round(wait_s * 1000)
         record = failures.record(error, self.spec.raises)
-        data = self.facts(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
+        data = self.ending(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
         event = await self.execution.durably("step.retrying", self.key, data)
         past.due = event.at + wait_ms
 
@@ -217,13 +219,25 @@ class StepCall(Call):
             return  # a run that is due would only be parked to be claimed again
         await doze(self, "retry", due)
 
+    def context(self) -> StepContext:
+        """Where a body of this call is, or its probe."""
+        execution = self.execution
+        return StepContext(
+            self.key, self.idempotency_key, self.so_far.attempt, execution.facts(), execution.host.resources,
+            spendings=self.bill.spendings, clock=execution.clock.now,
+        )  # fmt: skip
+
     def idempotency_key(self) -> str:
         return self.execution.idempotency_key(self.key, self.digest)
 
     # Outcomes
 
-    def _spent(self) -> dict[str, Any]:
-        return {"attempts": max(self.so_far.attempt, 1), "began": self._began_at}
+    def ending(self, **more: Any) -> dict[str, Any]:
+        """What an event that ends an attempt says of the call, with what it has spent."""
+        return self.facts(**more, **self.bill.due(self.execution.clock.now()))
+
+    def _ended(self, **more: Any) -> dict[str, Any]:
+        return self.ending(attempts=max(self.so_far.attempt, 1), began=self._began_at, **more)
 
     def _complete(self, value: Any) -> None:
         try:
@@ -234,12 +248,12 @@ class StepCall(Call):
         self._has_copy = self.numbered = True
         # The agent's only task waits for this, so nothing else can be recorded now.
         alone = self.execution.resting and self.execution.alone
-        self.execution.record("step.completed", self.key, self.facts(**self._spent()), text, alone=alone)
+        self.execution.record("step.completed", self.key, self._ended(), text, alone=alone)
 
     def _fail(self, error: Exception) -> None:
         self.numbered = True
         record = failures.record(error, self.spec.raises)
-        self.execution.record("step.failed", self.key, self.facts(**self._spent(), error=record))
+        self.execution.record("step.failed", self.key, self._ended(error=record))
 
     def read(self, event: Event) -> Any:
         if event.kind == "step.completed":
@@ -258,7 +272,7 @@ class StepCall(Call):
             withdraw(self.execution, self.key, self.so_far.question)
         if self.begun:
             self.numbered = True
-            self.execution.record("step.cancelled", self.key, self.facts(in_doubt=self.so_far.in_doubt))
+            self.execution.record("step.cancelled", self.key, self.ending(in_doubt=self.so_far.in_doubt))
 
     def forsake(self) -> None:
         question = Past.of(self.past()).question

@@ -96,7 +96,7 @@ class TransactionCall(StepCall):
     async def _commit(self, transaction: Joint, ended: Ended, text: str) -> Ended:
         """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
         execution = self.execution
-        execution.record("step.completed", self.key, self.facts(**self._spent()), text)
+        execution.record("step.completed", self.key, self._ended(), text)
         if execution.closing:
             raise Suspended
         self.numbered = True
@@ -117,6 +117,7 @@ class TransactionCall(StepCall):
         """The record has a number and did not happen. If meanwhile nobody waits for it any more, that is what happened."""
         if not self.withdrawn:
             self.numbered = False
+            self.bill.take_back()
             self.execution.take_back(nth)
             return
         (event,) = record.events

@@ -18,6 +18,7 @@ from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
 from holdfast.store.admission import freed
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
 from holdfast.store.questions import NewApproval
+from holdfast.store.spending import Spending, spend
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, to_json
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -35,14 +36,15 @@ class Refused(Exception):
 class QueuedAppend:
     """An append, prepared on the loop as far as possible: the writer thread should do little under the GIL."""
 
-    __slots__ = ("again", "append", "next_seq", "plain", "progress", "rows", "steps", "stored_with", "told")
+    __slots__ = ("again", "append", "next_seq", "plain", "progress", "rows", "runs", "spendings", "steps",
+                 "stored_with", "told")  # fmt: skip
     journal = small = True
-    runs: Sequence[str] | None = ()  # beside its own
 
     def __init__(self, append: Append, told: Told) -> None:
         self.append, self.told, self.again = append, told, False
         run, epoch, seq = append.run, append.epoch, append.expected_seq
         self.steps = self.progress = 0
+        self.spendings: list[Spending] = []
         self.rows: list[tuple[Any, ...]] = []
         for event in append.events:
             if event.seq != seq:
@@ -54,10 +56,15 @@ class QueuedAppend:
                 self.progress = 1
                 if kind == "step.completed":
                     self.steps += 1
+            if "spent" in event.data:
+                self.spendings.append(Spending.of(event))
             data = to_json(event.data) if event.data else None
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
-        self.stored_with = bool(append.blobs or append.children or append.approvals or append.withdraws)
+        self.stored_with = bool(
+            append.blobs or append.children or append.approvals or append.withdraws or self.spendings
+        )
+        self.runs: Sequence[str] | None = [new.about for new in append.approvals if new.about]  # beside its own
         self.plain = not self.stored_with and append.transition is None  # it only goes on
         if append.transition is not None and append.transition.status not in _LEFT:
             raise BadArguments(f"a running run cannot become {append.transition.status!r}")
@@ -83,6 +90,9 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     for queued in batch:
         if queued.stored_with:
             yield from _store_with(tx, queued.append)
+    spendings = [each for queued in batch for each in queued.spendings]
+    if spendings:
+        yield from spend(tx, spendings)
     now = (tx.now,)
     rows = [row + now for queued in batch for row in queued.rows]
     if rows:
@@ -174,11 +184,15 @@ def _store_with(tx: Transaction, append: Append) -> Asking[None]:
     for approval in append.approvals:
         yield from ask_person(tx, append.run, approval)
     for withdrawn in append.withdraws:
+        yield from tx.rows("leave_question", approval=withdrawn, run=append.run)
         yield from tx.rows("withdraw_one", approval=withdrawn)
 
 
 def ask_person(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
-    """Keep a question, with the way from the root run to the one that asks."""
+    """Keep a question, with the way from the root run to the one that asks, or that it is about."""
+    asker, run = run, new.about or run
+    if new.about is not None:
+        yield from tx.rows("hold_run", run=run)  # as whoever answers does: he knows of us, or we shall see his answer
     line = yield from tx.rows("ancestry", run=run)
     yield from tx.rows(
         "insert_approval", id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
@@ -186,6 +200,8 @@ def ask_person(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
         recipients=to_json(new.recipients), needs=new.needs, fallback=new.fallback, remind_ms=new.remind_ms,
         expires_at=None if new.expires_ms is None else tx.now + new.expires_ms,
     )  # fmt: skip
+    if new.about is not None:
+        yield from tx.rows("join_question", approval=new.id, run=asker)
 
 
 def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
@@ -195,7 +211,7 @@ def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
         "insert_run", id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
         due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
         labels=run.labels, priority=lane.priority, limit_key=lane.limit_key, limit_n=lane.limit_n, rate_key=lane.rate_key,
-        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key,
+        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key, budget=run.budget,
     )  # fmt: skip
     if created is not None:
         tx.changed(run.id, News.DUE)

@@ -30,6 +30,7 @@ from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
 from holdfast.flow import Lane
 from holdfast.model import Event, Published, RunRow, Signal
+from holdfast.store.budgets import BudgetStore
 from holdfast.store.joint import Joint
 from holdfast.store.questions import NewApproval, QuestionStore
 from holdfast.store.rates import RateStore
@@ -51,6 +52,7 @@ class NewRun:
     root_id: str = ""
     delay_ms: int = 0
     lane: Lane = field(default_factory=Lane)
+    budget: str | None = None  # as RunRow has it
 
 
 @dataclass(slots=True)
@@ -158,7 +160,7 @@ def settle(
         future.set_exception(error)
 
 
-class Store(QuestionStore, RateStore, Protocol):
+class Store(QuestionStore, RateStore, BudgetStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     clock: Clock

@@ -21,6 +21,7 @@ from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, R
 from holdfast.model import ApprovalRow
 from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on
 from holdfast.store.appends import put_signal
+from holdfast.store.budgets import BUDGET
 from holdfast.store.transaction import Asking, Transaction, to_json
 
 Work = Callable[[Transaction], Asking[ApprovalRow]]
@@ -220,7 +221,11 @@ def _say(tx: Transaction, said: Said) -> Asking[ApprovalRow]:
 
 def _tell(tx: Transaction, said: Said) -> Asking[None]:
     row = said.row
-    yield from put_signal(tx, row.run_id, said.signal_id, said.kind, row.id, said.value, said.data)
+    waiting = [row.run_id]
+    if row.key == BUDGET:
+        waiting = [run for (run,) in (yield from tx.rows("askers", approval=row.id))]
+    for run in waiting:
+        yield from put_signal(tx, run, said.signal_id, said.kind, row.id, said.value, said.data)
 
 
 def _changed(tx: Transaction, found: ApprovalRow) -> Asking[ApprovalRow]:

@@ -68,9 +68,9 @@ WHERE run_id = :run AND seq >= :first AND seq < :end AND epoch = :epoch ORDER BY
 -- name: insert_run
 -- Create a run unless one with this id exists, or an unfinished one of this singleton; due when its delay is over.
 INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, parent_id, parent_key, root_id, labels,
-                  created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key)
+                  created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key, budget)
 VALUES (:id, :uid, :agent, 'ready', :input, :version, :queue, :due_at, :parent_id, :parent_key, :root_id, :labels,
-        :now, :now, :priority, :limit_key, :limit_n, :rate_key, :rate_n, :rate_ms, :singleton_key)
+        :now, :now, :priority, :limit_key, :limit_n, :rate_key, :rate_n, :rate_ms, :singleton_key, :budget)
 ON CONFLICT DO NOTHING
 RETURNING {run}
 
@@ -94,14 +94,76 @@ VALUES (:id, :run, :root, :path, :key, :kind, :question, :shown, :digest, :schem
         :expires_at, :fallback, :remind_ms, 'open', :now)
 ON CONFLICT (id) DO NOTHING
 
+-- name: join_question
+-- One more run waits for the answer to a question that is about another run.
+INSERT INTO askers (approval, run_id) VALUES (:approval, :run) ON CONFLICT DO NOTHING
+
+-- name: leave_question
+-- It does so no longer.
+DELETE FROM askers WHERE approval = :approval AND run_id = :run
+
+-- name: askers
+-- Who waits for the answer.
+SELECT run_id FROM askers WHERE approval = :approval ORDER BY run_id
+
 -- name: withdraw_one
--- The agent waits for this one no longer.
-UPDATE approvals SET status = 'withdrawn', decided_at = :now WHERE id = :approval AND status = 'open'
+-- The agent waits for this one no longer, and no other one does.
+UPDATE approvals SET status = 'withdrawn', decided_at = :now
+WHERE id = :approval AND status = 'open'
+  AND NOT EXISTS (SELECT 1 FROM askers CROSS JOIN runs
+                  WHERE askers.approval = :approval AND runs.id = askers.run_id AND runs.finished_at IS NULL)
 
 -- name: withdraw
--- Runs that ended ask nobody any more.
+-- Runs that ended ask nobody any more; what another one asks too stays.
 UPDATE approvals SET status = 'withdrawn', decided_at = :now
-WHERE run_id IN (SELECT value FROM json_each(:ids)) AND status = 'open'
+WHERE status = 'open'
+  AND id IN (SELECT own.id FROM approvals AS own WHERE own.run_id IN (SELECT value FROM json_each(:ids))
+             UNION ALL SELECT approval FROM askers WHERE run_id IN (SELECT value FROM json_each(:ids)))
+  AND NOT EXISTS (SELECT 1 FROM askers CROSS JOIN runs
+                  WHERE askers.approval = approvals.id AND askers.run_id NOT IN (SELECT value FROM json_each(:ids))
+                    AND runs.id = askers.run_id AND runs.finished_at IS NULL)
+
+-- name: lines
+-- Each of these runs, with itself and with each one above it.
+WITH RECURSIVE line (run, member) AS (
+  SELECT id, id FROM runs WHERE id IN (SELECT value FROM json_each(:ids))
+  UNION ALL SELECT line.run, runs.parent_id
+  FROM line CROSS JOIN runs WHERE runs.id = line.member AND runs.parent_id IS NOT NULL)
+SELECT run, member FROM line
+
+-- name: spend
+-- Add to what was spent.
+INSERT INTO spending (run_id, what, usd, input_tokens, output_tokens, model_calls, unpriced, steps)
+VALUES (:run, :what, :usd, :input_tokens, :output_tokens, :model_calls, :unpriced, :steps)
+ON CONFLICT (run_id, what) DO UPDATE
+SET usd = spending.usd + excluded.usd, input_tokens = spending.input_tokens + excluded.input_tokens,
+    output_tokens = spending.output_tokens + excluded.output_tokens,
+    model_calls = spending.model_calls + excluded.model_calls, unpriced = spending.unpriced + excluded.unpriced,
+    steps = spending.steps + excluded.steps
+
+-- name: spent
+-- What these runs and all below them have spent.
+SELECT run_id, CAST(sum(usd) AS BIGINT), CAST(sum(input_tokens) AS BIGINT), CAST(sum(output_tokens) AS BIGINT),
+       CAST(sum(model_calls) AS BIGINT), CAST(sum(unpriced) AS BIGINT), CAST(sum(steps) AS BIGINT)
+FROM spending WHERE run_id IN (SELECT value FROM json_each(:ids)) GROUP BY run_id
+
+-- name: spent_by
+-- Which steps have spent it, the dearest first.
+SELECT what, usd, input_tokens, output_tokens, model_calls, unpriced, steps FROM spending WHERE run_id = :run
+ORDER BY usd DESC, input_tokens + output_tokens DESC, steps DESC, what LIMIT :limit
+
+-- name: purses
+-- The budgets that hold for a run, its own first, with what people were asked about them.
+WITH RECURSIVE line (id, parent_id, uid, budget, began, depth) AS (
+  SELECT id, parent_id, uid, budget, coalesce(started_at, created_at), 0 FROM runs WHERE id = :run
+  UNION ALL SELECT runs.id, runs.parent_id, runs.uid, runs.budget, coalesce(runs.started_at, runs.created_at), line.depth + 1
+  FROM line CROSS JOIN runs WHERE runs.id = line.parent_id)
+SELECT line.id, line.uid, line.budget, line.began, asked.id, asked.status, asked.decision, asked.decided_at,
+       asked.decided_by, coalesce(asked.data, asked.shown),
+       (SELECT count(*) FROM askers WHERE askers.approval = asked.id AND askers.run_id = :run)
+FROM line LEFT JOIN approvals AS asked ON asked.run_id = line.id AND asked.key = 'budget'
+WHERE line.budget IS NOT NULL AND line.budget <> '{}'
+ORDER BY line.depth, asked.asked_at, asked.id
 
 -- name: woken
 -- When a run is due that a signal came to: now, if it waits for this token or for any.

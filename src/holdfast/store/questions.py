@@ -26,6 +26,7 @@ class NewApproval:
     expires_ms: int | None = None
     fallback: str | None = None
     remind_ms: int | None = None
+    about: str | None = None  # the run whose budget it is about; then several runs may ask it
 
 
 class QuestionStore(Protocol):

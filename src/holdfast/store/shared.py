@@ -16,11 +16,12 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
+from holdfast.budget import Purse, Spent
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Actor, Ballot
-from holdfast.store import admission, controlling, deciding, leases, outside, reads, turns
+from holdfast.store import admission, controlling, deciding, leases, outside, reads, spending, turns
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.operations import Operation, Result, Work
@@ -276,6 +277,17 @@ class SharedStore(abc.ABC):
     async def approvals(self, *, run: str | None = None, approval: str | None = None,
                         statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]:  # fmt: skip
         return await self._read(reads.approvals, run, approval, statuses, limit)
+
+    async def spent(self, runs: Iterable[str]) -> dict[str, Spent]:
+        found = await self._glance(reads.rows, "spent", ids=to_json(list(runs)))
+        return {run: Spent.from_row(sums) for run, *sums in found}
+
+    async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
+        found = await self._read(reads.rows, "spent_by", run=run, limit=limit)
+        return [(what, Spent.from_row(sums)) for what, *sums in found]
+
+    async def purses(self, run: str) -> list[Purse]:
+        return await self._glance(spending.purses, run)
 
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
                        alone: bool = True) -> int | None:  # fmt: skip

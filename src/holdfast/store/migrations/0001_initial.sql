@@ -42,6 +42,7 @@ CREATE TABLE runs (
   rate_n         BIGINT,
   rate_ms        BIGINT,
   singleton_key  TEXT,                        -- one unfinished run has this key
+  budget         TEXT,                        -- JSON of what it and all below it may spend; an empty one: one above it has one
   lease_claim    TEXT                         -- the claim that took it last: one whose commit is unknown finds its runs
 );
 -- The claim walks each level of this one from its start, the highest first; the agent is in it so that other workers' runs
@@ -133,6 +134,28 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_run ON approvals (run_id);
 CREATE INDEX approvals_open ON approvals (asked_at, id) WHERE status = 'open';
 CREATE INDEX approvals_asked ON approvals (asked_at, id);
+CREATE INDEX approvals_budget ON approvals (run_id) WHERE key = 'budget';
+
+-- A question about a budget is about the run that has it, and is asked by any run below: these wait for the answer.
+CREATE TABLE askers (
+  approval TEXT NOT NULL REFERENCES approvals (id) ON DELETE CASCADE,
+  run_id   TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  PRIMARY KEY (approval, run_id)
+);
+CREATE INDEX askers_run ON askers (run_id);
+
+-- What a run and all below it have spent, by the step that did: sums of what their events say, written with these.
+CREATE TABLE spending (
+  run_id        TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  what          TEXT   NOT NULL,              -- the name of the step
+  usd           BIGINT NOT NULL,              -- billionths of a dollar
+  input_tokens  BIGINT NOT NULL,
+  output_tokens BIGINT NOT NULL,
+  model_calls   BIGINT NOT NULL,
+  unpriced      BIGINT NOT NULL,              -- of these, those whose price is not known
+  steps         BIGINT NOT NULL,              -- bodies that ran, where there is a budget
+  PRIMARY KEY (run_id, what)
+);
 
 -- When the next turn of a rate is, in microseconds. A row whose times have passed says nothing: it may be deleted.
 CREATE TABLE rates (

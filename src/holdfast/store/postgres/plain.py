@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import ApprovalRow, Claimed, Event, RunRow
 from holdfast.store.appends import insert_run, wake_token
 from holdfast.store.base import News
+from holdfast.store.budgets import BUDGET
 from holdfast.store.deciding import Decide, count, what_changes
 from holdfast.store.leases import Claim
 from holdfast.store.outside import Create, Send
@@ -62,7 +63,7 @@ def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:
 def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
     """A decision, or a vote, on a question that is as it was known a moment ago."""
     known = work.known
-    if known is None or known.status != "open" or work.blobs:
+    if known is None or known.status != "open" or work.blobs or known.key == BUDGET:
         return None
     try:
         said = count(tx.now, known, work.ballot)

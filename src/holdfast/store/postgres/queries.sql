@@ -66,6 +66,15 @@ WHERE id = f.run AND lease_epoch = f.epoch AND runs.next_seq = f.expected AND ru
   AND (f.unseen_after IS NULL OR inbox_count <= f.unseen_after)
 RETURNING id, parent_id, limit_key
 
+-- name: spend
+INSERT INTO spending (run_id, what, usd, input_tokens, output_tokens, model_calls, unpriced, steps)
+SELECT * FROM unnest(:run[], :what[], :usd[], :input_tokens[], :output_tokens[], :model_calls[], :unpriced[], :steps[])
+ON CONFLICT (run_id, what) DO UPDATE
+SET usd = spending.usd + excluded.usd, input_tokens = spending.input_tokens + excluded.input_tokens,
+    output_tokens = spending.output_tokens + excluded.output_tokens,
+    model_calls = spending.model_calls + excluded.model_calls, unpriced = spending.unpriced + excluded.unpriced,
+    steps = spending.steps + excluded.steps
+
 -- name: record
 INSERT INTO events (position, run_id, seq, kind, key, data, value, blob, epoch, at)
 SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20) + :number + e.place,

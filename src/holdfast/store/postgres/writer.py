@@ -292,7 +292,7 @@ class Writer:
         looks = False
         for one in batch:
             if type(one) is QueuedAppend:
-                runs.add(one.append.run)
+                runs.update((one.append.run, *(one.runs or ())))
                 transition = one.append.transition
                 if transition is not None and transition.status in FINISHED:
                     leaving.add(one.append.run)
