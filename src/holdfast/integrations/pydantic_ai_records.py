@@ -7,6 +7,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,8 +18,26 @@ from pydantic_core import to_jsonable_python
 
 import holdfast
 
-# Which versions are in the journal of which run, as far as this task knows. To store one twice does no harm.
-_stored: ContextVar[set[tuple[str, str]]] = ContextVar("holdfast_pydantic_ai")
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What this task, and those made from it, know of what happened so far."""
+
+    stored: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # versions in the journal; to store one twice does no harm
+    asked_for: set[tuple[str | None, str]] = field(default_factory=set)  # tool calls, by run of the agent and id
+    begun: set[tuple[str | None, str]] = field(default_factory=set)  # those of them that began
+
+
+_known: ContextVar[Known] = ContextVar("holdfast_pydantic_ai")
+
+
+def known() -> Known:
+    """What is known here; nothing if no agent was run here or above."""
+    return _known.get(None) or Known()
 
 
 class Codec:
@@ -97,9 +117,9 @@ def date(messages: list[ModelMessage], run_id: str | None) -> None:
 
 
 def remember() -> None:
-    """From here on, and in tasks that are made from here, know what was stored."""
-    if _stored.get(None) is None:
-        _stored.set(set())
+    """From here on, and in tasks that are made from here, know what happens."""
+    if _known.get(None) is None:
+        _known.set(Known())
 
 
 def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dict[str, Any]:
@@ -119,9 +139,9 @@ def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dic
         "instructions": last.instructions if last else None,
         "tools": _hash(tools),
     }
-    known, run = _stored.get(set()), holdfast.this_run().id
+    run = holdfast.this_run().id
     found = {_hash(version): version, _hash(tools): tools}
-    new = {mark: value for mark, value in found.items() if (run, mark) not in known}
+    new = {mark: value for mark, value in found.items() if (run, mark) not in known().stored}
     stamp = {"version": _hash(version), "response": response}
     return {**stamp, "new": new} if new else stamp
 
@@ -129,7 +149,7 @@ def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dic
 def unstamped(answer: dict[str, Any]) -> Any:
     """The response. It has been recorded, and what came with it."""
     run = holdfast.this_run().id
-    _stored.get(set()).update((run, mark) for mark in answer.get("new", ()))
+    known().stored.update((run, mark) for mark in answer.get("new", ()))
     return answer["response"]
 
 
