@@ -99,12 +99,29 @@ def prompt_tokens(request: Request) -> int:
 def request_of(number: int, body: bytes, headers: Mapping[str, str]) -> Request:
     """The request in these bytes; `ValueError` says what is wrong with them."""
     match json.loads(body):
-        case {"model": str(), "messages": [{}, *_]} as asked:
+        case {"model": str(), "messages": [{}, *_] as messages} as asked:
+            _check_calls(messages)
             return Request(number, asked, headers)
         case {"model": str()}:
             raise ValueError("messages must be a list of at least one message")
         case _:
             raise ValueError("you must provide a model parameter")
+
+
+def _check_calls(messages: list[Json]) -> None:
+    """As real providers do: the results of all calls follow the answer that made them, and nothing else is a result."""
+    waited_for: list[str] = []
+    for place, message in enumerate(messages):
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") not in waited_for:
+                raise ValueError(f"messages[{place}] is the result of a call that the answer before it did not make")
+            waited_for.remove(message["tool_call_id"])
+            continue
+        if waited_for:
+            raise ValueError(f"messages[{place}] comes before the results of the calls {', '.join(waited_for)}")
+        waited_for = [call["id"] for call in message.get("tool_calls") or ()]
+    if waited_for:
+        raise ValueError(f"there are no results of the calls {', '.join(waited_for)}")
 
 
 def deltas(request: Request, text: str, calls: tuple[Tool, ...]) -> list[Json]:
