@@ -49,7 +49,7 @@ from pydantic_ai.tools import (
 import holdfast
 from holdfast import BadArguments, LeafError, NotInRun, NotStorable, Retry
 from holdfast.integrations import pydantic_ai_records as records
-from holdfast.integrations.pydantic_ai_history import Compaction, Summarise, Trim, valid_history
+from holdfast.integrations.pydantic_ai_history import Compaction, Summarise, Trim, valid_history, with_note
 from holdfast.integrations.pydantic_ai_steps import KEY, STEP, Options, Steps, pinned, step_name, threads
 
 __all__ = ["HoldfastDurability", "Summarise", "Trim", "valid_history"]
@@ -168,6 +168,10 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         if self.compaction is not None and self.compaction.due(ctx.messages):
             await self._backend.compact(ctx, ctx.messages, self.compaction)
             request_context.messages = list(ctx.messages)
+        left = holdfast.remaining()
+        if left.soft:  # this request alone says so: what was left then is no part of the conversation
+            note = f"[Budget: {left}. Come to an end: use no more tools than you must, and give your best answer.]"
+            request_context.messages = with_note(request_context.messages, note)
         return await super().before_model_request(ctx, request_context)
 
     async def after_run(self, ctx: RunContext[AgentDepsT], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:

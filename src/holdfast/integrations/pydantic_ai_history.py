@@ -118,6 +118,7 @@ class Summarise:
     async def text(self, removed: Sequence[ModelMessage]) -> str:
         asked = f"{self.prompt}\n\n<conversation>\n{transcript(removed)}\n</conversation>"
         answer = await model_request(self.model, [ModelRequest(parts=[UserPromptPart(asked)])])
+        records.account(answer)
         said = "".join(part.content for part in answer.parts if isinstance(part, TextPart)).strip()
         if not said:
             raise ValueError("the model that was to summarise the conversation gave an empty answer")
@@ -151,6 +152,14 @@ def shortened(messages: Sequence[ModelMessage], start: int, end: int, text: str)
         conversation_id=before.conversation_id,
     )
     return [*messages[:start], note, *messages[end:]]
+
+
+def with_note(messages: Sequence[ModelMessage], text: str) -> list[ModelMessage]:
+    """The messages with a word to the model at their end, for one request."""
+    *before, last = messages
+    assert isinstance(last, ModelRequest)
+    note = UserPromptPart(text, timestamp=last.timestamp or records.EPOCH)
+    return [*before, replace(last, parts=[*last.parts, note])]
 
 
 def transcript(messages: Sequence[ModelMessage]) -> str:

@@ -113,6 +113,18 @@ def date(messages: list[ModelMessage], run_id: str | None) -> None:
                 part.timestamp = message.timestamp
 
 
+def account(response: ModelResponse) -> None:
+    """Tell the run, in the step that made the request, what the response has cost."""
+    used = response.usage
+    holdfast.spend(
+        None if used.cost is None else float(used.cost),
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        model=response.model_name,
+        provider=response.provider_name,
+    )
+
+
 # What a request was made with
 
 

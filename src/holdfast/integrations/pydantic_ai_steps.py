@@ -78,11 +78,14 @@ class Steps(DurableOperationBackend[Options]):
         model = getattr(operation.operation_id, "model_name", None)
 
         async def work() -> Any:
-            return records.stamped(await _performed(operation, params), model, params)
+            with durable_unit_scope(), threads(allowed=True):
+                response = await operation.handler(params)
+            records.account(response)
+            return records.stamped(operation.result_codec.dump(response), model, params)
 
         step = self._step(f"{self.capability.name}.model", self.capability.model_options)
         with pinned(params.run_context, "model"):
-            answer = await step(work, prompt=records.last_words(params.messages))
+            answer = await step(work, prompt=records.last_words(params.run_context.messages))
         response = operation.result_codec.load(records.unstamped(answer))
         calls = {(params.run_context.run_id, call.tool_call_id) for call in response.tool_calls}
         records.known().asked_for.update(calls)
