@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.budget import Budget, Remaining, Spent
     from holdfast.client import Client, open
+    from holdfast.conversations import ConversationInfo, Message, Transcript
     from holdfast.declaring import NOT_DONE, Agent, NotDone, Step, agent, step
     from holdfast.durations import Duration
     from holdfast.errors import (
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         BadArguments,
         BadBundle,
         BudgetExceeded,
+        ConversationBusy,
         Expired,
         HoldfastError,
         InDoubt,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from holdfast.signature import Local
     from holdfast.verbs.asking import Decision, Vote, approve, ask
     from holdfast.verbs.children import Child, spawn
+    from holdfast.verbs.conversations import Conversation, conversation
     from holdfast.verbs.facts import (
         connection,
         idempotency_key,
@@ -86,6 +89,9 @@ __all__ = [
     "BudgetExceeded",
     "Child",
     "Client",
+    "Conversation",
+    "ConversationBusy",
+    "ConversationInfo",
     "Decision",
     "Deed",
     "Duration",
@@ -97,6 +103,7 @@ __all__ = [
     "Local",
     "LogFilter",
     "LoopDetected",
+    "Message",
     "NewerJournal",
     "NondeterminismError",
     "NotAllowed",
@@ -127,6 +134,7 @@ __all__ = [
     "StepFailed",
     "StepTimeout",
     "StoreUnavailable",
+    "Transcript",
     "UnknownAgent",
     "UnknownApproval",
     "UnknownRun",
@@ -136,6 +144,7 @@ __all__ = [
     "ask",
     "checkpoint",
     "connection",
+    "conversation",
     "idempotency_key",
     "note",
     "now",
@@ -164,10 +173,12 @@ __all__ = [
 _HOMES = {
     "holdfast.budget": "Budget Remaining Spent",
     "holdfast.client": "Client open",
+    "holdfast.conversations": "ConversationInfo Message Transcript",
     "holdfast.declaring": "Agent NOT_DONE NotDone Step agent step",
     "holdfast.durations": "Duration",
     "holdfast.errors": (
-        "AlreadyDecided BadArguments BadBundle BudgetExceeded Expired HoldfastError InDoubt LeafError LoopDetected NewerJournal "
+        "AlreadyDecided BadArguments BadBundle BudgetExceeded ConversationBusy Expired HoldfastError InDoubt LeafError "
+        "LoopDetected NewerJournal "
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
         "RunExists RunFailed RunFinished RunPaused StepFailed StepTimeout StoreUnavailable UnknownAgent "
         "UnknownApproval UnknownRun "
@@ -182,6 +193,7 @@ _HOMES = {
     "holdfast.signature": "Local",
     "holdfast.verbs.asking": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",
+    "holdfast.verbs.conversations": "Conversation conversation",
     "holdfast.verbs.facts": "connection idempotency_key note now patched place rng scope this_run this_step uuid4",
     "holdfast.verbs.messages": "receive receive_nowait",
     "holdfast.verbs.progress": "Plan plan progress",

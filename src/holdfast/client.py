@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
 from holdfast.codec import checked_size, digest, preview
 from holdfast.controlling import Control
+from holdfast.conversations import Conversations
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
@@ -72,7 +73,7 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
     return list(specs.values())
 
 
-class Client(Questions, Control):
+class Client(Questions, Conversations, Control):
     """An open store. Use it as `async with holdfast.open(...) as hf`."""
 
     def __init__(

@@ -180,6 +180,16 @@ class RunActive(HoldfastError):
     http_status = 409
 
 
+class ConversationBusy(HoldfastError):
+    """Another run has this conversation."""
+
+    http_status = 409
+
+    def __init__(self, message: str | None = None, *, conversation: str = "", run: str = "") -> None:
+        super().__init__(message)
+        self.conversation, self.run = conversation, run  # who has it
+
+
 class BadBundle(HoldfastError):
     """This is not a run bundle, or it was changed after it was made."""
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from holdfast.errors import BadArguments
 
 Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled"]
-WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate"]
+WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate", "conversation"]
 
 # Which states can follow which: the picture in docs/design.md is drawn from this table.
 TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -74,6 +74,13 @@ KINDS: Final[dict[str, Kind]] = {
     "approval.expired": Kind("nobody decided in time", arrives=True),
     "approval.withdrawn": Kind("the agent stopped waiting for the person"),
     "budget.low": Kind("most of a budget is spent: its soft limit was passed"),
+    "conversation.asked": Kind("the agent asked for a conversation"),
+    "conversation.entered": Kind("the conversation is this run's until it leaves it or ends", arrives=True),
+    "conversation.refused": Kind("another run has the conversation, and this one did not wait", arrives=True),
+    "conversation.withdrawn": Kind("the agent stopped waiting for the conversation"),
+    "conversation.read": Kind("the agent read a part of the conversation", closes=True),
+    "conversation.added": Kind("the agent added messages to the conversation", closes=True),
+    "conversation.left": Kind("the agent left the conversation; the next run may have it", closes=True),
     "patched": Kind("the run took the new side of a patched line"),
     "note": Kind("the agent wrote a line into its history", closes=True),
     "progress": Kind("the agent said how far it has come", closes=True),
@@ -200,6 +207,16 @@ class ApprovalRow:
 
 
 _RUN_ID = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
+
+
+def checked_conversation_id(conversation: str) -> str:
+    """The id itself, or `BadArguments` that says what an id looks like."""
+    if not isinstance(conversation, str) or not _RUN_ID.fullmatch(conversation):
+        raise BadArguments(
+            f"{conversation!r} cannot name a conversation; use 1 to 200 letters, digits or any of '_ . : @ -', for example "
+            "'user-42'"
+        )
+    return conversation
 
 
 def plain_id(name: str) -> str:

@@ -78,6 +78,8 @@ class CheckpointCall(Call):
         open_calls = [key for key, call in execution.calls.items() if not call.withdrawn]
         if open_calls:
             return f"{open_calls[0]!r} is open (a timeout, a timer or a call that was not awaited); end it first"
+        if execution.mailbox.talks:
+            return f"the conversation {min(execution.mailbox.talks)!r} is open; leave it first"
         if execution.unawaited:
             names = sorted({call.__name__ for call in execution.unawaited.values()})
             return f"{', '.join(names[:3])} was called and is not awaited yet; await it first"

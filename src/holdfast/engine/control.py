@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 GRACE = "run.cancelling"  # the key under which the end of the grace is waited for
 
 
-_TOPICS: Final = {"child.ended": "child", "approval.decided": "approval", "message.received": "topic"}
+_TOPICS: Final = {
+    "child.ended": "child",
+    "approval.decided": "approval",
+    "message.received": "topic",
+    "conversation.entered": "request",
+    "conversation.refused": "request",
+}
 
 
 def arrive(execution: Execution, signal: Signal) -> None:

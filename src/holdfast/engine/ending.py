@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast import failures
-from holdfast.engine import approvals, foreign
+from holdfast.engine import approvals, conversations, foreign
 from holdfast.engine.divergence import diverge
 from holdfast.engine.journal import Divergence
 from holdfast.errors import HoldfastError, NotStorable
@@ -28,6 +28,7 @@ def go_live(execution: Execution) -> None:
     execution.patches.write()
     foreign.write(execution)
     approvals.withdraw_forsaken(execution)
+    conversations.go_live(execution)
 
 
 def conclude(execution: Execution) -> None:

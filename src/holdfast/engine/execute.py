@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 
+from holdfast.engine.conversations import recollect
 from holdfast.engine.divergence import pause
 from holdfast.engine.execution import Execution
 from holdfast.engine.host import Host
@@ -45,6 +46,7 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
     for event in events:
         if event.blob is not None:
             execution.texts[event.blob] = (await store.blob(event.blob)).decode()
+    execution.texts |= await recollect(store, events)
     return execution
 
 

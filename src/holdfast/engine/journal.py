@@ -29,6 +29,7 @@ class Journal:
     unasked: set[str] = field(default_factory=set)  # what has an outcome and the code has not asked for
     foreign: set[str] = field(default_factory=set)  # where the code was seen to wait for what is not recorded
     pausing: Event | None = None  # a request to pause that was not carried out
+    retried: int = -1  # where a failed run was told to go on, last
     turn: int = 0
 
     @classmethod
@@ -50,6 +51,8 @@ class Journal:
                 journal.unclaimed.add(_marker(event.data["patch"]))
             elif event.kind in _PAUSES:
                 journal.pausing = event if event.kind == "run.pausing" else None
+                if event.kind == "run.retried":
+                    journal.retried = event.seq
             elif event.kind == "foreign":
                 journal.foreign.add(f"{event.data['task']} {event.data['line']}")
             elif event.key is not None:

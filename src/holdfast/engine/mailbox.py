@@ -10,9 +10,12 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.model import Event
+
+if TYPE_CHECKING:
+    from holdfast.engine.conversations import Talk
 
 
 @dataclass(slots=True)
@@ -24,6 +27,10 @@ class Mailbox:
     decided: dict[str, Event] = field(default_factory=dict)
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)  # of votes, by question
     forsaken: dict[str, str] = field(default_factory=dict)  # questions that nobody waits for, and their calls
+    unwanted: list[tuple[str, str, str]] = field(
+        default_factory=list
+    )  # conversations nobody waits for: call, id, request
+    talks: dict[str, Talk] = field(default_factory=dict)  # conversations that the run has or asks for
     _said: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=lambda: defaultdict(deque))
 
@@ -41,6 +48,14 @@ class Mailbox:
             self.decided[event.data["approval"]] = event
             while self._wake_one("approval", event.data["approval"], event):
                 pass
+        elif event.kind.startswith("conversation."):
+            talk = self.talks.get(event.data["conversation"])
+            if (
+                not self._wake_one("conversation", event.data["request"], event)
+                and talk is not None
+                and talk.entered >= 0
+            ):
+                talk.taken(event)  # nobody asked for it but the run itself, which had lost it
         else:
             self._said[event.data["approval"]].append(event)
             if event.data["approval"] in self.hearers:

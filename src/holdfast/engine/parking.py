@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast")
 _STALL_NOTICE_S = 1.0
 EARLY_MS = 8  # a run comes back into memory so long before its time, and does not leave if it would have to come back
-_ORDER = ("person", "message", "child", "retry", "rate", "slot", "timer")  # what a person would name first
+_ORDER = (
+    "person",
+    "message",
+    "child",
+    "conversation",
+    "retry",
+    "rate",
+    "slot",
+    "timer",
+)  # what a person would name first
 
 
 def idle(execution: Execution) -> None:

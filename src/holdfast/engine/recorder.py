@@ -22,6 +22,7 @@ from holdfast.engine.host import Host
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import OUTCOMES, Event, RunRow
 from holdfast.store.base import Append, NewRun, Transition, settle, spilled
+from holdfast.store.conversations import Talking
 from holdfast.store.questions import NewApproval
 
 _log = logging.getLogger("holdfast")
@@ -63,6 +64,7 @@ class Recorder:
         children: list[NewRun] | None = None,
         approvals: list[NewApproval] | None = None,
         withdraws: list[str] | None = None,
+        talks: list[Talking] | None = None,
         checkpoint: bool = False,
         inbox_seen: int | None = None,
         transition: Transition | None = None,
@@ -92,7 +94,7 @@ class Recorder:
             transition.result, more = spilled(transition.result)
             blobs.update(more)
         append = Append(self.run.id, self.run.lease_epoch, event.seq, [event], blobs, children or [], approvals or [])
-        append.inbox_seen, append.transition = inbox_seen, transition
+        append.inbox_seen, append.transition, append.talks = inbox_seen, transition, talks or []
         append.checkpoint_seq, append.withdraws = event.seq if checkpoint else None, withdraws or []
         self.write(append, lambda at: self._written(event, at, then), alone=alone)
 

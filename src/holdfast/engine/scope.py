@@ -22,6 +22,7 @@ from holdfast.engine.approvals import ApprovalCall
 from holdfast.engine.calls import Call, NoteCall, PlanCall, ProgressCall, ReceiveCall, Tick, TimerCall, opened
 from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
+from holdfast.engine.conversations import AddCall, EnterCall, LeaveCall, ReadCall, Talk
 from holdfast.engine.steps import StepCall
 from holdfast.engine.tasks import RunTask
 from holdfast.engine.transactions import TransactionCall
@@ -229,6 +230,52 @@ class Scope:
         call = ApprovalCall(self.execution, self.key(label), label, digest(stored), preview(shown))
         call.prepare(question, shown, copy, needs)
         return self._durable(question.kind, call)
+
+    def enter(self, conversation: str, wait: bool) -> Durable[Talk]:
+        if (refused := self._check("conversation")) is not None:
+            return refused
+        talks, label = self.execution.mailbox.talks, ":conversation"
+        if conversation in talks:
+            raise HoldfastError(
+                f"this run has conversation {conversation!r}, or waits for it, already; hand on the one that was entered"
+            )
+        talk = talks[conversation] = Talk(self.execution, conversation)
+        call = EnterCall(self.execution, self.key(label), label, digest(f'"{conversation}"'), conversation)
+        call.prepare(talk, wait)
+        return self._durable("conversation", call)
+
+    def recall(self, talk: Talk, shape: Shape, first: int, end: int) -> Durable[list[Any]]:
+        if (refused := self._inside(talk, "conversation.messages")) is not None:
+            return refused
+        label, what = ":conversation.messages", f'{{"first": {first}, "end": {end}}}'
+        call = ReadCall(self.execution, self.key(label), label, digest(f'["{talk.conversation}", {what}]'), what)
+        call.prepare(talk, shape, first, end)
+        return self._durable("messages", call)
+
+    def say(self, talk: Talk, shape: Shape, messages: tuple[Any, ...]) -> Durable[None]:
+        if (refused := self._inside(talk, "conversation.add")) is not None:
+            return refused
+        texts = [self.execution.stored(shape, each, f"messages[{n}]")[0] for n, each in enumerate(messages)]
+        label, what = ":conversation.add", digest(f"[{','.join(texts)}]")
+        call = AddCall(self.execution, self.key(label), label, what, preview(texts[-1]) if texts else "")
+        call.prepare(talk, texts)
+        return self._durable("add", call)
+
+    def leave(self, talk: Talk) -> Durable[None]:
+        if (refused := self._inside(talk, "conversation.leave")) is not None:
+            return refused
+        label, name = ":conversation.leave", talk.conversation
+        call = LeaveCall(self.execution, self.key(label), label, digest(f'"{name}"'), name)
+        call.prepare(talk)
+        return self._durable("leave", call)
+
+    def _inside(self, talk: Talk, verb: str) -> Durable[Any] | None:
+        refused = self._check(verb)
+        if refused is None and talk.left:
+            raise HoldfastError(
+                f"conversation {talk.conversation!r} was left; what belongs to it goes inside its block"
+            )
+        return refused
 
     def note(self, text: str, data: dict[str, Any]) -> Durable[None]:
         if (refused := self._check("note")) is not None:

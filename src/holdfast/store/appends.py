@@ -17,7 +17,9 @@ from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
 from holdfast.store.admission import freed
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
+from holdfast.store.conversing import converse, leave_all
 from holdfast.store.questions import NewApproval
+from holdfast.store.signals import put_signal
 from holdfast.store.spending import Spending, spend
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, to_json
 
@@ -62,7 +64,7 @@ class QueuedAppend:
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
         self.stored_with = bool(
-            append.blobs or append.children or append.approvals or append.withdraws or self.spendings
+            append.blobs or append.children or append.approvals or append.withdraws or append.talks or self.spendings
         )
         self.runs: Sequence[str] | None = [new.about for new in append.approvals if new.about]  # beside its own
         self.plain = not self.stored_with and append.transition is None  # it only goes on
@@ -93,6 +95,7 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     spendings = [each for queued in batch for each in queued.spendings]
     if spendings:
         yield from spend(tx, spendings)
+    yield from _converse(tx, batch)
     now = (tx.now,)
     rows = [row + now for queued in batch for row in queued.rows]
     if rows:
@@ -188,6 +191,14 @@ def _store_with(tx: Transaction, append: Append) -> Asking[None]:
         yield from tx.rows("withdraw_one", approval=withdrawn)
 
 
+def _converse(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
+    """What runs do in conversations: those of the whole batch are locked in one order."""
+    talks = [(queued.append.run, talking) for queued in batch for talking in queued.append.talks]
+    for run, talking in sorted(talks, key=lambda each: each[1].conversation):
+        if not (yield from converse(tx, run, talking)):
+            raise Refused([run])
+
+
 def ask_person(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
     """Keep a question, with the way from the root run to the one that asks, or that it is about."""
     asker, run = run, new.about or run
@@ -219,8 +230,10 @@ def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
 
 
 def end_runs(tx: Transaction, ended: Sequence[tuple[str, int, str | None, Transition]]) -> Asking[None]:
-    """What the end of runs (id, epoch, parent) brings: open questions are withdrawn, and the parents hear of it."""
-    yield from tx.rows("withdraw", ids=to_json([run for run, _, _, _ in ended]))
+    """What the end of runs (id, epoch, parent) brings: questions are withdrawn, conversations left, the parents told."""
+    runs = [run for run, _, _, _ in ended]
+    yield from tx.rows("withdraw", ids=to_json(runs))
+    yield from leave_all(tx, runs)
     for run, epoch, parent, transition in ended:
         if parent is not None:
             data = {"child": run, "status": transition.status, "error": _error_record(transition.error)}
@@ -233,28 +246,6 @@ def _error_record(text: str | None) -> Any:
         return None if text is None else json.loads(text)
     except ValueError:
         return {"message": text}
-
-
-def wake_token(kind: str, topic: str) -> str:
-    """What `Transition.awaits` must contain for a signal to wake a parked run.
-
-    A message's token is its topic; a child's end is `child:<child id>`, a decision `approval:<approval id>`.
-    """
-    family = kind.partition(".")[0]
-    return f"{family}:{topic}" if family in ("child", "approval") else topic
-
-
-def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str, value: str | None,
-               data: dict[str, Any]) -> Asking[int | None]:  # fmt: skip
-    """Put a signal into an inbox and wake the run if it waits for it; None when the run has ended or is not there."""
-    notified = yield from tx.row("notify", run=run, token=wake_token(kind, topic))
-    if notified is None:
-        return None
-    position: int = notified[0]
-    yield from tx.rows("insert_signal", run=run, position=position, signal_id=signal_id, kind=kind, topic=topic, value=value,
-            data=to_json(data) if data else None)  # fmt: skip
-    tx.changed(run, News.DUE)  # its owner should look too, if it has one
-    return position
 
 
 def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:

@@ -31,6 +31,7 @@ from holdfast.codec import BLOB_BYTES
 from holdfast.flow import Lane
 from holdfast.model import Event, Published, RunRow, Signal
 from holdfast.store.budgets import BudgetStore
+from holdfast.store.conversations import ConversationStore, Talking
 from holdfast.store.joint import Joint
 from holdfast.store.questions import NewApproval, QuestionStore
 from holdfast.store.rates import RateStore
@@ -81,6 +82,7 @@ class Append:
     children: list[NewRun] = field(default_factory=list)
     approvals: list[NewApproval] = field(default_factory=list)
     withdraws: list[str] = field(default_factory=list)  # questions that nobody waits for any more
+    talks: list[Talking] = field(default_factory=list)  # what the run does in conversations
     inbox_seen: int | None = None  # the last inbox position these events take in
     checkpoint_seq: int | None = None
     transition: Transition | None = None
@@ -160,7 +162,7 @@ def settle(
         future.set_exception(error)
 
 
-class Store(QuestionStore, RateStore, BudgetStore, Protocol):
+class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     clock: Clock

@@ -14,9 +14,10 @@ from typing import Any
 from holdfast.errors import RunActive, RunFinished, UnknownRun
 from holdfast.model import CRASHES_PAUSED, FINISHED, RunRow
 from holdfast.store.admission import freed
-from holdfast.store.appends import end_runs, put_signal
+from holdfast.store.appends import end_runs
 from holdfast.store.base import News, Transition
 from holdfast.store.leases import record
+from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Conflict, Transaction, to_json
 
 

@@ -14,11 +14,15 @@ from typing import Any, Final
 from holdfast.model import KINDS, OUTCOMES
 
 _ATTEMPTS: Final = frozenset({"step.started", "step.retrying", "step.held"})
-_ENDS_OF_QUESTIONS: Final = frozenset({"approval.decided", "approval.expired"})
-_QUESTIONS: Final = frozenset({"approval.asked", "approval.reminded", "approval.withdrawn"})
+_ENDS_OF_QUESTIONS: Final = frozenset({"approval.decided", "approval.expired", "conversation.refused"})
+_QUESTIONS: Final = frozenset(
+    {"approval.asked", "approval.reminded", "approval.withdrawn", "conversation.asked", "conversation.withdrawn"}
+)
+_TALK: Final = frozenset({"conversation.read", "conversation.added", "conversation.left"})
 _KEPT_IF_ASKED_BEFORE: Final = (
     _ATTEMPTS
     | _QUESTIONS
+    | _TALK
     | frozenset({"step.completed", "timer.fired", "child.spawned", "note", "tick", "timer.set", "child.started"})
 )
 

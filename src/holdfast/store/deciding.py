@@ -20,8 +20,8 @@ from typing import Any, Final
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
 from holdfast.model import ApprovalRow
 from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on
-from holdfast.store.appends import put_signal
 from holdfast.store.budgets import BUDGET
+from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Transaction, to_json
 
 Work = Callable[[Transaction], Asking[ApprovalRow]]

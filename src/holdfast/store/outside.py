@@ -6,20 +6,19 @@ None of them touches a running run's journal: that is its owner's.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from holdfast.errors import RunActive, RunFinished, UnknownRun
 from holdfast.model import FINISHED, RunRow
-from holdfast.store.appends import insert_run, put_signal
+from holdfast.store.appends import insert_run
 from holdfast.store.base import NewRun, News
+from holdfast.store.conversing import NAMED_BLOB, delete_blobs
 from holdfast.store.cut import dropped_by_cut
 from holdfast.store.leases import record
+from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Conflict, Transaction, listed, to_json
-
-_NAMED_BLOB: Final = re.compile(r'"\$blob"\s*:\s*"([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     used = yield from tx.rows("blobs_used", ids=ids)
     digests = {digest for (digest,) in used}
     for (text,) in (yield from tx.rows("blobs_named", ids=ids)):
-        digests.update(_NAMED_BLOB.findall(text))
+        digests.update(NAMED_BLOB.findall(text))
     (last,) = yield from tx.row("last_position")
     for run in runs:
         yield from tx.rows("delete_run", run=run)
@@ -177,9 +176,7 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
         yield from tx.rows("mark_position", position=last)
     if last is not None:
         yield from tx.rows("unmark_positions", position=last)
-    for digest in sorted(digests):
-        yield from tx.rows("lock_blob", digest=digest)
-        yield from tx.rows("delete_blob", digest=digest)
+    yield from delete_blobs(tx, digests)
 
 
 def publish(

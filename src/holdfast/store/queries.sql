@@ -446,6 +446,93 @@ SELECT {approval} FROM approvals
 WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses))
 ORDER BY asked_at DESC, id DESC LIMIT :limit
 
+-- name: enter_conversation
+-- Take a conversation that nobody has, or see who has it. This locks its row. A run that has it has it by its last request.
+INSERT INTO conversations (id, length, run_id, request, created_at, updated_at)
+VALUES (:conversation, 0, :run, :request, :now, :now)
+ON CONFLICT (id) DO UPDATE
+SET run_id = coalesce(conversations.run_id, excluded.run_id),
+    request = CASE WHEN coalesce(conversations.run_id, excluded.run_id) = excluded.run_id
+              THEN excluded.request ELSE conversations.request END
+RETURNING run_id, length
+
+-- name: conversations_above
+-- A conversation that a run has, or one of those that started it.
+WITH RECURSIVE line (id, parent_id) AS (
+  SELECT id, parent_id FROM runs WHERE id = :run
+  UNION ALL SELECT runs.id, runs.parent_id FROM line CROSS JOIN runs WHERE runs.id = line.parent_id)
+SELECT conversations.id FROM line CROSS JOIN conversations WHERE conversations.run_id = line.id
+ORDER BY conversations.id LIMIT 1
+
+-- name: stand_in_line
+-- Wait for a conversation behind all who do; who stands there already keeps its place.
+INSERT INTO conversation_line (conversation, place, run_id, request, key)
+SELECT :conversation, coalesce(max(place), 0) + 1, :run, :request, :key
+FROM conversation_line WHERE conversation = :conversation
+ON CONFLICT (conversation, run_id) DO UPDATE SET request = excluded.request, key = excluded.key
+
+-- name: hold_conversation
+-- First statement of whoever passes a conversation on or deletes it: its line is seen as it is then.
+UPDATE conversations SET length = length WHERE id = :conversation RETURNING request, length, run_id
+
+-- name: next_in_line
+-- Who has waited longest.
+SELECT run_id, request, key FROM conversation_line WHERE conversation = :conversation ORDER BY place LIMIT 1
+
+-- name: pass_on
+-- Now it is this run's, or nobody's.
+UPDATE conversations SET run_id = :run, request = :request WHERE id = :conversation
+
+-- name: leave_line
+-- Wait no longer.
+DELETE FROM conversation_line WHERE conversation = :conversation AND request = :request
+
+-- name: conversations_of
+-- What these runs have or wait for.
+SELECT id, request FROM conversations WHERE run_id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT conversation, request FROM conversation_line WHERE run_id IN (SELECT value FROM json_each(:ids))
+ORDER BY 1
+
+-- name: lengthen
+-- First statement of whoever adds messages: it has the conversation, and knows how long that is.
+UPDATE conversations SET length = :end, updated_at = :now
+WHERE id = :conversation AND request = :request AND length = :first RETURNING id
+
+-- name: insert_message
+-- Keep what is said.
+INSERT INTO conversation_messages (conversation, position, value, run_id, at)
+VALUES (:conversation, :position, :value, :run, :now)
+
+-- name: said
+-- What was said from one position to before another.
+SELECT position, value, run_id, at FROM conversation_messages
+WHERE conversation = :conversation AND position >= :first AND position < :end ORDER BY position
+
+-- name: conversation
+-- One conversation.
+SELECT id, length, run_id, (SELECT count(*) FROM conversation_line WHERE conversation = conversations.id), created_at,
+       updated_at
+FROM conversations WHERE id = :conversation
+
+-- name: conversations
+-- Conversations in the order of their ids, after one.
+SELECT id, length, run_id, (SELECT count(*) FROM conversation_line WHERE conversation = conversations.id), created_at,
+       updated_at
+FROM conversations WHERE id > :after ORDER BY id LIMIT :limit
+
+-- name: blobs_said
+-- The texts of a conversation in which a large value is named.
+SELECT value FROM conversation_messages WHERE conversation = :conversation AND instr(value, '"$blob"') > 0
+
+-- name: delete_messages
+-- Forget all that was said in a conversation.
+DELETE FROM conversation_messages WHERE conversation = :conversation
+
+-- name: delete_conversation
+-- And the conversation itself.
+DELETE FROM conversations WHERE id = :conversation
+
 -- name: resume
 -- Make a stopped run ready; only from the status and place that were looked at.
 UPDATE runs
@@ -538,6 +625,7 @@ DELETE FROM blobs WHERE digest = :digest
   AND NOT EXISTS (SELECT 1 FROM events WHERE blob = :digest)
   AND NOT EXISTS (SELECT 1 FROM events WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
   AND NOT EXISTS (SELECT 1 FROM signals WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
+  AND NOT EXISTS (SELECT 1 FROM conversation_messages WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
   AND NOT EXISTS (SELECT 1 FROM runs WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0)
                                        AND (instr(input, :digest) > 0 OR instr(result, :digest) > 0))
 

@@ -21,9 +21,10 @@ from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Actor, Ballot
-from holdfast.store import admission, controlling, deciding, leases, outside, reads, spending, turns
+from holdfast.store import admission, controlling, conversing, deciding, leases, outside, reads, spending, turns
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
+from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.rates import Closed, Turn
 from holdfast.store.transaction import Asking, Transaction, to_json
@@ -33,6 +34,7 @@ _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
 P = ParamSpec("P")
 
+_SAID_AT_A_GLANCE: Final = 50  # messages
 _PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in between
 
 
@@ -246,6 +248,9 @@ class SharedStore(abc.ABC):
                 break
         return pruned
 
+    async def delete_conversation(self, conversation: str) -> int:
+        return await self._submit(conversing.delete_conversation(conversation))
+
     # Reading
 
     async def run(self, run: str) -> RunRow | None:
@@ -288,6 +293,20 @@ class SharedStore(abc.ABC):
 
     async def purses(self, run: str) -> list[Purse]:
         return await self._glance(spending.purses, run)
+
+    async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
+        read = self._glance if end - first <= _SAID_AT_A_GLANCE else self._read
+        found = await read(reads.rows, "said", conversation=conversation, first=first, end=end)
+        return [MessageRow(*row) for row in found]
+
+    async def conversations(
+        self, *, conversation: str | None = None, after: str = "", limit: int = 100
+    ) -> list[ConversationRow]:
+        if conversation is None:
+            found = await self._read(reads.rows, "conversations", after=after, limit=limit)
+        else:
+            found = await self._glance(reads.rows, "conversation", conversation=conversation)
+        return [ConversationRow(*row) for row in found]
 
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
                        alone: bool = True) -> int | None:  # fmt: skip

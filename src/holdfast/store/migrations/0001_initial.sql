@@ -83,7 +83,8 @@ CREATE TABLE events (
 -- The second fence: one outcome per call. The list is model.CLOSING; a test compares them.
 CREATE UNIQUE INDEX events_outcome ON events (run_id, key)
   WHERE dropped IS NULL AND kind IN ('step.completed', 'step.failed', 'step.cancelled', 'timer.fired', 'tick',
-                                     'child.spawned', 'note', 'progress', 'plan', 'checkpoint');
+                                     'child.spawned', 'note', 'progress', 'plan', 'checkpoint',
+                                     'conversation.read', 'conversation.added', 'conversation.left');
 -- What lists show of a run's progress: the last of these.
 CREATE INDEX events_progress ON events (run_id, seq) WHERE kind IN ('progress', 'plan');
 CREATE INDEX events_blob ON events (blob) WHERE blob IS NOT NULL;
@@ -156,6 +157,38 @@ CREATE TABLE spending (
   steps         BIGINT NOT NULL,              -- bodies that ran, where there is a budget
   PRIMARY KEY (run_id, what)
 );
+
+-- Conversations: what runs say to each other's successors. One run has it, by the request it made, or nobody.
+CREATE TABLE conversations (
+  id         TEXT   NOT NULL PRIMARY KEY,
+  length     BIGINT NOT NULL,                 -- messages
+  run_id     TEXT,
+  request    TEXT,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL                  -- when something was said last
+);
+CREATE INDEX conversations_run ON conversations (run_id) WHERE run_id IS NOT NULL;
+-- Who waits for a conversation that another run has; the lowest place comes next.
+CREATE TABLE conversation_line (
+  conversation TEXT   NOT NULL,
+  place        BIGINT NOT NULL,
+  run_id       TEXT   NOT NULL,
+  request      TEXT   NOT NULL,
+  key          TEXT,                          -- of the call that asked
+  PRIMARY KEY (conversation, place),
+  UNIQUE (conversation, run_id)
+);
+CREATE INDEX conversation_line_run ON conversation_line (run_id);
+-- What was said, inserted once and never changed. `run_id` is no foreign key: messages outlive their runs.
+CREATE TABLE conversation_messages (
+  conversation TEXT   NOT NULL,
+  position     BIGINT NOT NULL,
+  value        TEXT   NOT NULL,
+  run_id       TEXT   NOT NULL,
+  at           BIGINT NOT NULL,
+  PRIMARY KEY (conversation, position)
+);
+CREATE INDEX conversation_messages_with_blob ON conversation_messages (conversation) WHERE instr(value, '"$blob"') > 0;
 
 -- When the next turn of a rate is, in microseconds. A row whose times have passed says nothing: it may be deleted.
 CREATE TABLE rates (

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from holdfast.errors import HoldfastError
 from holdfast.model import ApprovalRow, Claimed, Event, RunRow
-from holdfast.store.appends import insert_run, wake_token
+from holdfast.store.appends import insert_run
 from holdfast.store.base import News
 from holdfast.store.budgets import BUDGET
 from holdfast.store.deciding import Decide, count, what_changes
 from holdfast.store.leases import Claim
 from holdfast.store.outside import Create, Send
+from holdfast.store.signals import wake_token
 from holdfast.store.transaction import Asking, Transaction, to_json
 
 

@@ -34,9 +34,13 @@ recorded AS (
 SELECT id FROM reserved
 
 -- name: lock_runs
--- First statement of a transaction that changes several runs: these, and the parents of those that leave.
+-- First statement of a transaction that changes several runs: these, the parents of those that leave, and those that get
+-- the conversations that these have.
 SELECT id FROM runs
-WHERE id IN (SELECT unnest(:run[]) UNION SELECT parent_id FROM runs WHERE id = ANY (:leaving[]) AND parent_id IS NOT NULL)
+WHERE id IN (SELECT unnest(:run[]) UNION SELECT parent_id FROM runs WHERE id = ANY (:leaving[]) AND parent_id IS NOT NULL
+             UNION SELECT (SELECT line.run_id FROM conversation_line AS line WHERE line.conversation = conversations.id
+                           ORDER BY place LIMIT 1)
+                   FROM conversations WHERE conversations.run_id = ANY (:leaving[]))
 ORDER BY id FOR NO KEY UPDATE
 
 -- name: reserve
@@ -81,6 +85,10 @@ SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 2
        e.run, e.seq, e.kind, e.key, e.data, e.value, e.blob, e.epoch, e.now
 FROM unnest(:run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :epoch[], :now[])
      WITH ORDINALITY AS e (run, seq, kind, key, data, value, blob, epoch, now, place)
+
+-- name: insert_message
+INSERT INTO conversation_messages (conversation, position, value, run_id, at)
+SELECT * FROM unnest(:conversation[], :position[], :value[], :run[], :now[])
 
 -- name: pick
 -- What another worker is taking is passed over, not waited for.

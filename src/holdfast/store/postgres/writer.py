@@ -27,6 +27,7 @@ from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.model import FINISHED
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
 from holdfast.store.base import Faults, News
+from holdfast.store.conversations import Leave
 from holdfast.store.operations import Crash, Operation, Result, Work, names
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
@@ -294,7 +295,8 @@ class Writer:
             if type(one) is QueuedAppend:
                 runs.update((one.append.run, *(one.runs or ())))
                 transition = one.append.transition
-                if transition is not None and transition.status in FINISHED:
+                leaves = any(isinstance(talking, Leave) for talking in one.append.talks)
+                if leaves or (transition is not None and transition.status in FINISHED):
                     leaving.add(one.append.run)
             elif one.runs:
                 runs.update(one.runs)

@@ -1,0 +1,82 @@
+"""`conversation`: memory across runs. One run at a time has it; what is said in it stays, whatever becomes of the run."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar, overload
+
+from holdfast.codec import UNTYPED, Shape, shape_of
+from holdfast.errors import BadArguments, HoldfastError
+from holdfast.model import checked_conversation_id
+from holdfast.runtime import Called, Talk, current
+
+T = TypeVar("T")
+
+
+@overload
+def conversation(id: str, type: type[T], /, *, busy: Literal["wait", "refuse"] = "wait") -> Conversation[T]: ...
+@overload
+def conversation(id: str, type: Any = ..., /, *, busy: Literal["wait", "refuse"] = "wait") -> Conversation[Any]: ...
+def conversation(id: str, type: Any = Any, /, *, busy: Literal["wait", "refuse"] = "wait") -> Conversation[Any]:
+    """A conversation, to be entered: `async with holdfast.conversation("user-42", Message) as talk:`.
+
+    While another run has it, this one waits for its turn, which holds no worker; with `busy="refuse"` it gets
+    `ConversationBusy` instead. `type` is that of the messages; without one they are plain data.
+    """
+    if busy not in ("wait", "refuse"):
+        raise BadArguments(f"busy={busy!r}: found neither 'wait' nor 'refuse'")
+    return Conversation(checked_conversation_id(id), UNTYPED if type is Any else shape_of(type), busy == "wait")
+
+
+class Conversation(Generic[T]):
+    """A conversation inside an agent. It is this run's from the beginning of the block to its end."""
+
+    def __init__(self, id: str, shape: Shape, wait: bool) -> None:
+        self.id, self._shape, self._wait = id, shape, wait
+        self._talk: Talk | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._talk is not None:
+            raise BadArguments("a conversation can be entered once; make a new one")
+        self._talk = await current("conversation").enter(self.id, self._wait)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await current("conversation").leave(self._entered())
+
+    def __len__(self) -> int:
+        """How many messages it has."""
+        return self._entered().length
+
+    def __bool__(self) -> bool:
+        return True  # an empty one is a conversation too
+
+    def messages(self, *, last: int | None = None, after: int = 0, limit: int | None = None) -> Called[list[T]]:
+        """What was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`."""
+        length = self._entered().length
+        first, end = slice_of(length, last, after, limit)
+        return current("conversation.messages").recall(self._entered(), self._shape, first, end)
+
+    def add(self, *messages: T) -> Called[None]:
+        """Say this. Once it returns, it is stored, once, whatever happens to the run."""
+        return current("conversation.add").say(self._entered(), self._shape, messages)
+
+    def _entered(self) -> Talk:
+        if self._talk is None:
+            raise HoldfastError(
+                f"conversation {self.id!r} was not entered: write `async with holdfast.conversation({self.id!r}) as talk:`"
+            )
+        return self._talk
+
+
+def slice_of(length: int, last: int | None, after: int, limit: int | None) -> tuple[int, int]:
+    """The positions from the first to before the last that these name."""
+    for name, number in (("last", last), ("after", after), ("limit", limit)):
+        if number is not None and (type(number) is not int or number < 0):
+            raise BadArguments(f"{name}={number!r}: found something else than a count of messages, 0 or more")
+    if last is not None and (after or limit is not None):
+        raise BadArguments("messages takes either last=, or after= and limit=")
+    first = min(after, length) if last is None else max(length - last, 0)
+    return first, length if limit is None else min(first + limit, length)
