@@ -335,7 +335,7 @@ def _forget(conversation):
     return work
 
 
-broken = True
+broken = {"mend"}
 
 
 @holdfast.step
@@ -360,13 +360,12 @@ async def fragile() -> list[str]:
 @playing(fragile, hold, want)
 async def test_a_retried_run_stands_in_line_again(hf):
     """A run that failed inside a conversation and is retried waits for it again, and goes on after what was said since."""
-    global broken
-    broken = True
+    broken.add("mend")
     run = await hf.start(fragile, id="fragile")
     await failure(run)
     other = await hf.start(hold, "c", id="other")
     await other.wait("waiting")
-    broken = False
+    broken.clear()
     await run.retry()
     await run.wait("waiting")
     assert (await run.info()).waits_for == "conversation"

@@ -77,6 +77,22 @@ def test_transaction():
     assert ran(guide, guide.pay_back) == {"ana": 70, "bo": 130}
 
 
+def test_conversation():
+    """Each run knows what the ones before it said, and a crash anywhere loses and doubles nothing."""
+    guide = module(PAGE, "guide: conversation")
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[guide.reply]):
+            for number, prompt in enumerate(["price", "size"]):
+                told = f"{prompt}? You have asked {number} times before."
+                assert await hf.run(guide.reply, "user-42", prompt, id=prompt) == told
+            messages = await hf.conversation("user-42", str).messages()
+            assert [message.value for message in messages][::2] == ["price", "size"]
+            assert len(messages) == 4
+
+    asyncio.run(main())
+
+
 def test_resource():
     """A step uses a resource."""
     guide = module(PAGE, "guide: resource")

@@ -150,6 +150,28 @@ def tail(run: str | None, after: int | None, no_follow: bool, db: str | None, as
 
 
 @holdfast.command()
+@click.argument("conversation", metavar="[ID]", required=False)
+@click.option(
+    "--last", type=click.IntRange(1), default=50, show_default=True, help="At most so many, the newest of it."
+)
+@click.option("--delete", is_flag=True, help="Delete the conversation with all that was said in it.")
+@db_option
+@json_option
+def conversations(conversation: str | None, last: int, delete: bool, db: str | None, as_json: bool) -> None:
+    """List conversations, or show what was said in one."""
+    from holdfast.cli import talking
+
+    if delete and conversation is None:
+        raise click.UsageError("--delete: name the conversation to be deleted")
+    if conversation is None:
+        wait_for(talking.conversations(db, last, as_json=as_json))
+    elif delete:
+        wait_for(talking.delete(db, conversation, as_json=as_json))
+    else:
+        wait_for(talking.messages(db, conversation, last, as_json=as_json))
+
+
+@holdfast.command()
 @db_option
 @json_option
 def doctor(db: str | None, as_json: bool) -> None:

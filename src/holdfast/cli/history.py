@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from holdfast.cli.said import said_progress, said_talk
 from holdfast.codec import preview
 from holdfast.durations import spoken
 from holdfast.model import Event
-from holdfast.run import Progress
 
 PREVIEW_CHARACTERS: Final = 160
 
@@ -297,6 +297,10 @@ class History:
         node = self._call(event, "progress")
         node.name, node.state, node.began, node.input = said_progress(event), "said", event.at, ""
 
+    def _talk(self, event: Event) -> None:
+        node = self._call(event, "note") if event.key is not None else self._top(event, "note", "")
+        node.name, node.state, node.began, node.input = said_talk(event), "said", event.at, ""
+
     def _checkpoint(self, event: Event) -> None:
         node = self._call(event, "checkpoint")
         node.name = f"checkpoint {event.data.get('era', '')}".strip()
@@ -343,11 +347,6 @@ _VERBS: Final = {
 }
 
 
-def said_progress(event: Event) -> str:
-    """What a run says of how far it has come."""
-    return f"{event.kind}: {Progress.of((event.kind, event.data))}"
-
-
 _TAKEN_BY: Final = {
     "step.started": "_step_started",
     "step.held": "_step_held",
@@ -368,6 +367,10 @@ _TAKEN_BY: Final = {
     "child.spawned": "_child",
     "child.ended": "_child_ended",
     "note": "_note",
+    "conversation.entered": "_talk",
+    "conversation.refused": "_talk",
+    "conversation.read": "_talk",
+    "conversation.added": "_talk",
     "progress": "_progress",
     "plan": "_progress",
     "checkpoint": "_checkpoint",
