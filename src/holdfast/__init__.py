@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         StepFailed,
         StepTimeout,
         StoreUnavailable,
+        Unanswered,
         UnknownAgent,
         UnknownApproval,
         UnknownRun,
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
         this_step,
         uuid4,
     )
+    from holdfast.verbs.fallback import Fallback, fallback
+    from holdfast.verbs.lively import lively
     from holdfast.verbs.messages import receive, receive_nowait
     from holdfast.verbs.progress import Plan, plan, progress
     from holdfast.verbs.spending import remaining, spend
@@ -96,6 +99,7 @@ __all__ = [
     "Deed",
     "Duration",
     "Expired",
+    "Fallback",
     "HoldfastError",
     "InDoubt",
     "LeafError",
@@ -135,6 +139,7 @@ __all__ = [
     "StepTimeout",
     "StoreUnavailable",
     "Transcript",
+    "Unanswered",
     "UnknownAgent",
     "UnknownApproval",
     "UnknownRun",
@@ -145,7 +150,9 @@ __all__ = [
     "checkpoint",
     "connection",
     "conversation",
+    "fallback",
     "idempotency_key",
+    "lively",
     "note",
     "now",
     "open",
@@ -180,7 +187,7 @@ _HOMES = {
         "AlreadyDecided BadArguments BadBundle BudgetExceeded ConversationBusy Expired HoldfastError InDoubt LeafError "
         "LoopDetected NewerJournal "
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
-        "RunExists RunFailed RunFinished RunPaused StepFailed StepTimeout StoreUnavailable UnknownAgent "
+        "RunExists RunFailed RunFinished RunPaused StepFailed StepTimeout StoreUnavailable Unanswered UnknownAgent "
         "UnknownApproval UnknownRun "
     ),
     "holdfast.flow": "Limit Rate",
@@ -195,6 +202,8 @@ _HOMES = {
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.conversations": "Conversation conversation",
     "holdfast.verbs.facts": "connection idempotency_key note now patched place rng scope this_run this_step uuid4",
+    "holdfast.verbs.fallback": "Fallback fallback",
+    "holdfast.verbs.lively": "lively",
     "holdfast.verbs.messages": "receive receive_nowait",
     "holdfast.verbs.progress": "Plan plan progress",
     "holdfast.verbs.spending": "remaining spend",

@@ -49,6 +49,15 @@ class StepTimeout(StepFailed, TimeoutError):
     http_status = 504
 
 
+class Unanswered(StepFailed):
+    """No model gave an answer that can be used. `problems` says what each of them did."""
+
+    def __init__(self, message: str | None = None, *, problems: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.type, self.problems = "Unanswered", problems or {}
+        self.exceptions: tuple[Exception, ...] = ()
+
+
 class BudgetExceeded(HoldfastError):
     """A budget is spent. `run` is the one it belongs to, `limit` what was reached, `spent` all that was spent of it."""
 

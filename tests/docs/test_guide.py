@@ -274,3 +274,23 @@ def test_audit():
             assert await guide.who_did_what(hf, "e") == ["ben: cancel", "ana: resume", "ana: pause lunch"]
 
     asyncio.run(main())
+
+
+def test_models():
+    """The answer is checked, wherever a crash comes; the next model is asked when the first one fails."""
+    guide = module(PAGE, "guide: models")
+    assert ran(guide, guide.watch, "otters") == ["Otters", "sleep."]
+    asked = []
+
+    async def ask(model, prompt, problem=""):
+        asked.append(model)
+        if model == "gpt-large":
+            raise holdfast.Permanent("no such model")
+        return "They sleep."
+
+    async def main():
+        async with holdfast.testing.open(agents=[guide.watch], replace={guide.ask: ask}) as hf:
+            return await hf.run(guide.watch, "otters")
+
+    assert asyncio.run(main()) == ["They", "sleep."]
+    assert asked == ["gpt-large", "gpt-small"]

@@ -1,6 +1,7 @@
 """Verbs inside an agent, as users write them."""
 
 import random
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, assert_type
@@ -132,3 +133,31 @@ async def asks_people(topic: str) -> int:
     either = await holdfast.ask("Which?", int | str, show=topic)
     assert_type(either, Any)
     return count if shown else 0
+
+
+@holdfast.step(retry=holdfast.Retry.model, rate=holdfast.Rate("500/m", tokens="200000/m", name="openai"))
+async def ask_model(model: str, prompt: str, problem: str = "") -> str:
+    tokens = [token async for token in holdfast.lively(spoken(), "10s")]
+    assert_type(tokens, list[str])
+    return "".join(tokens)
+
+
+async def spoken() -> AsyncIterator[str]:
+    yield "otters"
+
+
+answer = holdfast.fallback(ask_model, ["large", "small"])
+number = holdfast.fallback(ask_model, ["large", "small"], check=int, tries=2)
+words = holdfast.fallback(ask_model, ["large", "small"], check=str.split)
+
+
+@holdfast.agent
+async def falls_back() -> str:
+    try:
+        assert_type(await number("How many otters?"), int)
+        assert_type(await words("Which otters?"), list[str])
+    except holdfast.Unanswered as failure:
+        assert_type(failure.problems, dict[str, str])
+    text = await answer("What do otters do?")
+    assert_type(text, str)
+    return text

@@ -106,6 +106,8 @@ def carried(execution: Execution) -> dict[str, Any]:
     kept = {"era": execution.era + 1, "delivered": execution.numbered + 1, "unread": unread, "patches": patches}
     if execution.plan:
         kept["plan"] = execution.plan
+    if execution.choices:
+        kept["choices"] = dict(execution.choices)
     return kept if execution.cancelling is None else {**kept, "cancelling": control.carried(execution)}
 
 
@@ -118,6 +120,7 @@ def resumed(execution: Execution) -> Event:
     execution.delivered, execution.time = event.data["delivered"], max(execution.time, event.at)
     control.restored(execution, event.data.get("cancelling"))
     execution.plan = event.data.get("plan", [])
+    execution.choices = dict(event.data.get("choices", {}))
     for seq, data, text, at in event.data["unread"]:
         execution.mailbox.deliver(Event(seq, "message.received", None, data, text, at=at))
     return event

@@ -71,6 +71,7 @@ class Execution(Leaving):
         self.edge_due: list[tuple[int, int, Callable[[], None]]] | None = None
         self.patches = Patches(self)
         self.plan: list[list[Any]] = []
+        self.choices: dict[str, Any] = {}
         self.foreign: dict[str, dict[str, str]] = {}  # waits for what is not recorded: told, by task and line
         self.new_outcomes = 0
         self._facts: RunFacts | None = None
@@ -94,9 +95,7 @@ class Execution(Leaving):
         """A task created inside the run: numbered now, in its parent's program order."""
         name = getattr(coro, "__name__", "task").replace("/", ".").replace("#", ".")
         place = f"{parent.path}/{name}" if parent.path else name
-        if (
-            isinstance(coro, Durable) or self.closing
-        ):  # it has its key already, or may not call: `finally` needs tasks too
+        if isinstance(coro, Durable) or self.closing:  # has its key, or may not call: `finally` needs tasks too
             path = f"{place}~"
         else:
             nth = self.counters.get(place, 0)

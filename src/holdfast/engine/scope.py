@@ -300,6 +300,10 @@ class Scope:
     def planned(self) -> list[list[Any]]:
         return self.execution.plan
 
+    @property
+    def choices(self) -> dict[str, Any]:
+        return self.execution.choices
+
     def _marked(self, verb: str, kind: type[NoteCall], data: dict[str, Any]) -> Durable[None]:
         if (refused := self._check(verb)) is not None:
             return refused
