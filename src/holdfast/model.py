@@ -171,9 +171,9 @@ class Signal:
 
 @dataclass(slots=True)
 class Claimed(RunRow):
-    """A run that was just claimed, with what the claim itself wrote into its journal, the last events of it."""
+    """A run that was just claimed, with its journal since the last checkpoint, if that is short; else None."""
 
-    arrivals: list[Event] = field(default_factory=list)
+    journal: list[Event] | None = None
 
 
 @dataclass(slots=True)

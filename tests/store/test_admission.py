@@ -415,6 +415,8 @@ async def test_turns_of_steps(place: Place) -> None:
     clock = ManualClock()
     async with place.open(clock) as store, place.open(clock) as two:
         step = interval_us(10, 1000)
-        turns = sorted([turn.at for turn in await asyncio.gather(*[own.take_turn("k", step) for own in (store, two) * 5])])
+        turns = sorted(
+            [turn.at for turn in await asyncio.gather(*[own.take_turn("k", step) for own in (store, two) * 5])]
+        )
         assert turns == [clock.time + -(-number * step // 1000) for number in range(10)]
         assert (await store.take_turn("other", step)).at == clock.time

@@ -31,9 +31,9 @@ _log = logging.getLogger("holdfast")
 async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
     """Everything replay needs, read once: no work per step grows with the history."""
     store = host.store
-    events = run.arrivals if isinstance(run, Claimed) else []
-    if run.next_seq > len(events):
-        events = await store.journal(run.id, run.checkpoint_seq or 0)
+    events = run.journal if isinstance(run, Claimed) else None
+    if events is None:
+        events = await store.journal(run.id, run.checkpoint_seq or 0) if run.next_seq else []
     signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else []
     for signal in signals:
         signal.value = await unspilled(store, signal.value)

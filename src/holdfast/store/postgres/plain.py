@@ -21,21 +21,26 @@ from holdfast.store.outside import Create, Send
 from holdfast.store.signals import wake_token
 from holdfast.store.transaction import Asking, Transaction, to_json
 
+SHORT: Final = 50  # events: a journal up to this length is read by the claim itself
+
 
 def claim(tx: Transaction, work: Claim) -> Asking[list[Claimed] | None]:
     """Take what is due and needs no slot, no turn and no event."""
     limit = 1 if work.alone else work.limit
     soon = tx.now + work.early_ms
-    rows = yield from tx.rows("claim_plain", limit=limit, soon=soon, ttl=work.ttl_ms, claim=work.name, **work.ours)
+    rows = yield from tx.rows("claim_plain", limit=limit, soon=soon, ttl=work.ttl_ms, claim=work.name,
+                              short=SHORT, **work.ours)  # fmt: skip
     due, needing, *_ = rows[0]
     if needing:
         return None
     claimed = []
     for row in rows if due else ():
-        columns = [*row[3:-1], []]
-        run = Claimed(*columns)
-        for seq, kind, data, value in json.loads(row[-1] or "[]"):
-            run.arrivals.append(Event(seq, kind, None, json.loads(data), value, None, tx.now, run.lease_epoch, run.id))
+        run = Claimed(*row[3:-1])
+        if run.next_seq - (run.checkpoint_seq or 0) <= SHORT:
+            run.journal = [
+                Event(seq, kind, key, json.loads(data or "{}"), value, blob, at, epoch, run.id)
+                for seq, kind, key, data, value, blob, at, epoch in json.loads(row[-1] or "[]")
+            ]
         claimed.append(run)
         tx.changed(run.id, News.MOVED)
     return claimed

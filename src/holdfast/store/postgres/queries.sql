@@ -98,7 +98,8 @@ SELECT * FROM unnest(:conversation[], :position[], :value[], :run[], :now[])
 -- A claim in one round trip: looks, and takes what is due if none of it needs a slot, a turn or the event that it was
 -- interrupted. The first columns say how many were due and how many of them need more; there is one row at least.
 -- What woke a waiting run goes into its journal with the claim, as its owner would do next: then that commit is spared. Not
--- if a timer was due before it came, for that comes first, nor what is large, nor what is not for the agent.
+-- if a timer was due before it came, for that comes first, nor what is large, nor what is not for the agent. A short journal
+-- comes with the run, which spares its owner a read.
 WITH picked AS MATERIALIZED (
   SELECT id, status, due_at, next_seq, inbox_count, inbox_seen,
          status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
@@ -137,7 +138,13 @@ recorded AS (
   FROM arrived JOIN claimed ON claimed.id = run_id
   RETURNING run_id, seq, kind, data, value)
 SELECT due, needing, claimed.*,
-       (SELECT json_agg(json_build_array(seq, kind, data, value) ORDER BY seq) FROM recorded WHERE run_id = claimed.id)
+       CASE WHEN next_seq - coalesce(checkpoint_seq, 0) <= :short THEN
+         (SELECT json_agg(json_build_array(seq, kind, key, data, value, blob, at, epoch) ORDER BY seq)
+          FROM (SELECT seq, kind, key, data, value, blob, at, epoch FROM events
+                WHERE run_id = claimed.id AND seq >= coalesce(checkpoint_seq, 0) AND dropped IS NULL
+                UNION ALL
+                SELECT seq, kind, NULL, data, value, NULL, :now, lease_epoch FROM recorded
+                WHERE run_id = claimed.id) AS known) END
 FROM found LEFT JOIN claimed ON true ORDER BY place
 
 -- name: send_plain
