@@ -7,11 +7,11 @@ from pathlib import Path
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
     "words": "errors durations people model clock retry naming tagged exact sameness codec hints signature schema failures flow "
-    "budget loops",
-    "contracts": "runtime store.base store.questions store.rates store.budgets store.conversations store.joint",
+    "budget loops salvage",
+    "contracts": "runtime store.base store.questions store.rates store.budgets store.conversations store.streams store.joint",
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",
-    "services": "worker questions conversations run controlling client",
+    "services": "worker questions conversations streams run controlling client",
     "edges": "cli http dashboard integrations backends testing demo",
     "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from holdfast.resources import Resource, resource
     from holdfast.retry import Retry
     from holdfast.run import Deed, Progress, Receipt, Run, RunEvent, RunInfo
+    from holdfast.salvage import Reason, Salvaged, partial
     from holdfast.signature import Local
+    from holdfast.streams import Chunk, StreamInfo
     from holdfast.verbs.asking import Decision, Vote, approve, ask
     from holdfast.verbs.children import Child, spawn
     from holdfast.verbs.conversations import Conversation, conversation
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from holdfast.verbs.progress import Plan, plan, progress
     from holdfast.verbs.spending import remaining, spend
     from holdfast.verbs.state import checkpoint, restore
+    from holdfast.verbs.streams import Stream, stream
     from holdfast.verbs.waiting import sleep, timeout
     from holdfast.worker.settings import Settings
 
@@ -91,6 +94,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Child",
+    "Chunk",
     "Client",
     "Conversation",
     "ConversationBusy",
@@ -118,6 +122,7 @@ __all__ = [
     "Plan",
     "Progress",
     "Rate",
+    "Reason",
     "Receipt",
     "Remaining",
     "Resource",
@@ -132,12 +137,15 @@ __all__ = [
     "RunFinished",
     "RunInfo",
     "RunPaused",
+    "Salvaged",
     "Settings",
     "Spent",
     "Step",
     "StepFailed",
     "StepTimeout",
     "StoreUnavailable",
+    "Stream",
+    "StreamInfo",
     "Transcript",
     "Unanswered",
     "UnknownAgent",
@@ -156,6 +164,7 @@ __all__ = [
     "note",
     "now",
     "open",
+    "partial",
     "patched",
     "place",
     "plan",
@@ -171,6 +180,7 @@ __all__ = [
     "spawn",
     "spend",
     "step",
+    "stream",
     "this_run",
     "this_step",
     "timeout",
@@ -197,7 +207,9 @@ _HOMES = {
     "holdfast.resources": "Resource resource",
     "holdfast.retry": "Retry",
     "holdfast.run": "Deed Progress Receipt Run RunEvent RunInfo",
+    "holdfast.salvage": "Reason Salvaged partial",
     "holdfast.signature": "Local",
+    "holdfast.streams": "Chunk StreamInfo",
     "holdfast.verbs.asking": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.conversations": "Conversation conversation",
@@ -208,6 +220,7 @@ _HOMES = {
     "holdfast.verbs.progress": "Plan plan progress",
     "holdfast.verbs.spending": "remaining spend",
     "holdfast.verbs.state": "checkpoint restore",
+    "holdfast.verbs.streams": "Stream stream",
     "holdfast.verbs.waiting": "sleep timeout",
     "holdfast.worker.settings": "Settings",
 }

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from holdfast.budget import Budget, Spent
 
+from holdfast.salvage import Salvaged
+from holdfast.salvage import partial as _partial
+
 
 class HoldfastError(Exception):
     """Something went wrong in Holdfast."""
@@ -41,6 +44,11 @@ class StepFailed(HoldfastError):
         super().__init__(f"step {step!r} failed {tries}: {type}: {message}" if step else message)
         self.step, self.type, self.message = step, type, message or ""
         self.attempts, self.data, self.traceback = attempts, data, traceback
+
+    @property
+    def partial(self) -> dict[str, Salvaged]:
+        """What the step had written to streams before it failed, by their names."""
+        return _partial(self)
 
 
 class StepTimeout(StepFailed, TimeoutError):

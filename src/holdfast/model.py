@@ -86,6 +86,8 @@ KINDS: Final[dict[str, Kind]] = {
     "progress": Kind("the agent said how far it has come", closes=True),
     "plan": Kind("the agent said what it means to do, and what of it is done", closes=True),
     "checkpoint": Kind("the agent's state was stored; replay starts here", closes=True),
+    "stream.opened": Kind("the agent began to write to a stream", closes=True),
+    "stream.closed": Kind("the agent ended what it wrote to a stream", closes=True),
     "foreign": Kind("agent code waited for something that is not recorded (raw I/O, a thread)"),
 }
 OUTCOMES: Final = frozenset(name for name, kind in KINDS.items() if kind.closes or kind.arrives)

@@ -28,7 +28,9 @@ from holdfast.errors import (
 from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses
 from holdfast.questions import Approval, stored_text
 from holdfast.store.base import News, spilled, unspilled
+from holdfast.streams import Chunk, StreamInfo, chunks, streams
 from holdfast.verbs.messages import checked_topic
+from holdfast.verbs.streams import checked_stream
 
 if TYPE_CHECKING:
     from holdfast.client import Client
@@ -272,6 +274,14 @@ class Run(Generic[R_co]):
                     if not follow or row.status in FINISHED:
                         return
                     await self._client._pause_for(heard)
+
+    def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
+        """What it writes to a stream, from an offset on (that of the last chunk seen), live until the stream ends."""
+        return chunks(self, checked_stream(name), after, follow)
+
+    async def streams(self) -> list[StreamInfo]:
+        """The streams it has written to."""
+        return await streams(self)
 
     async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt:
         """Send a message; with a key, the same message twice is one. It is kept for the run when this returns."""

@@ -20,6 +20,7 @@ from holdfast.codec import Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
 from holdfast.retry import Retry
+from holdfast.salvage import Reason, Salvaged
 from holdfast.signature import Signature
 
 S = TypeVar("S")
@@ -120,6 +121,25 @@ class Answer:
     votes: list[dict[str, Any]] = field(default_factory=list)
 
 
+class Outlet(Protocol):
+    """A stream, seen from whoever writes to it. It has its identity already."""
+
+    salvaged: Salvaged | None
+
+    def open(self) -> Awaitable[None]: ...
+    def write(self, text: str) -> Awaitable[None] | None:
+        """Take the text; what is returned must be awaited first, because the store is far behind."""
+        ...
+
+    def keep(self) -> None:
+        """Go on from what was salvaged."""
+        ...
+
+    def close(self, reason: Reason | None) -> Awaitable[None] | None:
+        """It ends here, and why if not by itself."""
+        ...
+
+
 @dataclass(slots=True)
 class StepContext:
     """What `this_step()` tells, and what a body may use."""
@@ -133,6 +153,7 @@ class StepContext:
     spendings: list[tuple[Spent, str | None]] = field(default_factory=list)  # of this call, each with its model
     left: dict[str, Any] = field(default_factory=dict)  # of the budgets that hold, when the body began
     clock: Callable[[], int] = lambda: 0  # what time it is to the store
+    stream: Callable[[str], Outlet] | None = None  # a stream of the run that the step belongs to, if it belongs to one
 
     @property
     def idempotency_key(self) -> str:
@@ -283,6 +304,7 @@ class Runtime(Protocol):
         """What agent code has settled on for the rest of the run, by name: plain values, carried over checkpoints."""
         ...
 
+    def stream(self, name: str) -> Outlet: ...
     def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]: ...
     def checkpoint(self, state: object) -> Durable[Any]: ...
     def patched(self, patch: str) -> bool: ...

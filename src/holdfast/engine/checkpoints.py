@@ -75,6 +75,8 @@ class CheckpointCall(Call):
         others = [task.scope.path for task in execution.tasks if task.scope.path]
         if others:
             return f"other tasks are alive ({', '.join(sorted(others)[:3])}); wait for them first"
+        if execution.streams.open_here:
+            return f"the stream {min(execution.streams.open_here)!r} is open; leave its block first"
         open_calls = [key for key, call in execution.calls.items() if not call.withdrawn]
         if open_calls:
             return f"{open_calls[0]!r} is open (a timeout, a timer or a call that was not awaited); end it first"

@@ -91,6 +91,9 @@ class Drivers(Recorder):
 
     def _driver_done(self, task: asyncio.Task[None]) -> None:
         self.drivers.discard(task)
+        self.rested()
+
+    def rested(self) -> None:
         if self.resting and not (self.closing or self.unacked or self.driving):
             self.gate.kick()  # it has left nothing that would: perhaps the run only waits now
 

@@ -29,6 +29,7 @@ def go_live(execution: Execution) -> None:
     foreign.write(execution)
     approvals.withdraw_forsaken(execution)
     conversations.go_live(execution)
+    execution.outflow.soon()
 
 
 def conclude(execution: Execution) -> None:

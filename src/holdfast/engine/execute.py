@@ -20,6 +20,7 @@ from holdfast.engine.divergence import pause
 from holdfast.engine.execution import Execution
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Journal
+from holdfast.engine.streaming import recall
 from holdfast.errors import HoldfastError
 from holdfast.model import OUTCOMES, Claimed, RunRow
 from holdfast.runtime import AgentSpec
@@ -47,6 +48,7 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
         if event.blob is not None:
             execution.texts[event.blob] = (await store.blob(event.blob)).decode()
     execution.texts |= await recollect(store, events)
+    await recall(execution)
     return execution
 
 

@@ -14,6 +14,7 @@ from holdfast.clock import Timer
 from holdfast.engine.calls import Call
 from holdfast.engine.drivers import Drivers
 from holdfast.engine.host import Host
+from holdfast.engine.streams import Streams
 from holdfast.engine.tasks import REFUSALS, RunTask, never
 from holdfast.errors import Suspended
 from holdfast.model import RunRow
@@ -30,6 +31,7 @@ class Leaving(Drivers):
         super().__init__(host, run)
         self.tasks: dict[RunTask, None] = {}
         self.calls: dict[str, Call] = {}
+        self.streams = Streams(self)
         self.park_timer: Timer | None = None
         self.closing: str | None = None
         self.finishing = self.releasing = False

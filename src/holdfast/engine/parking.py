@@ -158,6 +158,7 @@ async def release(execution: Execution, grace_s: float) -> None:
     append = Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=Transition("ready"))
     if waiting and not busy and all(call.begun for call in execution.calls.values()):
         append = _giving_back(execution)
+    execution.outflow.flush()
     execution.close("released")
     await execution.let_through()  # a commit that is on its way
     append.expected_seq = execution.next_seq

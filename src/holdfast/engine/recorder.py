@@ -19,6 +19,7 @@ from typing import Any
 
 from holdfast.codec import BLOB_BYTES, Shape, checked_size
 from holdfast.engine.host import Host
+from holdfast.engine.outflow import Outflow
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import OUTCOMES, Event, RunRow
 from holdfast.store.base import Append, NewRun, Transition, settle, spilled
@@ -32,6 +33,7 @@ class Recorder:
     """The owner's pen: one per attempt at a run."""
 
     closing: str | None
+    live: bool
     loop: asyncio.AbstractEventLoop
     outside: contextvars.Context
 
@@ -45,10 +47,15 @@ class Recorder:
         self.numbered = 0  # outcomes that have a place in the journal, over all eras
         self.undelivered: dict[int, Event] = {}  # those of them that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
+        self.outflow = Outflow(self)
         self.progress = asyncio.Event()  # set whenever a write is acknowledged or a body ends
 
     def became_durable(self, event: Event) -> None:
         """An event is in the store."""
+        raise NotImplementedError
+
+    def rested(self) -> None:
+        """Something is over that may have kept the run from coming to rest."""
         raise NotImplementedError
 
     def close(self, outcome: str) -> None:
@@ -77,6 +84,7 @@ class Recorder:
         """
         if self.closing:
             return
+        self.outflow.flush()  # what was written to streams before is durable before, or at the same time
         event = Event(self.next_seq, kind, key, data, text, None, 0, self.run.lease_epoch, self.run.id)
         self.next_seq += 1
         if kind in OUTCOMES:

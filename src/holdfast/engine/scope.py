@@ -24,6 +24,7 @@ from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.conversations import AddCall, EnterCall, LeaveCall, ReadCall, Talk
 from holdfast.engine.steps import StepCall
+from holdfast.engine.streaming import AgentOutlet
 from holdfast.engine.tasks import RunTask
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
@@ -311,6 +312,11 @@ class Scope:
         call = kind(self.execution, self.key(f":{verb}"), f":{verb}", digest(text), preview(text))
         call.prepare(None, data)
         return self._durable(verb, call)
+
+    def stream(self, name: str) -> AgentOutlet:
+        if self._check("stream") is not None:
+            raise Suspended
+        return AgentOutlet(self, name)
 
     def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]:
         if (refused := self._check("restore")) is not None:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast import failures
+from holdfast import failures, salvage
 from holdfast.engine.approvals import withdraw
 from holdfast.engine.attempts import RUN_IT, Ended, Past
 from holdfast.engine.bills import Bill
@@ -26,6 +26,7 @@ from holdfast.engine.calls import Call, loaded, tagged
 from holdfast.engine.doubts import resolve
 from holdfast.engine.drivers import NotBegun
 from holdfast.engine.passing import Passage, doze
+from holdfast.engine.streams import Attempt
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.flow import lane_of
 from holdfast.model import Event
@@ -43,6 +44,7 @@ class StepCall(Call):
         "_copy",
         "_has_copy",
         "_limit_s",
+        "_resumed",
         "_task",
         "bill",
         "bound",
@@ -64,12 +66,15 @@ class StepCall(Call):
 
     def begin(self) -> None:
         self.so_far = Past.of(self.past())
+        self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
         spec, past = self.spec, self.so_far
         ended = RUN_IT
+        if self._resumed:
+            await self.execution.streams.know()
         if past.in_doubt:
             ended = await resolve(self, InDoubt("a crash came while the body ran"), crashed=True)
         while True:
@@ -88,6 +93,7 @@ class StepCall(Call):
             past.failures += 1
             wait_s = None if ended.final else spec.retry.delay_s(past.failures, ended.error, self.key)
             if wait_s is None:
+                await self.execution.streams.recall(self.key)
                 self._fail(ended.error)
                 return
             await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
@@ -121,10 +127,12 @@ class StepCall(Call):
             self.so_far.in_doubt = True  # until it is known how the body ended
             self.bill.bodies += 1
             context = self.context()
+            context.stream = attempt = Attempt(self)
             execution.host.body_runs(spec, self.key)
             began_s, how = time.perf_counter(), "stopped"
             try:
                 ended = await self._perform(context)
+                attempt.end(ended.error)
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
                 execution.host.body_ended(how, time.perf_counter() - began_s)
@@ -207,6 +215,7 @@ class StepCall(Call):
     async def put_off(self, wait_s: float, error: Exception, **more: Any) -> None:
         """Record that the next attempt comes later."""
         past, wait_ms = self.so_far, round(wait_s * 1000)
+        self.execution.streams.broke_off(self.key)
         record = failures.record(error, self.spec.raises)
         data = self.ending(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
         event = await self.execution.durably("step.retrying", self.key, data)
@@ -246,6 +255,7 @@ class StepCall(Call):
             self._fail(error)
             return
         self._has_copy = self.numbered = True
+        self.execution.streams.over(self.key)
         # The agent's only task waits for this, so nothing else can be recorded now.
         alone = self.execution.resting and self.execution.alone
         self.execution.record("step.completed", self.key, self._ended(), text, alone=alone)
@@ -253,7 +263,10 @@ class StepCall(Call):
     def _fail(self, error: Exception) -> None:
         self.numbered = True
         record = failures.record(error, self.spec.raises)
-        self.execution.record("step.failed", self.key, self._ended(error=record))
+        data = self._ended(error=record)
+        if partial := self.execution.streams.failed(self.key):
+            data["partial"] = partial
+        self.execution.record("step.failed", self.key, data)
 
     def read(self, event: Event) -> Any:
         if event.kind == "step.completed":
@@ -262,6 +275,8 @@ class StepCall(Call):
             return loaded(self.execution, self.spec.signature.returns, event, f"a result of {self.name!r}")
         attempts = event.data.get("attempts", 1)
         error = failures.rebuild(event.data["error"], self.spec.raises, step=self.name, attempts=attempts)
+        if "partial" in event.data:
+            salvage.attach(error, self.execution.streams.partial(event.data["partial"]))
         raise tagged(error, self.key, event.seq)
 
     def abandon(self) -> None:
@@ -272,6 +287,7 @@ class StepCall(Call):
             withdraw(self.execution, self.key, self.so_far.question)
         if self.begun:
             self.numbered = True
+            self.execution.streams.over(self.key, well=False, reason="cancelled")
             self.execution.record("step.cancelled", self.key, self.ending(in_doubt=self.so_far.in_doubt))
 
     def forsake(self) -> None:

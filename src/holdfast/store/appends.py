@@ -64,7 +64,8 @@ class QueuedAppend:
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
         self.stored_with = bool(
-            append.blobs or append.children or append.approvals or append.withdraws or append.talks or self.spendings
+            append.blobs or append.children or append.approvals or append.withdraws or append.talks or append.pieces
+            or self.spendings
         )
         self.runs: Sequence[str] | None = [new.about for new in append.approvals if new.about]  # beside its own
         self.plain = not self.stored_with and append.transition is None  # it only goes on
@@ -189,6 +190,12 @@ def _store_with(tx: Transaction, append: Append) -> Asking[None]:
     for withdrawn in append.withdraws:
         yield from tx.rows("leave_question", approval=withdrawn, run=append.run)
         yield from tx.rows("withdraw_one", approval=withdrawn)
+    for piece in append.pieces:
+        yield from tx.rows(
+            "insert_chunk", run=append.run, stream=piece.stream, position=piece.position, kind=piece.kind,
+            content=piece.text.encode("utf-8", "surrogatepass"), key=piece.key, attempt=piece.attempt, began=piece.began,
+            reason=piece.reason, epoch=append.epoch,
+        )  # fmt: skip
 
 
 def _converse(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
@@ -275,9 +282,15 @@ def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
 
 def written_at(tx: Transaction, queued: QueuedAppend) -> Asking[int | None]:
     """When exactly these events were written by this epoch; None if they were not. Atomic: so was all else in it."""
-    if not queued.rows:
-        return None
     append = queued.append
+    if not queued.rows:
+        if not append.pieces:
+            return None
+        first = append.pieces[0]
+        row = yield from tx.row(
+            "chunk_written", run=append.run, stream=first.stream, position=first.position, epoch=append.epoch
+        )
+        return None if row is None else int(row[0])
     found = yield from tx.rows(
         "written", run=append.run, first=append.expected_seq, end=queued.next_seq, epoch=append.epoch
     )

@@ -35,6 +35,7 @@ from holdfast.store.conversations import ConversationStore, Talking
 from holdfast.store.joint import Joint
 from holdfast.store.questions import NewApproval, QuestionStore
 from holdfast.store.rates import RateStore
+from holdfast.store.streams import Piece, StreamStore
 
 
 @dataclass(slots=True)
@@ -83,6 +84,7 @@ class Append:
     approvals: list[NewApproval] = field(default_factory=list)
     withdraws: list[str] = field(default_factory=list)  # questions that nobody waits for any more
     talks: list[Talking] = field(default_factory=list)  # what the run does in conversations
+    pieces: list[Piece] = field(default_factory=list)  # what was written to streams since the append before
     inbox_seen: int | None = None  # the last inbox position these events take in
     checkpoint_seq: int | None = None
     transition: Transition | None = None
@@ -162,7 +164,7 @@ def settle(
         future.set_exception(error)
 
 
-class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, Protocol):
+class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     clock: Clock

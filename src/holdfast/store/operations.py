@@ -45,5 +45,6 @@ def names(batch: Sequence[Operation]) -> list[str]:
             found += [name.partition(".")[0].lower()] if one.journal else []
         else:
             found += [f"{event.kind} {event.key or ''}".rstrip() for event in one.append.events]
+            found += [f"stream {piece.stream} {piece.kind}" for piece in one.append.pieces]
             found += [one.append.transition.status if one.append.transition is not None else "append"]
     return found

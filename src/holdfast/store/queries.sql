@@ -1,8 +1,8 @@
 -- Every statement of the store, by name. The store's Python decides which to run; what is safe is decided here.
 --
 -- What exists. A run is a row of `runs`; what it did is its journal in `events`; what came to it from outside lies in
--- `signals`, its inbox, until its owner takes it into the journal. `approvals` are questions to people, `blobs` large
--- values by digest, `workers` the incarnations that can hold leases.
+-- `signals`, its inbox, until its owner takes it into the journal. `approvals` are questions to people, `chunks` what
+-- it writes to streams, `blobs` large values by digest, `workers` the incarnations that can hold leases.
 --
 -- When someone should look. `runs.due_at` says it: new = now (or later, if it was created with a delay); waiting for a
 -- timer = its time; waiting for a signal = null; running = the end of the lease; paused and finished = null. So new
@@ -77,6 +77,38 @@ RETURNING {run}
 -- name: insert_blob
 -- Keep a large value once.
 INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (digest) DO NOTHING
+
+-- name: insert_chunk
+-- What a run has written to a stream. Its owner counts the positions, so one that is taken is this very row.
+INSERT INTO chunks (run_id, stream, position, kind, data, key, attempt, began, reason, epoch, at)
+VALUES (:run, :stream, :position, :kind, :content, :key, :attempt, :began, :reason, :epoch, :now)
+ON CONFLICT DO NOTHING
+
+-- name: chunk_written
+-- When this epoch wrote the row at a position: a repeated append without events recognises its own.
+SELECT at FROM chunks WHERE run_id = :run AND stream = :stream AND position = :position AND epoch = :epoch
+
+-- name: chunks
+-- A stream behind a position.
+SELECT data, stream, position, kind, key, attempt, began, reason FROM chunks
+WHERE run_id = :run AND stream = :stream AND position > :position ORDER BY position LIMIT :limit
+
+-- name: streams
+-- The last row of each stream of a run. It jumps from name to name, and reads no more of a stream than that row.
+WITH RECURSIVE named (stream) AS (
+  SELECT min(stream) FROM chunks WHERE run_id = :run
+  UNION ALL
+  SELECT (SELECT min(chunks.stream) FROM chunks WHERE run_id = :run AND chunks.stream > named.stream)
+  FROM named WHERE named.stream IS NOT NULL)
+SELECT chunks.stream, position, kind, key, attempt, began, reason
+FROM named CROSS JOIN chunks
+WHERE run_id = :run AND chunks.stream = named.stream
+  AND position = (SELECT max(position) FROM chunks WHERE run_id = :run AND chunks.stream = named.stream)
+ORDER BY chunks.stream
+
+-- name: stream_sizes
+-- How much text there is.
+SELECT stream, sum(length(data)) FROM chunks WHERE run_id = :run GROUP BY stream ORDER BY stream
 
 -- name: ancestry
 -- A run and those that started it, the run itself first.

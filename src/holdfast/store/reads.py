@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.model import ApprovalRow, Event, RunRow, Signal
+from holdfast.store.streams import Piece
 from holdfast.store.transaction import Asking, Rows, listed, to_json
 
 _ALL = (1 << 63) - 1
@@ -92,6 +93,20 @@ def blob(digest: str) -> Asking[bytes]:
         raise StoreUnavailable(f"the large value {digest!r} is not in the store; was its run deleted meanwhile?")
     content: bytes = found[0][0]
     return content
+
+
+def pieces(run: str, stream: str, after: int, limit: int) -> Asking[list[Piece]]:
+    """A stream behind a position."""
+    found = yield from rows("chunks", run=run, stream=stream, position=after, limit=limit)
+    made = [Piece(*row) for _, *row in found]
+    for piece, row in zip(made, found, strict=True):
+        piece.parts.append(row[0].decode("utf-8", "surrogatepass"))
+    return made
+
+
+def streams(run: str) -> Asking[list[Piece]]:
+    """Where each stream of a run stands."""
+    return [Piece(*row) for row in (yield from rows("streams", run=run))]
 
 
 def approvals(run: str | None, approval: str | None, statuses: Iterable[str],

@@ -27,6 +27,7 @@ from holdfast.store.base import Append, Census, Change, NewRun, News, Told, sett
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.rates import Closed, Turn
+from holdfast.store.streams import Piece
 from holdfast.store.transaction import Asking, Transaction, to_json
 from holdfast.store.turns import in_milliseconds
 
@@ -278,6 +279,15 @@ class SharedStore(abc.ABC):
 
     async def blob(self, digest: str) -> bytes:
         return await self._read(reads.blob, digest)
+
+    async def pieces(self, run: str, stream: str, after: int, limit: int = 500) -> list[Piece]:
+        return await self._read(reads.pieces, run, stream, after, limit)
+
+    async def streams(self, run: str) -> list[Piece]:
+        return await self._glance(reads.streams, run)
+
+    async def stream_sizes(self, run: str) -> dict[str, int]:
+        return {stream: int(size) for stream, size in await self._read(reads.rows, "stream_sizes", run=run)}
 
     async def approvals(self, *, run: str | None = None, approval: str | None = None,
                         statuses: Iterable[str] = ("open",), limit: int = 100) -> list[ApprovalRow]:  # fmt: skip

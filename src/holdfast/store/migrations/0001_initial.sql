@@ -84,7 +84,8 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_outcome ON events (run_id, key)
   WHERE dropped IS NULL AND kind IN ('step.completed', 'step.failed', 'step.cancelled', 'timer.fired', 'tick',
                                      'child.spawned', 'note', 'progress', 'plan', 'checkpoint',
-                                     'conversation.read', 'conversation.added', 'conversation.left');
+                                     'conversation.read', 'conversation.added', 'conversation.left',
+                                     'stream.opened', 'stream.closed');
 -- What lists show of a run's progress: the last of these.
 CREATE INDEX events_progress ON events (run_id, seq) WHERE kind IN ('progress', 'plan');
 CREATE INDEX events_blob ON events (blob) WHERE blob IS NOT NULL;
@@ -208,6 +209,23 @@ CREATE TABLE slots (
   PRIMARY KEY (run_id, call)
 );
 CREATE INDEX slots_key ON slots (key);
+
+-- What runs write while it is made: text, and marks between. The owner inserts it with its appends. `position` is where it
+-- ends: a character counts one, and so does a mark. The text is UTF-8, with what no text of a database may have as well.
+CREATE TABLE chunks (
+  run_id   TEXT   NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  stream   TEXT   NOT NULL,
+  position BIGINT NOT NULL,
+  kind     TEXT   NOT NULL CHECK (kind IN ('data', 'restart', 'break', 'end')),
+  data     BLOB   NOT NULL,
+  key      TEXT   NOT NULL,                   -- of the call that wrote it
+  attempt  BIGINT NOT NULL,
+  began    BIGINT NOT NULL,                   -- where the text that it belongs to begins
+  reason   TEXT,
+  epoch    BIGINT NOT NULL,
+  at       BIGINT NOT NULL,
+  PRIMARY KEY (run_id, stream, position)
+);
 
 -- Large values by digest: the same content is stored once, whoever wrote it.
 CREATE TABLE blobs (

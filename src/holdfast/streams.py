@@ -1,0 +1,84 @@
+"""Reading a stream, in any process: from the beginning or from an offset, and live until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from holdfast.errors import BadArguments
+from holdfast.model import FINISHED
+from holdfast.salvage import Reason
+from holdfast.store.base import News
+
+if TYPE_CHECKING:
+    from holdfast.run import Run
+
+_REASONS: Final[dict[str, Reason | None]] = {"completed": None, "failed": "failed", "cancelled": "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a stream. `offset` is the place behind it: whoever has seen this one goes on with `after=chunk.offset`.
+
+    Every character counts one, and so does every mark. Of a `data` chunk, one who has seen only n characters goes on at
+    `offset - len(data) + n`. A `restart` says that what `attempt` - 1 wrote is void, an `end` that nothing more comes; their
+    `reason` says why, and is None at a good end.
+    """
+
+    offset: int
+    data: str
+    kind: Literal["data", "restart", "end"]
+    attempt: int
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a list of streams shows."""
+
+    name: str
+    offset: int
+    size_bytes: int
+    ended: bool
+    attempt: int
+    reason: Reason | None
+
+
+async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
+    """A stream from an offset on. It is over behind an `end` with nothing behind it, or when the run is."""
+    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+        raise BadArguments(f"after={after!r}: give the offset of the last chunk seen, or 0")
+    client, ended = run._client, False
+    with client._listening(run.id, News.GREW) as heard:
+        while True:
+            heard.clear()
+            row = await run._row()
+            page = await client.store.pieces(run.id, name, after)
+            for piece in page:
+                data = piece.text[after - piece.position :] if piece.kind == "data" else ""
+                after, ended = piece.position, piece.kind == "end"
+                if piece.kind != "break":
+                    kind = cast('Literal["data", "restart", "end"]', piece.kind)
+                    yield Chunk(after, data, kind, piece.attempt, piece.reason)
+            if page:
+                continue
+            if ended or not follow:
+                return
+            if row.status in FINISHED:
+                last = next((each for each in await client.store.streams(run.id) if each.stream == name), None)
+                if last is None or last.kind != "end":  # its writer could not say so
+                    yield Chunk(after, "", "end", last.attempt if last else 1, _REASONS[row.status])
+                return
+            await client._pause_for(heard)
+
+
+async def streams(run: Run[Any]) -> list[StreamInfo]:
+    """The streams of a run."""
+    await run._row()
+    found = await run._client.store.streams(run.id)
+    sizes = await run._client.store.stream_sizes(run.id) if found else {}
+    return [
+        StreamInfo(each.stream, each.position, sizes.get(each.stream, 0), each.kind == "end", each.attempt, each.reason)
+        for each in found
+    ]
