@@ -294,3 +294,26 @@ def test_models():
 
     assert asyncio.run(main()) == ["They", "sleep."]
     assert asked == ["gpt-large", "gpt-small"]
+
+
+def test_streams():
+    """The answer is whole and read whole whatever crashes, and a step that fails hands on what it had written."""
+    guide = module(PAGE, "guide: streams")
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[guide.chat]):
+            run = await hf.start(guide.chat, "otters hold hands", id="o")
+            assert await guide.follow(hf, "o") == await run.result() == "otters hold hands "
+
+        class Broke(Exception):
+            """The model's connection ended."""
+
+        async def breaks_off(prompt):
+            yield prompt.split()[0] + " "
+            raise Broke
+
+        guide.words = breaks_off
+        async with holdfast.testing.open(agents=[guide.chat]) as hf:
+            assert await hf.run(guide.chat, "otters hold hands and paws") == "otters hold hands  [failed]"
+
+    asyncio.run(main())
