@@ -64,7 +64,12 @@ class QueuedAppend:
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
         self.stored_with = bool(
-            append.blobs or append.children or append.approvals or append.withdraws or append.talks or append.pieces
+            append.blobs
+            or append.children
+            or append.approvals
+            or append.withdraws
+            or append.talks
+            or append.pieces
             or self.spendings
         )
         self.runs: Sequence[str] | None = [new.about for new in append.approvals if new.about]  # beside its own
