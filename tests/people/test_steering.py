@@ -40,7 +40,9 @@ def test_a_message_is_taken_once_and_its_receipt_says_when(office):
     assert office.meanwhile(ten_times) == ({1}, None)
     first = office.ask(send("r", "text", "a", "first"))
     office.kill_worker()
-    office.say("send", "r", "text", "a", "--key", "first")
+    assert "number 1 in its inbox" in office.say("send", "r", "text", "a", "--key", "first")
+    told = json.loads(office.say("send", "r", "text", "a", "--key", "first", "--json"))
+    assert (told["position"], told["seen_at"]) == first
     assert office.meanwhile(send("r", "text", "a", "first")) == first
     second = office.ask(send("r", "text", "b", "second"))
     assert office.meanwhile(send("r", "text", "b", "second")) == second

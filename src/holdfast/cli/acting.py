@@ -59,11 +59,21 @@ async def send(url: str | None, run: str, topic: str, value: str | None, key: st
     async with existing(url) as hf:
         await row_of(hf, run)
         sent = value_of(value)
-        await hf.get(run).send(topic, sent, key=key)
+        receipt = await hf.get(run).send(topic, sent, key=key)
         if as_json:
-            print_json({"run": run, "topic": topic, "value": sent, "key": key})
+            seen_at = await receipt.seen_at()
+            print_json(
+                {
+                    "run": run,
+                    "topic": topic,
+                    "value": sent,
+                    "key": key,
+                    "position": receipt.position,
+                    "seen_at": seen_at,
+                }
+            )
         else:
-            tell(f"Sent to {run} on {topic!r}.")
+            tell(f"Sent to {run} on {topic!r}: number {receipt.position} in its inbox.")
 
 
 async def prune(url: str | None, older_than: str, statuses: tuple[str, ...], *, as_json: bool) -> None:
