@@ -74,6 +74,7 @@ def parsed() -> argparse.Namespace:
 def measured(number: int, bench: Bench) -> list[Row]:
     """The rows of one measurement; one that breaks is a row too, and the others go on."""
     rows: list[Row] = []
+    os.sync()  # what the one before has left to the disk is not this one's
     try:
         rows.extend(import_module(MEASUREMENTS[number]).measure(bench))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
