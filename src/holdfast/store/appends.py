@@ -21,6 +21,7 @@ from holdfast.store.conversing import converse, leave_all
 from holdfast.store.questions import NewApproval
 from holdfast.store.signals import put_signal
 from holdfast.store.spending import Spending, spend
+from holdfast.store.streams import chunk_row
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, to_json
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -38,7 +39,7 @@ class Refused(Exception):
 class QueuedAppend:
     """An append, prepared on the loop as far as possible: the writer thread should do little under the GIL."""
 
-    __slots__ = ("again", "append", "next_seq", "plain", "progress", "rows", "runs", "spendings", "steps",
+    __slots__ = ("again", "append", "chunks", "next_seq", "plain", "progress", "rows", "runs", "spendings", "steps",
                  "stored_with", "told")  # fmt: skip
     journal = small = True
 
@@ -63,17 +64,12 @@ class QueuedAppend:
             data = to_json(event.data) if event.data else None
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
+        self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces]
         self.stored_with = bool(
-            append.blobs
-            or append.children
-            or append.approvals
-            or append.withdraws
-            or append.talks
-            or append.pieces
-            or self.spendings
+            append.blobs or append.children or append.approvals or append.withdraws or append.talks or self.spendings
         )
         self.runs: Sequence[str] | None = [new.about for new in append.approvals if new.about]  # beside its own
-        self.plain = not self.stored_with and append.transition is None  # it only goes on
+        self.plain = not (self.stored_with or self.chunks) and append.transition is None  # it only goes on
         if append.transition is not None and append.transition.status not in _LEFT:
             raise BadArguments(f"a running run cannot become {append.transition.status!r}")
 
@@ -106,6 +102,9 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     rows = [row + now for queued in batch for row in queued.rows]
     if rows:
         yield Count("record", rows)
+    chunks = [row + now for queued in batch for row in queued.chunks]
+    if chunks:
+        yield Count("insert_chunk", chunks)
     ended = [(fence[6], fence[7], parents[fence[6]], transition) for fence, transition in leaving
              if transition.status in FINISHED]  # fmt: skip
     if ended:
@@ -195,12 +194,6 @@ def _store_with(tx: Transaction, append: Append) -> Asking[None]:
     for withdrawn in append.withdraws:
         yield from tx.rows("leave_question", approval=withdrawn, run=append.run)
         yield from tx.rows("withdraw_one", approval=withdrawn)
-    for piece in append.pieces:
-        yield from tx.rows(
-            "insert_chunk", run=append.run, stream=piece.stream, position=piece.position, kind=piece.kind,
-            content=piece.text.encode("utf-8", "surrogatepass"), key=piece.key, attempt=piece.attempt, began=piece.began,
-            reason=piece.reason, epoch=append.epoch,
-        )  # fmt: skip
 
 
 def _converse(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:

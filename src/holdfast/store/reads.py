@@ -100,7 +100,8 @@ def pieces(run: str, stream: str, after: int, limit: int) -> Asking[list[Piece]]
     found = yield from rows("chunks", run=run, stream=stream, position=after, limit=limit)
     made = [Piece(*row) for _, *row in found]
     for piece, row in zip(made, found, strict=True):
-        piece.parts.append(row[0].decode("utf-8", "surrogatepass"))
+        if row[0]:
+            piece.parts.append(row[0].decode("utf-8", "surrogatepass"))
     return made
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from holdfast.salvage import Reason
 
@@ -30,6 +30,23 @@ class Piece:
     @property
     def text(self) -> str:
         return "".join(self.parts)
+
+
+def chunk_row(run: str, epoch: int, piece: Piece) -> tuple[Any, ...]:
+    """A piece as it is kept, in the order of `insert_chunk`."""
+    content = piece.text.encode("utf-8", "surrogatepass")
+    return (
+        run,
+        piece.stream,
+        piece.position,
+        piece.kind,
+        content,
+        piece.key,
+        piece.attempt,
+        piece.began,
+        piece.reason,
+        epoch,
+    )
 
 
 class StreamStore(Protocol):

@@ -19,7 +19,7 @@ _BIGINT: Final = """
     expires_at remind_ms decided_at short
     position alone limit ttl before created_at from_seq dropped with_dropped number late event_epoch
     priority limit_n rate_n rate_ms micros interval turns until tokens tokens_us since cost
-    usd input_tokens output_tokens model_calls unpriced attempt began
+    usd input_tokens output_tokens model_calls unpriced attempt began chunk_epoch
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -27,7 +27,7 @@ _TEXT: Final = """
     path recipients needs votes delegations fallback
     root queues name approval by decision note actor action after parent leaving channel payload event_run
     limit_key rate_key singleton_key keys call claim budget what
-    conversation request stream
+    conversation request stream chunk_run chunk_kind chunk_key
     votes_before passed_before digest_before needs_before told
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}

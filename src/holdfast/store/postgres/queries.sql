@@ -9,7 +9,7 @@
 -- number may commit later, when a reader has passed it. So a position is the number of the transaction and a count within
 -- it, and the feed is read only up to the oldest transaction that may still commit.
 
--- name: append
+-- name: appending
 -- A batch of appends that go on, in one round trip: fences all runs and writes the events of those that are ours.
 WITH locked AS MATERIALIZED (
   SELECT id FROM runs WHERE id = ANY (:run[]) ORDER BY id FOR NO KEY UPDATE),
@@ -31,7 +31,30 @@ recorded AS (
   FROM unnest(:event_run[], :seq[], :kind[], :key[], :data[], :value[], :blob[], :event_epoch[])
        WITH ORDINALITY AS e (run, seq, kind, key, data, value, blob, of_epoch, place)
   JOIN reserved ON reserved.id = e.run)
+
+-- name: append
+-- The whole of it.
+{appending}
 SELECT id FROM reserved
+
+-- name: append_text
+-- The same with what runs have written to streams.
+{appending},
+streamed AS (
+  INSERT INTO chunks (run_id, stream, position, kind, data, key, attempt, began, reason, epoch, at)
+  SELECT c.run, c.stream, c.position, c.kind, c.content, c.key, c.attempt, c.began, c.reason, c.of_epoch, :now
+  FROM unnest(:chunk_run[], :stream[], :position[], :chunk_kind[], :content[], :chunk_key[], :attempt[], :began[],
+              :reason[], :chunk_epoch[])
+       AS c (run, stream, position, kind, content, key, attempt, began, reason, of_epoch)
+  JOIN reserved ON reserved.id = c.run
+  ON CONFLICT DO NOTHING)
+SELECT id FROM reserved
+
+-- name: insert_chunk
+INSERT INTO chunks (run_id, stream, position, kind, data, key, attempt, began, reason, epoch, at)
+SELECT * FROM unnest(:run[], :stream[], :position[], :kind[], :content[], :key[], :attempt[], :began[], :reason[], :epoch[],
+                     :now[])
+ON CONFLICT DO NOTHING
 
 -- name: lock_runs
 -- First statement of a transaction that changes several runs: these, the parents of those that leave, and those that get

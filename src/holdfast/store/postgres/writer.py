@@ -40,7 +40,7 @@ _log = logging.getLogger("holdfast.store")
 _LARGEST_BATCH: Final = 2_000
 _RETRY_S: Final = 0.25
 _LOOKS: Final = 5  # how often work may find that others were quicker
-_APPEND: Final = STATEMENTS["append"].text
+_APPEND, _APPEND_TEXT = STATEMENTS["append"].text, STATEMENTS["append_text"].text
 _LOCK: Final = STATEMENTS["lock_runs"].text
 Written = tuple[list[Result], dict[str, News]]
 
@@ -205,12 +205,15 @@ class Writer:
         fences, _ = merge(tx.now, appends)
         next_seq, _now, steps, progress, checkpoint, seen, runs, epochs, expected = zip(*fences, strict=True)
         rows = [row for queued in appends for row in queued.rows]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 8
+        columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) if rows else [()] * 8
+        chunks = [row for queued in appends for row in queued.chunks]
+        statement = _APPEND_TEXT if chunks else _APPEND
+        columns += zip(*chunks, strict=True)
         assert self._db is not None
         await self.hook("before_commit", appends)
         try:
-            reserved = await self._db.fetch(_APPEND, runs, tx.now, epochs, expected, next_seq, steps, progress, checkpoint,
-                                            seen, *columns)  # fmt: skip
+            reserved = await self._db.fetch(statement, runs, tx.now, epochs, expected, next_seq, steps, progress,
+                                            checkpoint, seen, *columns)  # fmt: skip
             await self.hook("after_commit", appends)
         except GAVE_WAY:
             raise
