@@ -244,3 +244,35 @@ def test_at_random_nobody_begins_in_a_pause(url):
         written = event.at.timestamp() * 1000
         at, after_ms = refused[int(event.data["error"]["message"].split()[-1])]
         assert [each for each in began if written + 20 < each < at + after_ms - CLOCKS_MS] == []
+
+
+def test_tokens_that_were_spent_put_off_later_turns(url):
+    """A token a millisecond: five calls of three hundred, in two workers, take a second at least, also if one fails."""
+    began = []
+
+    @holdfast.step(retry=Retry(2, first=0), rate=Rate(tokens="1000/s", name="provider"))
+    async def call(number: int) -> int:
+        began.append(time.time())
+        holdfast.spend(0.01, input_tokens=200, output_tokens=100)
+        if number == 2 and holdfast.this_step().attempt == 1:
+            raise ConnectionResetError
+        return number
+
+    @holdfast.agent
+    async def calls(numbers: list[int]) -> list[int]:
+        return list(await asyncio.gather(*[call(number) for number in numbers]))
+
+    async def main():
+        async with asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
+            hf = await stack.enter_async_context(holdfast.open(url, agents=[calls]))
+            await stack.enter_async_context(holdfast.open(url, agents=[calls]))
+            assert await hf.run(calls, [1]) == [1]
+            runs = [await hf.start(calls, [2, 3]), await hf.start(calls, [4])]
+            assert [await run.result() for run in runs] == [[2, 3], [4]]
+            (closed,) = [await hf.store.closed("rate:provider")]
+            return closed.owed
+
+    owed = asyncio.run(main())
+    assert len(began) == 5
+    assert began[-1] - began[0] >= 4 * 0.3 - 0.25  # a turn may be a little early, for a later one pays
+    assert owed >= (began[0] + 5 * 0.3) * 1000 - 250  # counted from the first turn, which was a little earlier

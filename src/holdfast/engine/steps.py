@@ -105,10 +105,11 @@ class StepCall(Call):
         assert flow is not None
         passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.text), self.so_far.turn)
         await passage.enter(lambda turn: execution.record("step.held", self.key, self.facts(**passage.told(turn))))
-        self.so_far.turn = None
+        self.so_far.turn, known = None, len(self.bill.spendings)
         try:
             ended = await self._attempt()
-            ended.pauses = await passage.learn(ended.error)
+            tokens = sum(spent.tokens for spent, _ in self.bill.spendings[known:])
+            ended.pauses = await passage.learn(ended.error, tokens)
             return ended
         finally:
             passage.leave()
