@@ -61,6 +61,9 @@ class Spent:
     def __add__(self, other: Spent) -> Spent:
         return Spent.from_row([one + more for one, more in zip(self.row(), other.row(), strict=True)])
 
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent.from_row([one - less for one, less in zip(self.row(), other.row(), strict=True)])
+
     def __bool__(self) -> bool:
         return any(self.row())
 
@@ -99,6 +102,7 @@ class Budget:
                 raise BadArguments(f"Budget({name}={value!r}): use a whole number from 1 on")
         if self.usd is not None and not (_is_number(self.usd) and self.usd > 0):
             raise BadArguments(f"Budget(usd={self.usd!r}): use an amount of dollars above 0, such as 2.5")
+        object.__setattr__(self, "usd", None if self.usd is None else float(self.usd))
         if self.wall is not None:
             object.__setattr__(self, "wall", seconds(self.wall))
             if not self.limits()["wall"]:
@@ -139,6 +143,13 @@ class Budget:
             except ValueError:
                 raise BadArguments(f"{name}={value!r} in a budget must be a number") from None
         return cls(**given)
+
+
+def checked_budget(budget: object) -> Budget | None:
+    """The budget itself; `BadArguments` if it is none."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise BadArguments(f"budget={budget!r}: use a Budget, such as Budget(usd=5, tokens=1_000_000)")
+    return budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,19 +229,19 @@ class Purse:
         decided = [each for each in self.asked if each.status == "decided"]
         return None if not decided or decided[-1].yes else decided[-1]
 
-    def exceeded(self, now: int) -> BudgetExceeded:
+    def exceeded(self, now: int, running: int = 0) -> BudgetExceeded:
         """What is raised when no more may be spent."""
-        limit, denied = self.over(now) or self.limits(), self.denied
+        limit, denied = self.over(now, running), self.denied
         who = "" if denied is None else f", and {denied.by} gives no more"
         return BudgetExceeded(
-            f"the budget of run {self.run!r} is spent{who}: {self.told(limit, now)}",
+            f"the budget of run {self.run!r} is spent{who}: {self.told(limit, now, running)}",
             run=self.run, budget=self.budget, spent=self.spent, limit=limit,
         )  # fmt: skip
 
-    def told(self, names: Iterable[str], now: int) -> str:
+    def told(self, names: Iterable[str], now: int, running: int = 0) -> str:
         """How it stands, for people."""
-        limits = self.limits()
-        return ", ".join(f"{_amount(name, self.used(name, now))} of {_amount(name, limits[name])}" for name in names)
+        used, limits = {name: self.used(name, now, running) for name in names}, self.limits()
+        return ", ".join(f"{_amount(name, used[name])} of {_amount(name, limits[name])}" for name in used)
 
 
 def left(purses: Iterable[Purse], now: int) -> dict[str, Any]:

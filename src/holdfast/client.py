@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from types import ModuleType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
+from holdfast.budget import Budget, checked_budget
 from holdfast.codec import checked_size, digest, preview
 from holdfast.controlling import Control
 from holdfast.conversations import Conversations
@@ -137,32 +138,38 @@ class Client(Questions, Conversations, Control):
     async def start(
         self, agent: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, id: str | None = None,
         labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
         labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any], after: Duration | None = None,
+        budget: Budget | None = None,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
         kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]: ...  # fmt: skip
     async def start(  # type: ignore[misc]  # mypy takes `*args: *Ts` for more than any arguments
         self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
         kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
+        budget: Budget | None = None,
     ) -> Run[Any]:  # fmt: skip
         """Start a run and return at once. The same id again is the same run; with other arguments it is `RunExists`.
 
-        While a singleton has not ended, it is that run that is returned.
+        While a singleton has not ended, it is that run that is returned. `budget=` takes the place of the agent's.
         """
-        name, version, text, flow, lane = await self._input(agent, args, dict(kwargs or {}))
+        name, version, text, flow, lane, own_budget = await self._input(agent, args, dict(kwargs or {}))
         run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
         delay_ms = 0 if after is None else milliseconds(after)
         stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
         stored, blobs = spilled(checked_size(text, self._settings.value_limit_bytes, "the arguments"))
         uid, queue = secrets.token_hex(16), flow.queue or "default"
         new = NewRun(run_id, uid, name, stored, version, queue, stored_labels, delay_ms=delay_ms, lane=lane)
+        limits = checked_budget(budget) or own_budget
+        new.budget = None if limits is None else json.dumps(limits.published())
         row, created = await self.store.create(new, blobs)
         if row.id != run_id and id is not None:
             raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
@@ -172,14 +179,14 @@ class Client(Questions, Conversations, Control):
 
     async def _input(
         self, agent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[str, str | None, str, Flow, Lane]:
-        """The name, the version, the stored arguments, and how the run is let through."""
+    ) -> tuple[str, str | None, str, Flow, Lane, Budget | None]:
+        """The name, the version, the stored arguments, how the run is let through, and what it may spend."""
         if not isinstance(agent, Agent | str):
             raise BadArguments(f"start takes an agent (a function with @holdfast.agent) or its name, not {agent!r}")
         spec = agent.spec if isinstance(agent, Agent) else self._spec(agent)
         if spec is not None:
             text = spec.signature.bind(args, kwargs).text
-            return spec.name, spec.version, text, spec.flow, lane_of(spec.flow, spec.signature, text)
+            return spec.name, spec.version, text, spec.flow, lane_of(spec.flow, spec.signature, text), spec.budget
         published = await self.store.agents()
         if agent not in published:
             known = ", ".join(sorted(published)) or "none so far"
@@ -190,9 +197,11 @@ class Client(Questions, Conversations, Control):
         version, schema_text, _ = published[agent]
         schema = json.loads(schema_text)
         flow, defaults = Flow.from_published(schema.pop("x-flow"))
+        budget = schema.pop("x-budget", None)
         arguments, text = arguments_from_published(schema, args, kwargs, agent)
         check_against(schema, arguments, agent)
-        return agent, version, text, flow, flow.lane(text, lambda: defaults)
+        lane = flow.lane(text, lambda: defaults)
+        return agent, version, text, flow, lane, None if budget is None else Budget.of(budget)
 
     async def _check_same(self, row: RunRow, name: str, text: str) -> None:
         before = await unspilled(self.store, row.input) or "{}"

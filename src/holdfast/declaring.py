@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
+from holdfast.budget import Budget, checked_budget
 from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.flow import NORMAL, Limit, Rate, declared
@@ -299,6 +300,7 @@ def agent(
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
     singleton: str | bool = False,
+    budget: Budget | None = None,
 ) -> _AgentDeco: ...
 def agent(
     fn: Any = None,
@@ -311,22 +313,24 @@ def agent(
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
     singleton: str | bool = False,
+    budget: Budget | None = None,
 ) -> Any:
     """Declare an agent: plain async code that goes on where it stopped.
 
     `queue=` is who serves it, `priority=` (0 to 9, higher first) what goes first, `limit=` how many run at once, `rate=`
-    how many begin in a time, and `singleton=` names a parameter: one unfinished run for each of its values.
+    how many begin in a time, and `singleton=` names a parameter: one unfinished run for each of its values. `budget=` is
+    what a run may spend, with all below it.
     """
     flow = {"queue": queue, "priority": priority, "limit": limit, "rate": rate, "singleton": singleton}
 
     def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
-        return _declare_agent(fn, name, version, flow)
+        return _declare_agent(fn, name, version, flow, budget)
 
     return declare if fn is None else declare(fn)
 
 
 def _declare_agent(
-    fn: Callable[..., Any], name: str | None, version: str | None, flow: dict[str, Any]
+    fn: Callable[..., Any], name: str | None, version: str | None, flow: dict[str, Any], budget: Budget | None
 ) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
         reason = "an agent returns one value; return a list"
@@ -337,6 +341,7 @@ def _declare_agent(
         raise _refused_method(fn)
     if version is not None and (not isinstance(version, str) or not _NAME.fullmatch(version)):
         raise BadArguments(f"version={version!r}: use a text of letters, digits and any of '_ . : @ -', such as '2'")
+    checked_budget(budget)
     signature = Signature(fn, what=f"agent {fn.__name__ if name is None else name!r}", stored=True)
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
-    return Agent(AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version))
+    return Agent(AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget))

@@ -223,6 +223,24 @@ def approval_id(execution: Execution, key: str) -> str:
     return f"q-{execution.derived(f'{key}:{execution.next_seq}')[:16]}"
 
 
+async def answered(call: Call, approval: str) -> Event:
+    """Wait beside the agent's code for the answer to a question; the run may leave memory meanwhile."""
+    execution = call.execution
+    decided = execution.mailbox.decided.get(approval)
+    if decided is not None:
+        return decided
+    decision: asyncio.Future[Event] = execution.loop.create_future()
+    execution.mailbox.wait("approval", approval, decision)
+    execution.waits[call.key] = Wait("person", None, f"approval:{approval}")
+    execution.asleep += 1
+    execution.gate.kick()
+    try:
+        return await decision
+    finally:
+        execution.asleep -= 1
+        execution.waits.pop(call.key, None)
+
+
 def withdraw(execution: Execution, key: str, approval: str) -> None:
     """Nobody waits for this question any more: it disappears from people's lists."""
     execution.record("approval.withdrawn", key, {"approval": approval}, withdraws=[approval])

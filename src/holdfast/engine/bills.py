@@ -6,23 +6,38 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.budget import Purse, Spent, left
+from holdfast.budget import NOTHING, Purse, Spent, left
+
+
+class Ledger:
+    """What events of this life of a run have said was spent."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = NOTHING
 
 
 class Bill:
     """One call's. `purses` are the budgets that hold for it, as they stood when its last body was let in."""
 
-    __slots__ = ("_before", "_said", "_since", "bodies", "purses", "spendings")
+    __slots__ = ("_before", "_ledger", "_said", "_since", "bodies", "purses", "spendings")
 
     def __init__(self) -> None:
         self.spendings: list[tuple[Spent, str | None]] = []  # each with its model
         self._said, self.bodies = 0, 0  # how many of them are in an event; bodies that ran since
         self._before = (0, 0)
         self.purses: Sequence[Purse] | None = None
+        self._ledger: Ledger | None = None
+        self._since = NOTHING
 
-    def let_in(self, purses: Sequence[Purse]) -> None:
+    def let_in(self, purses: Sequence[Purse], ledger: Ledger) -> None:
         """A body may begin."""
-        self.purses = purses
+        self.purses, self._ledger, self._since = purses, ledger, ledger.total
+
+    def left(self, now: int) -> dict[str, Any]:
+        """What is left for the body."""
+        return left(self.purses, now) if self.purses else {}
 
     def due(self, now: int) -> dict[str, Any]:
         """For the data of an event: what was spent since the last one, and what is left if there is a budget."""
@@ -36,9 +51,10 @@ class Bill:
             return {}
         models = sorted({model for _, model in new if model is not None})
         data: dict[str, Any] = {"spent": spent.noted() | ({"models": models} if models else {})}
-        if self.purses:
-            self.purses = [replace(purse, spent=purse.spent + spent) for purse in self.purses]
-            data["left"] = left(self.purses, now)
+        if self.purses and self._ledger is not None:
+            self._ledger.total += spent
+            since = self._ledger.total - self._since  # also by other calls of the run
+            data["left"] = left([replace(purse, spent=purse.spent + since) for purse in self.purses], now)
         return data
 
     def take_back(self) -> None:

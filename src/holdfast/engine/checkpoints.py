@@ -110,6 +110,8 @@ def carried(execution: Execution) -> dict[str, Any]:
         kept["plan"] = execution.plan
     if execution.choices:
         kept["choices"] = dict(execution.choices)
+    if execution.means:
+        kept["means"] = execution.means
     return kept if execution.cancelling is None else {**kept, "cancelling": control.carried(execution)}
 
 
@@ -123,6 +125,7 @@ def resumed(execution: Execution) -> Event:
     control.restored(execution, event.data.get("cancelling"))
     execution.plan = event.data.get("plan", [])
     execution.choices = dict(event.data.get("choices", {}))
+    execution.means = event.data.get("means", execution.means)
     for seq, data, text, at in event.data["unread"]:
         execution.mailbox.deliver(Event(seq, "message.received", None, data, text, at=at))
     return event

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import UNTYPED
+from holdfast.engine.budgets import inherited
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
@@ -119,7 +120,7 @@ def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text:
     lane = lane_of(spec.flow, spec.signature, text, child=True)
     return NewRun(
         child, execution.derived(f"uid:{key}"), spec.name, text, spec.version, spec.flow.queue or run.queue, run.labels,
-        run.id, key, run.root_id or run.id, lane=lane,
+        run.id, key, run.root_id or run.id, lane=lane, budget=inherited(execution, spec.budget),
     )  # fmt: skip
 
 

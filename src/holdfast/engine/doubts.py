@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.codec import UNTYPED, digest
 from holdfast.declaring import NotDone
-from holdfast.engine.approvals import approval_id
+from holdfast.engine.approvals import answered, approval_id
 from holdfast.engine.attempts import RUN_IT, Ended
-from holdfast.engine.calls import Wait
 from holdfast.errors import InDoubt, StepTimeout
 from holdfast.people import writable
 from holdfast.runtime import Placed
@@ -77,18 +76,7 @@ async def _ask(call: StepCall, error: Exception) -> Ended:
         )
         past.question = question
         await _put_question(call, question, text)
-    decided = execution.mailbox.decided.get(question)
-    if decided is None:
-        decision = execution.loop.create_future()
-        execution.mailbox.wait("approval", question, decision)
-        execution.waits[call.key] = Wait("person", None, f"approval:{question}")
-        execution.asleep += 1
-        execution.gate.kick()
-        try:
-            decided = await decision
-        finally:
-            execution.asleep -= 1
-            execution.waits.pop(call.key, None)
+    decided = await answered(call, question)
     past.question = None
     answer = UNTYPED.load(execution.text_of(decided))
     if answer == "run":

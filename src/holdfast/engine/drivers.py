@@ -9,7 +9,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
@@ -18,6 +18,9 @@ from holdfast.engine.tasks import task_of_ours
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import RunRow
 from holdfast.runtime import _here, call_plainly
+
+if TYPE_CHECKING:
+    from holdfast.engine.budgets import Meter
 
 _log = logging.getLogger("holdfast")
 
@@ -44,7 +47,8 @@ class Drivers(Recorder):
         self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
         self.may_begin.set()
         self.turn = asyncio.Lock()  # of the one transaction a run may have open
-        self.means: dict[str, Any] = {}  # of the budgets that hold, as the agent knows it
+        self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
+        self.meter: Meter | None = None
 
     @property
     def holding(self) -> bool:

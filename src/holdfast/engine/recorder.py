@@ -200,10 +200,12 @@ class Recorder:
             self.progress.clear()
             await self.progress.wait()
 
-    async def durably(self, kind: str, key: str, data: dict[str, Any], **more: Any) -> Event:
+    async def durably(
+        self, kind: str, key: str | None, data: dict[str, Any], text: str | None = None, **more: Any
+    ) -> Event:
         """Record, and go on once it is durable. One that leaves memory meanwhile is cancelled."""
         written: asyncio.Future[Event] = self.loop.create_future()
-        self.record(kind, key, data, then=lambda event: settle(written, event, None), **more)
+        self.record(kind, key, data, text, then=lambda event: settle(written, event, None), **more)
         if self.closing:
             raise Suspended
         self.unacked += 1  # until the one who waits here goes on: in between nobody may think that nothing moves

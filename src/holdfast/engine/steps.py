@@ -80,6 +80,10 @@ class StepCall(Call):
         while True:
             while ended is RUN_IT:
                 await self.until_due()
+                refused = await self._refused()
+                if refused is not None:
+                    ended = Ended(error=refused, final=True)
+                    break
                 past.attempt += 1
                 past.probes = 0
                 ended = await self._let_through() if spec.flow is not None else await self._attempt()
@@ -98,6 +102,11 @@ class StepCall(Call):
                 return
             await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
             ended = RUN_IT
+
+    async def _refused(self) -> Exception | None:
+        """Why no body may begin, if none may; it may be asked for and waited for first."""
+        meter = self.execution.meter
+        return None if meter is None else await meter.let_in(self)
 
     async def _let_through(self) -> Ended:
         """One attempt of a step that has a rate or a limit."""
@@ -220,6 +229,7 @@ class StepCall(Call):
         record = failures.record(error, self.spec.raises)
         data = self.ending(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
         event = await self.execution.durably("step.retrying", self.key, data)
+        self._landed(event)
         past.due = event.at + wait_ms
 
     async def until_due(self) -> None:
@@ -234,7 +244,7 @@ class StepCall(Call):
         execution = self.execution
         return StepContext(
             self.key, self.idempotency_key, self.so_far.attempt, execution.facts(), execution.host.resources,
-            spendings=self.bill.spendings, clock=execution.clock.now,
+            spendings=self.bill.spendings, left=self.bill.left(execution.clock.now()), clock=execution.clock.now,
         )  # fmt: skip
 
     def idempotency_key(self) -> str:
@@ -245,6 +255,10 @@ class StepCall(Call):
     def ending(self, **more: Any) -> dict[str, Any]:
         """What an event that ends an attempt says of the call, with what it has spent."""
         return self.facts(**more, **self.bill.due(self.execution.clock.now()))
+
+    def _landed(self, _: Event) -> None:
+        if self.execution.meter is not None:
+            self.execution.meter.landed(self)
 
     def _ended(self, **more: Any) -> dict[str, Any]:
         return self.ending(attempts=max(self.so_far.attempt, 1), began=self._began_at, **more)
@@ -259,7 +273,7 @@ class StepCall(Call):
         self.execution.streams.over(self.key)
         # The agent's only task waits for this, so nothing else can be recorded now.
         alone = self.execution.resting and self.execution.alone
-        self.execution.record("step.completed", self.key, self._ended(), text, alone=alone)
+        self.execution.record("step.completed", self.key, self._ended(), text, then=self._landed, alone=alone)
 
     def _fail(self, error: Exception) -> None:
         self.numbered = True
@@ -267,7 +281,11 @@ class StepCall(Call):
         data = self._ended(error=record)
         if partial := self.execution.streams.failed(self.key):
             data["partial"] = partial
-        self.execution.record("step.failed", self.key, data)
+        self.execution.record("step.failed", self.key, data, then=self._landed)
+
+    def settle(self, event: Event) -> None:
+        self.execution.means = event.data.get("left", self.execution.means)
+        super().settle(event)
 
     def read(self, event: Event) -> Any:
         if event.kind == "step.completed":
@@ -289,7 +307,9 @@ class StepCall(Call):
         if self.begun:
             self.numbered = True
             self.execution.streams.over(self.key, well=False, reason="cancelled")
-            self.execution.record("step.cancelled", self.key, self.ending(in_doubt=self.so_far.in_doubt))
+            self.execution.record(
+                "step.cancelled", self.key, self.ending(in_doubt=self.so_far.in_doubt), then=self._landed
+            )
 
     def forsake(self) -> None:
         question = Past.of(self.past()).question

@@ -96,7 +96,7 @@ class TransactionCall(StepCall):
     async def _commit(self, transaction: Joint, ended: Ended, text: str) -> Ended:
         """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
         execution = self.execution
-        execution.record("step.completed", self.key, self._ended(), text)
+        execution.record("step.completed", self.key, self._ended(), text, then=self._landed)
         if execution.closing:
             raise Suspended
         self.numbered = True

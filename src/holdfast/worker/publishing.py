@@ -9,6 +9,7 @@ from holdfast.runtime import AgentSpec
 
 
 def schema_of(spec: AgentSpec) -> str:
-    """The agent's parameters as JSON Schema, and how its runs are let through."""
+    """The agent's parameters as JSON Schema, how its runs are let through, and what they may spend."""
     flow = spec.flow.published(default_texts(spec.signature, spec.flow))
-    return json.dumps(spec.signature.schema() | {"x-flow": flow})
+    budget = {} if spec.budget is None else {"x-budget": spec.budget.published()}
+    return json.dumps(spec.signature.schema() | {"x-flow": flow} | budget)
