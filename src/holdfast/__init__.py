@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
     from holdfast.flow import Limit, Rate
     from holdfast.logs import LogFilter
+    from holdfast.loops import Loops
     from holdfast.people import Actor
     from holdfast.questions import Approval
     from holdfast.resources import Resource, resource
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     )
     from holdfast.verbs.fallback import Fallback, fallback
     from holdfast.verbs.lively import lively
+    from holdfast.verbs.looping import watch_loops
     from holdfast.verbs.messages import receive, receive_nowait
     from holdfast.verbs.progress import Plan, plan, progress
     from holdfast.verbs.spending import remaining, spend
@@ -111,6 +113,7 @@ __all__ = [
     "Local",
     "LogFilter",
     "LoopDetected",
+    "Loops",
     "Message",
     "NewerJournal",
     "NondeterminismError",
@@ -185,6 +188,7 @@ __all__ = [
     "this_step",
     "timeout",
     "uuid4",
+    "watch_loops",
 ]
 
 _HOMES = {
@@ -202,6 +206,7 @@ _HOMES = {
     ),
     "holdfast.flow": "Limit Rate",
     "holdfast.logs": "LogFilter",
+    "holdfast.loops": "Loops",
     "holdfast.people": "Actor",
     "holdfast.questions": "Approval",
     "holdfast.resources": "Resource resource",
@@ -216,6 +221,7 @@ _HOMES = {
     "holdfast.verbs.facts": "connection idempotency_key note now patched place rng scope this_run this_step uuid4",
     "holdfast.verbs.fallback": "Fallback fallback",
     "holdfast.verbs.lively": "lively",
+    "holdfast.verbs.looping": "watch_loops",
     "holdfast.verbs.messages": "receive receive_nowait",
     "holdfast.verbs.progress": "Plan plan progress",
     "holdfast.verbs.spending": "remaining spend",

@@ -13,6 +13,7 @@ from holdfast.budget import Budget, checked_budget
 from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.flow import NORMAL, Limit, Rate, declared
+from holdfast.loops import Loops, checked_loops
 from holdfast.resources import step_outside_run
 from holdfast.retry import Retry, as_retry
 from holdfast.runtime import AgentSpec, Called, Isolation, Placed, StepContext, StepSpec, call_plainly, here
@@ -301,6 +302,7 @@ def agent(
     rate: str | Rate | None = None,
     singleton: str | bool = False,
     budget: Budget | None = None,
+    loops: Loops | None = None,
 ) -> _AgentDeco: ...
 def agent(
     fn: Any = None,
@@ -314,23 +316,29 @@ def agent(
     rate: str | Rate | None = None,
     singleton: str | bool = False,
     budget: Budget | None = None,
+    loops: Loops | None = None,
 ) -> Any:
     """Declare an agent: plain async code that goes on where it stopped.
 
     `queue=` is who serves it, `priority=` (0 to 9, higher first) what goes first, `limit=` how many run at once, `rate=`
     how many begin in a time, and `singleton=` names a parameter: one unfinished run for each of its values. `budget=` is
-    what a run may spend, with all below it.
+    what a run may spend, with all below it, and with `loops=` a person is asked when it goes round in circles.
     """
     flow = {"queue": queue, "priority": priority, "limit": limit, "rate": rate, "singleton": singleton}
 
     def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
-        return _declare_agent(fn, name, version, flow, budget)
+        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops))
 
     return declare if fn is None else declare(fn)
 
 
 def _declare_agent(
-    fn: Callable[..., Any], name: str | None, version: str | None, flow: dict[str, Any], budget: Budget | None
+    fn: Callable[..., Any],
+    name: str | None,
+    version: str | None,
+    flow: dict[str, Any],
+    budget: Budget | None,
+    loops: Loops | None,
 ) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
         reason = "an agent returns one value; return a list"
@@ -341,7 +349,6 @@ def _declare_agent(
         raise _refused_method(fn)
     if version is not None and (not isinstance(version, str) or not _NAME.fullmatch(version)):
         raise BadArguments(f"version={version!r}: use a text of letters, digits and any of '_ . : @ -', such as '2'")
-    checked_budget(budget)
     signature = Signature(fn, what=f"agent {fn.__name__ if name is None else name!r}", stored=True)
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
-    return Agent(AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget))
+    return Agent(AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops))

@@ -19,6 +19,7 @@ from holdfast.budget import Budget, Remaining, Spent
 from holdfast.codec import Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
+from holdfast.loops import Loops
 from holdfast.retry import Retry
 from holdfast.salvage import Reason, Salvaged
 from holdfast.signature import Signature
@@ -58,6 +59,7 @@ class AgentSpec:
     flow: Flow
     version: str | None = None
     budget: Budget | None = None
+    loops: Loops | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,10 @@ class Runtime(Protocol):
     def note(self, text: str, data: dict[str, Any]) -> Durable[None]: ...
     def progress(self, data: dict[str, Any]) -> Durable[None]: ...
     def plan(self, items: list[list[Any]]) -> Durable[None]: ...
+    def watch(self, loops: Loops) -> None:
+        """Look for loops from here on, unless that is done already."""
+        ...
+
     def remaining(self) -> Remaining:
         """What is left of the budgets that hold, as of the last outcome."""
         ...

@@ -20,13 +20,15 @@ class Past:
     undone: int = 0  # attempts in a row that the database undid
     turn: int | None = None  # of the step's rate, which this attempt has reserved
     question: str | None = None
+    loop: bool = False  # the question is whether to go on with a loop
 
     @classmethod
     def of(cls, events: list[Event]) -> Past:
         past = cls()
         for event in events:
             if event.kind == "step.started":
-                past.attempt, past.in_doubt, past.question = event.data["attempt"], True, None
+                past.attempt, past.in_doubt = event.data["attempt"], True
+                past.question, past.loop = None, False
                 past.probes, past.due, past.turn = 0, None, None
             elif event.kind == "step.retrying":
                 past.attempt, past.failures = event.data["attempt"], event.data["failures"]
@@ -35,9 +37,9 @@ class Past:
             elif event.kind == "step.held":
                 past.turn = event.data["at"]
             elif event.kind == "approval.asked":
-                past.question = event.data["approval"]
+                past.question, past.loop = event.data["approval"], event.data["kind"] == "loop"
             elif event.kind == "approval.withdrawn":
-                past.question = None
+                past.question, past.loop = None, False
         return past
 
 

@@ -14,6 +14,7 @@ from holdfast.codec import Shape
 from holdfast.engine import control
 from holdfast.engine.calls import Call, loaded
 from holdfast.engine.journal import Journal
+from holdfast.engine.looping import watch_of
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 
@@ -135,6 +136,7 @@ def enter_era(execution: Execution, event: Event) -> None:
     """Keys and the order of sets start again, live and resumed alike: only the root is there, and no call is open."""
     execution.era = event.data["era"]
     execution.counters.clear()
+    execution.watch = watch_of(execution, execution.spec.loops)
     execution.task_count, execution.call_count, execution.ticked_s = 1, 0, 0.0
     if execution.live:  # large values that nobody can ask for any more
         kept = {event.blob, *(arrival.blob for arrival in (*execution.mailbox.kept(), *execution.undelivered.values()))}

@@ -21,6 +21,7 @@ from holdfast.runtime import _here, call_plainly
 
 if TYPE_CHECKING:
     from holdfast.engine.budgets import Meter
+    from holdfast.engine.looping import Watch
 
 _log = logging.getLogger("holdfast")
 
@@ -49,6 +50,7 @@ class Drivers(Recorder):
         self.turn = asyncio.Lock()  # of the one transaction a run may have open
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
         self.meter: Meter | None = None
+        self.watch: Watch | None = None
 
     @property
     def holding(self) -> bool:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import logging
 
-from holdfast.engine.conversations import recollect
 from holdfast.engine.budgets import meter_of
+from holdfast.engine.conversations import recollect
 from holdfast.engine.divergence import pause
 from holdfast.engine.execution import Execution
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Journal
+from holdfast.engine.looping import watch_of
 from holdfast.engine.streaming import recall
 from holdfast.errors import HoldfastError
 from holdfast.model import OUTCOMES, Claimed, RunRow
@@ -40,7 +41,7 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
     for signal in signals:
         signal.value = await unspilled(store, signal.value)
     execution = Execution(host, run, spec, Journal.of(events), signals)
-    execution.meter = meter_of(execution)
+    execution.meter, execution.watch = meter_of(execution), watch_of(execution, spec.loops)
     for event in events:
         if event.epoch == run.lease_epoch:  # written by the claim itself
             execution.new_outcomes += event.kind in OUTCOMES

@@ -77,7 +77,8 @@ class Journal:
         event = self.closed.get(key) or (begun[0] if begun else None)
         if event is None:
             return None
-        same = event.kind.partition(".")[0] == of and event.data.get("name", name) == name
+        family = event.data.get("of", event.kind.partition(".")[0])  # a question may be part of a step
+        same = family == of and event.data.get("name", name) == name
         if same and event.data.get("digest", digest) == digest:
             return None
         return Divergence.of(event)

@@ -23,11 +23,13 @@ from holdfast.engine.calls import Call, NoteCall, PlanCall, ProgressCall, Receiv
 from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.conversations import AddCall, EnterCall, LeaveCall, ReadCall, Talk
+from holdfast.engine.looping import Watch
 from holdfast.engine.steps import StepCall
 from holdfast.engine.streaming import AgentOutlet
 from holdfast.engine.tasks import RunTask
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
+from holdfast.loops import Loops
 from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
 from holdfast.signature import Bound
 
@@ -291,6 +293,12 @@ class Scope:
 
     def plan(self, items: list[list[Any]]) -> Durable[None]:
         return self._marked("plan", PlanCall, {"items": items})
+
+    def watch(self, loops: Loops) -> None:
+        if self._check("watch_loops") is not None:
+            raise Suspended
+        if self.execution.watch is None:
+            self.execution.watch = Watch(self.execution, loops)
 
     def remaining(self) -> Remaining:
         if self._check("remaining") is not None:

@@ -48,6 +48,7 @@ class StepCall(Call):
         "_task",
         "bill",
         "bound",
+        "looped",
         "so_far",
         "spec",
         "target",
@@ -60,6 +61,7 @@ class StepCall(Call):
         self._has_copy = False
         self._began_at, self._limit_s = 0, spec.timeout_s
         self.bill = Bill()
+        self.looped = False  # a person has looked at the loop that it would go on with
         self._context = (
             contextvars.copy_context()
         )  # the body sees the caller's context variables, live and resumed alike
@@ -105,8 +107,9 @@ class StepCall(Call):
 
     async def _refused(self) -> Exception | None:
         """Why no body may begin, if none may; it may be asked for and waited for first."""
-        meter = self.execution.meter
-        return None if meter is None else await meter.let_in(self)
+        watch, meter = self.execution.watch, self.execution.meter
+        looped = None if watch is None else await watch.let_in(self)
+        return looped if looped is not None or meter is None else await meter.let_in(self)
 
     async def _let_through(self) -> Ended:
         """One attempt of a step that has a rate or a limit."""
@@ -254,6 +257,8 @@ class StepCall(Call):
 
     def ending(self, **more: Any) -> dict[str, Any]:
         """What an event that ends an attempt says of the call, with what it has spent."""
+        if self.looped:
+            more["loop"] = True
         return self.facts(**more, **self.bill.due(self.execution.clock.now()))
 
     def _landed(self, _: Event) -> None:
@@ -285,6 +290,8 @@ class StepCall(Call):
 
     def settle(self, event: Event) -> None:
         self.execution.means = event.data.get("left", self.execution.means)
+        if self.execution.watch is not None:
+            self.execution.watch.saw(self, event)
         super().settle(event)
 
     def read(self, event: Event) -> Any:
