@@ -47,6 +47,17 @@ async def receives() -> None:
 
 
 @holdfast.agent
+async def talks() -> None:
+    async with holdfast.conversation("user-42", News, busy="refuse") as talk:
+        assert_type(talk, holdfast.Conversation[News])
+        assert_type(await talk.messages(last=20), list[News])
+        assert_type(await talk.add(News("a"), News("b")), None)
+        assert_type(len(talk), int)
+    async with holdfast.conversation("anything") as talk_of_any:
+        assert_type(await talk_of_any.messages(after=1, limit=2), list[Any])
+
+
+@holdfast.agent
 async def children() -> int:
     child = await holdfast.spawn(count, ["a"], start=2)
     assert_type(child, Child[int])

@@ -33,6 +33,15 @@ async def main() -> None:
         assert_type(await hf.runs(status="failed", agent=research, labels={"team": "a"}), list[RunInfo])
 
 
+async def transcripts(hf: holdfast.Client) -> None:
+    transcript = hf.conversation("user-42", str)
+    assert_type(transcript, holdfast.Transcript[str])
+    assert_type(await transcript.messages(after=3, limit=10), list[holdfast.Message[str]])
+    assert_type(await transcript.info(), holdfast.ConversationInfo | None)
+    assert_type(await transcript.delete(), int)
+    assert_type(await hf.conversations(limit=5), list[holdfast.ConversationInfo])
+
+
 async def watching(hf: holdfast.Client, run: Run[str]) -> None:
     info = await run.wait("waiting", "completed", timeout="1m")
     assert_type(info, RunInfo)
