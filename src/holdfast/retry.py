@@ -19,6 +19,7 @@ from holdfast.errors import BadArguments, HoldfastError, LeafError, NotStorable,
 _BUSY = (429, 503, 529)  # not this request: the server has enough of them
 _LATER = (408, 409, 425, 429)  # the refusals that are not about the request itself: it may be granted later
 _CAUSES = 5
+_LONGEST_PAUSE_S = 3600.0
 _NEVER_AGAIN = (Permanent, NotStorable, LeafError, BadArguments)  # what can never succeed is never retried
 
 
@@ -104,8 +105,12 @@ def asked_wait_s(error: object) -> float | None:
 
 
 def pause_s(error: Exception) -> float | None:
-    """For how long nobody should ask the one who refused this: he has too much to do (429, 503), and said when to come."""
-    return asked_wait_s(error) if _status(error) in _BUSY else None
+    """For how long nobody should ask the one who refused this: he has too much to do (429, 503), and said when to come.
+
+    At most an hour: who says tomorrow is asked again in between, once, for all who share a rate wait for that word.
+    """
+    wait_s = asked_wait_s(error) if _status(error) in _BUSY else None
+    return None if wait_s is None else min(wait_s, _LONGEST_PAUSE_S)
 
 
 def may_be_granted_later(error: Exception) -> bool:

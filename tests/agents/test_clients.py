@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
+import openai
+import pydantic_ai
 import pytest
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 from tests.agents.acting import history
 from tests.agents.claude import Refusal, claude
 from tests.docs.pages import module
 
 import holdfast
 import holdfast.testing
-from holdfast.testing.provider import RateLimited, provider
+from holdfast import Rate
+from holdfast.integrations.pydantic_ai import HoldfastDurability
+from holdfast.testing.provider import Overloaded, RateLimited, provider
 
 PAGE = "docs/guide.md"
 
@@ -63,3 +69,30 @@ def test_anthropic(monkeypatch):
     with claude([Refusal(400, "invalid_request_error")]) as fake, pytest.raises(holdfast.RunFailed, match="BadRequest"):
         run(guide, fake.env, monkeypatch)
     assert len(fake.requests) == 1
+
+
+def test_a_framework_over_a_client():
+    """Pydantic AI wraps the client's error in its own: the key is paused all the same."""
+
+    async def main():
+        async with (
+            provider([RateLimited("30s"), Overloaded("7s"), "They sleep."]) as fake,
+            openai.AsyncOpenAI(base_url=fake.url, api_key="any", max_retries=0) as client,
+        ):
+            model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client))
+            durably = HoldfastDurability(model={"rate": Rate(name="openai")})
+            bot = pydantic_ai.Agent(model, name="bot", capabilities=[durably])
+
+            @holdfast.agent
+            async def asks() -> str:
+                return (await bot.run("What do otters do?")).output
+
+            async with holdfast.testing.open(agents=[asks]) as hf:
+                assert await hf.run(asks, id="r") == "They sleep."
+                return fake, await history(hf, "r")
+
+    fake, events = asyncio.run(main())
+    refused = [event for event in events if event.kind == "step.retrying"]
+    assert waits(events) == [30, 7]
+    assert [event.data["pauses"] for event in refused] == ["openai", "openai"]
+    assert (fake.asked, fake.paid) == (3, 1)

@@ -240,3 +240,26 @@ def test_parallel_calls_resume_to_the_same_choices(seed):
     ends = asyncio.run(main())
     assert len(ends) > 10
     assert {(len(end), end[-1]) for end in ends} == {(4, "fine")}
+
+
+def test_a_function_that_calls_steps_can_be_asked():
+    """As integrations do it: several steps for one answer, and the next model when any of them fails."""
+    script = Script(lambda model, prompt, _: Permanent("down") if (model, prompt) == ("large", "check") else model)
+
+    async def twice(model: str, prompt: str) -> str:
+        return f"{await script.step(model, prompt)} {await script.step(model, 'check')}"
+
+    assert finish(calls(holdfast.fallback(twice, MODELS), "a", "b")) == ["small small", "small small"]
+    assert script.models == ["large", "large", "small", "small", "small", "small"]
+
+
+def test_what_is_about_the_run_is_no_failure_of_a_model():
+    """No other model is asked when a budget is spent, say: it would be for them too."""
+    asked = []
+
+    async def ask(model: str, prompt: str) -> str:
+        asked.append(model)
+        raise holdfast.BudgetExceeded("nothing is left")
+
+    assert fail(calls(holdfast.fallback(ask, MODELS), "hello")).type == "BudgetExceeded"
+    assert asked == ["large"]

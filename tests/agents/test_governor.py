@@ -39,6 +39,7 @@ class Refused(Exception):
         (Refused(429, 30), 30),
         (Refused(503, 5), 5),
         (Refused(529, 5), 5),
+        (Refused(429, 86_400), 3_600),  # in an hour somebody asks again
         (Refused(429), None),  # it does not say when
         (Refused(500, 5), None),  # about this request only
         (holdfast.RetryAfter("5s"), None),  # the step's own, about this call
@@ -171,6 +172,35 @@ def test_a_held_run_is_in_no_workers_memory():
         assert [event for event in inside if event.data["began"] > refused.at.timestamp() * 1000] == []
 
     with_client(test, agents=[several])
+
+
+def test_a_crash_anywhere_keeps_the_pause():
+    """With a crash before and after every write, also that of the pause: once it is written nobody begins inside it."""
+
+    async def main():
+        lives = 0
+        async for hf in holdfast.testing.crash_everywhere(agents=[both]):
+            lives += 1
+            assert await hf.run(both, id="r") == ["a", "b"]
+            events = await history(hf, "r")
+            (refused,) = [event for event in events if event.kind == "step.retrying"]
+            written = refused.at.timestamp() * 1000
+            assert refused.data["pauses"] == "provider"
+            ends = [event.data["began"] for event in events if event.kind == "step.completed"]
+            assert [at for at in ends if written < at < written + 29_000] == []
+        return lives
+
+    @holdfast.step(retry=Retry.model, rate=Rate("50/s", name="provider"))
+    async def call(name: str) -> str:
+        if name == "a" and holdfast.this_step().attempt == 1:
+            raise Refused(429, 30)
+        return name
+
+    @holdfast.agent
+    async def both() -> list[str]:
+        return list(await asyncio.gather(call("a"), call("b")))
+
+    assert asyncio.run(main()) > 10
 
 
 def test_a_pause_counts_for_agents_of_the_same_rate(url):

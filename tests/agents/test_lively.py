@@ -68,6 +68,26 @@ def test_a_silence_fails_the_attempt_and_is_tried_again():
     assert finish(reads, 9) == "3: nothing came for 0.02 s"
 
 
+def test_what_came_before_the_silence_is_salvaged():
+    """A body that streams while it listens goes on behind it at the next attempt."""
+
+    @holdfast.step(retry=Retry(2, first=0))
+    async def read() -> str:
+        async with holdfast.stream("answer") as out:
+            kept = out.keep()
+            pieces = said("Otters ", "sleep", 60.0) if not kept else said(" a lot.")
+            async for piece in holdfast.lively(pieces, "50ms"):
+                await out.write(piece)
+                kept += piece
+        return kept
+
+    @holdfast.agent
+    async def reads() -> str:
+        return await read()
+
+    assert finish(reads) == "Otters sleep a lot."
+
+
 def test_a_timeout_of_the_source_is_its_own():
     """Only the silence is told as one."""
 

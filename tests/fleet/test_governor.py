@@ -37,6 +37,7 @@ def test_two_processes_share_one_retry_after(fleet, fake):
     assert {event.run for event in fleet.events("step.held")} >= set(runs)
 
 
+@pytest.mark.parametrize("fleet", ["sqlite"], indirect=True)
 def test_a_pause_survives_kill_9(fleet, fake):
     """The process that was refused is killed in the pause: the next one knows of it, and asks when it is over."""
     worker = fleet.worker()
