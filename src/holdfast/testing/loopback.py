@@ -82,11 +82,12 @@ Handler = Callable[[Call, Reply], Awaitable[None]]
 
 
 class Loopback:
-    """The server: a port of its own from `with` on, and nothing left of it afterwards."""
+    """The server: a port of its own (any free one for 0) from `with` on, and nothing left of it afterwards."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, port: int = 0) -> None:
         self.handler = handler
         self.port = 0
+        self._wanted = port
         self.connections: set[_Connection] = set()
         self.broken: BaseException | None = None  # the first error of the handler itself
         self._started: Future[None] = Future()
@@ -116,7 +117,7 @@ class Loopback:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         try:
             server = await self._loop.create_server(
-                lambda: _Connection(self), "127.0.0.1", 0, backlog=_WAITING_TO_BE_ACCEPTED
+                lambda: _Connection(self), "127.0.0.1", self._wanted, backlog=_WAITING_TO_BE_ACCEPTED
             )
         except OSError as error:
             self._started.set_exception(error)

