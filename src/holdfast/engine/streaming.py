@@ -109,6 +109,7 @@ class AgentOutlet:
         self._digest = hashlib.sha256()
         self._tail: Tail | None = None
         self._stored, self._passed = "", 0  # what the store has of this block already; how much of it came again
+        self._is_open = False
         self._only_counts = False  # the block was closed in an earlier life
         self._begun = False
 
@@ -122,9 +123,9 @@ class AgentOutlet:
         streams = self._execution.streams
         self._only_counts = _closing(self._key) in self._execution.journal.closed
         streams.open_here[self._name] = self._key
-        self._tail = streams.tail(self._name)
+        self._is_open = True
         if not self._only_counts:
-            streams.hold(self._name, self._key)
+            self._tail = streams.hold(self._name, self._key)
             self._stored = streams.written.pop(self._key, "")
             self._begun = bool(self._stored)
 
@@ -152,7 +153,7 @@ class AgentOutlet:
             raise NotInRun(
                 f"the stream {self._name!r} was written outside the agent's own tasks, where order is chance"
             )
-        if self._tail is None:
+        if not self._is_open:
             raise HoldfastError(f"the stream {self._name!r} is not open; write inside `async with stream(...)`")
 
     def _begin(self) -> Tail:
@@ -203,11 +204,10 @@ class AgentOutlet:
 
     def _closed(self, call: CloseCall, reason: Reason | None) -> Generator[Any, Any, None]:
         streams, tail = self._execution.streams, self._tail
-        assert tail is not None
-        if not self._only_counts:
+        if tail is not None:
             if tail.key != self._key or tail.kind != "end":  # else the end is stored, and only its record is not
                 self._begin()
             streams.over(self._key, well=reason is None, reason=reason)
-        self._tail = None
+        self._is_open = False
         streams.open_here.pop(self._name, None)
         yield from call.wait()

@@ -78,6 +78,7 @@ class Streams:
 
     def tail(self, name: str) -> Tail:
         """Where this stream stands; one that is new is empty."""
+        assert self._known
         return self._tails.setdefault(name, Tail(name))
 
     async def text(self, name: str, began: int, end: int, key: str | None = None) -> str:
