@@ -121,8 +121,7 @@ async def failing(how: str) -> str:
         return await fails(how)
     except holdfast.StepFailed as error:
         await holdfast.sleep("1h")  # it leaves memory, and what it has is what is in the store
-        left = error.partial["answer"]
-        assert holdfast.partial(error) == error.partial
+        left = holdfast.partial(error)["answer"]
         return f"{left.text}, {left.reason} {left.attempt}"
 
 
@@ -473,3 +472,69 @@ async def test_outside_a_run_a_stream_goes_nowhere():
     """A step that is called by itself writes, and nobody reads it."""
     going.set()
     assert await speak(["a", "b"], True) == "ab"
+
+
+# Durable before, and not for ever in memory
+
+
+class Commits:
+    """Remembers what each commit writes; may keep them from happening, as a full disk does."""
+
+    def __init__(self):
+        self.all, self.fail = [], False
+
+    def before_commit(self, writes):
+        if self.fail:
+            raise OSError("the disk is full")
+        self.all += writes
+
+    def after_commit(self, writes):
+        pass
+
+
+@in_test
+async def test_text_is_durable_before_the_outcome():
+    """What a step wrote until it returned is committed before its outcome, or with it, though no time had passed."""
+    commits = Commits()
+    going.set()
+    async with holdfast.testing.open(agents=[speaking], faults=commits) as hf:
+        run = await hf.start(speaking, ["a", "b", "c"], False)
+        assert await run.result() == "abc"
+        order = [write for write in commits.all if write.startswith(("stream", "step"))]
+        assert order == ["stream answer data", "stream answer end", "step.completed speak#0"]
+
+
+disk = Commits()
+written = []
+
+
+@holdfast.step
+async def flood(size: int) -> None:
+    async with holdfast.stream("answer") as out:
+        disk.fail = True
+        going.set()
+        for number in range(1000):
+            written.append(number)
+            await out.write("x" * size)
+
+
+@holdfast.agent
+async def flooding(size: int) -> None:
+    await flood(size)
+
+
+@in_test
+async def test_a_writer_waits_for_a_store_that_is_behind():
+    """While nothing can be committed a step can write about 128 KiB; then it waits, and goes on when the store does."""
+    written.clear()
+    async with holdfast.testing.open(agents=[flooding], faults=disk, park=False) as hf:
+        run = await hf.start(flooding, 1024)
+        await going.wait()  # nothing in the body waits but a write, so by now one does
+        assert len(written) == 128
+        disk.fail = False
+        await run.result()
+        assert len(written) == 1000
+        (text, end) = await read(run)
+        assert (len(text), end) == (1000 * 1024, ("end", None))
+        rows = await hf.store.pieces(run.id, "answer", 0)
+        assert len(rows) < 100
