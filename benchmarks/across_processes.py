@@ -108,9 +108,7 @@ async def decisions(url: str, times: int) -> list[float]:
             await asyncio.sleep(0.03)
             sent.append(monotonic())
             await hf.approve(question, by="eve")
-            await asyncio.sleep(
-                0.03
-            )  # as after a message: to ask for the next question would compete with what is measured
+            await asyncio.sleep(0.03)  # to ask for the next question at once would compete with what is measured
         return [seen - began for seen, began in zip(await run.result(), sent, strict=True)]
 
 
