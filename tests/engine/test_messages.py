@@ -1,8 +1,10 @@
 """`receive` and `receive_nowait`: none lost, order kept, the same on replay."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
+import apsw
 import pytest
 from pydantic import BaseModel
 from tests.engine.lives import counted, history
@@ -213,6 +215,28 @@ def test_two_receivers_share_a_topic():
             for n in range(4):
                 await run.send("news", f"m{n}", key=f"{n}")
             assert await run.result(timeout=20) == ["m0", "m1", "m2", "m3"]
+
+    asyncio.run(main())
+
+
+def test_messages_whose_times_are_not_in_their_order_are_taken_in_their_order():
+    """Senders' clocks differ: what came first counts, and a crash while they are taken loses and doubles none."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[listener]):
+            run = await hf.start(listener, 4, id="r")
+            await run.wait("waiting", "completed")
+            if (await run.info()).status != "completed":
+                await run.pause()
+                await run.wait("paused", "completed")
+                for n in range(4):
+                    await run.send("news", f"m{n}", key=f"{n}")
+                with contextlib.closing(apsw.Connection(hf.store.path)) as db:
+                    db.set_busy_timeout(5000)
+                    db.execute("UPDATE signals SET sent_at = sent_at - position * 100")
+                await run.resume()
+            assert await run.result(timeout=20) == [f"m{n}" for n in range(4)]
+            assert await counted(run, "message.received") == 4
 
     asyncio.run(main())
 

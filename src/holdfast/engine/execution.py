@@ -18,6 +18,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
+from itertools import accumulate
 from typing import Any
 
 from holdfast.clock import Timer
@@ -325,11 +326,11 @@ class Execution(Leaving):
         for call in list(self.calls.values()):
             if not (call.begun or call.withdrawn or self.holding):
                 self._begin(call)
-        # What was pending while nobody looked comes in the order of its own times.
+        # What was pending while nobody looked comes in the order of its own times; signals in the order in which they came.
         pending: list[tuple[int, int, Callable[[], None]]] = self.edge_due
-        pending += [(signal.sent_at, n, self._arrival(signal)) for n, signal in enumerate(self.signals)]
-        self.edge_due = None
-        self.signals = []
+        times = accumulate((signal.sent_at for signal in self.signals), max)  # for senders' clocks differ
+        pending += [(at, n, self._arrival(self.signals[n])) for n, at in enumerate(times)]
+        self.edge_due, self.signals = None, []
         for _, _, happen in sorted(pending, key=lambda entry: entry[:2]):
             happen()
         control.go_on(self)
