@@ -174,6 +174,34 @@ def test_a_held_run_is_in_no_workers_memory():
     with_client(test, agents=[several])
 
 
+def test_after_a_pause_they_come_one_after_the_other():
+    """A hundred wait for a provider that takes ten at a time: none is refused twice, and none runs out of attempts."""
+    busy, refused = Counter(), []
+
+    @holdfast.step(retry=Retry(4, first=0.1), rate=Rate(name="provider"))
+    async def call(number: int) -> int:
+        busy["now"] += 1
+        try:
+            await asyncio.sleep(0)
+            if busy["now"] > 10:
+                refused.append(number)
+                raise Refused(429, 5)
+            await asyncio.sleep(0.02)
+        finally:
+            busy["now"] -= 1
+        return number
+
+    @holdfast.agent
+    async def calls() -> list[int]:
+        return list(await asyncio.gather(*[call(number) for number in range(100)]))
+
+    async def test(hf):
+        assert await hf.run(calls) == list(range(100))
+
+    with_client(test, agents=[calls])
+    assert len(refused) == 90  # the first time; without that order 80, 70 and so on again, until some fail for good
+
+
 def test_a_crash_anywhere_keeps_the_pause():
     """With a crash before and after every write, also that of the pause: once it is written nobody begins inside it."""
 

@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.engine.calls import Call, Wait
 from holdfast.flow import SHARED, Lane, interval_us, slack_ms
 from holdfast.retry import pause_s
-from holdfast.store.rates import Turn
+from holdfast.store.rates import Closed, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FIRST_LOOK_MS: Final = 100
 _LAST_LOOK_MS: Final = 10_000
+_AFTER_A_PAUSE_MS: Final = 60_000  # for so long turns of a rate without a number are so far apart:
+_AFTER_A_PAUSE_US: Final = 50_000
 
 
 class Freed:
@@ -86,45 +88,46 @@ class Passage:
         """Wait for a turn and a slot; `held` records a turn that must be waited for."""
         while True:
             await self._until_turn(held)
-            at_once = await self._into_slot()
-            if at_once or await self._still_ours():
+            waited = await self._into_slot()
+            if await self._still_ours(waited):
                 return
             self.leave()
 
     async def _until_turn(self, held: Callable[[Turn], object]) -> None:
-        execution = self._call.execution
-        if self._lane.rate_key is None:
-            return
-        while True:
+        clock = self._call.execution.clock
+        while self._lane.rate_key is not None:
             if self._turn is None:
                 turn = await self._reserve(self._lane.rate_key)
                 self._turn = turn.at
-                if turn.at <= execution.clock.now():
-                    return
-                held(turn)
-            if self._turn > execution.clock.now():
+                waits = turn.at > clock.now()
+                if waits:
+                    held(turn)
+            else:
+                waits = True  # it was in the life before this one, if not in this one
+            if self._turn > clock.now():
                 await doze(self._call, "rate", self._turn)
-            if await self._still_ours():
+            if await self._still_ours(waits):
                 return
-            self._turn = None
 
     async def _reserve(self, key: str) -> Turn:
         lane, execution = self._lane, self._call.execution
         interval = interval_us(lane.rate_n or 0, lane.rate_ms or 0)
-        if interval or lane.tokens_us:
-            return await execution.store.take_turn(key, interval, lane.tokens_us)
-        now, closed = (
-            execution.clock.now(),
-            await execution.store.closed(key),
-        )  # nothing is counted, so nothing is written
-        return Turn(max(now, closed.paused), closed.paused > now)
+        if not (interval or lane.tokens_us):
+            # Nothing is counted, so nothing is written. But those who were refused, or waited for the end of a pause, come
+            # one after the other: all at once most of them would be refused again.
+            closed = await execution.store.closed(key)
+            if closed.paused + _AFTER_A_PAUSE_MS <= execution.clock.now():
+                return Turn(execution.clock.now(), paused=False)
+            interval = _AFTER_A_PAUSE_US
+        return await execution.store.take_turn(key, interval, lane.tokens_us)
 
-    async def _still_ours(self) -> bool:
-        """Can a turn that had to be waited for be used? If not it is lost."""
+    async def _still_ours(self, waited: bool) -> bool:
+        """Can the turn be used? It is lost if it comes too late, or if the rate was closed while we `waited`."""
         lane, execution = self._lane, self._call.execution
         if lane.rate_key is None or self._turn is None:
             return True
-        now, closed = execution.clock.now(), await execution.store.closed(lane.rate_key)
+        closed = await execution.store.closed(lane.rate_key) if waited else Closed(0, 0)
+        now = execution.clock.now()
         late = now > self._turn + slack_ms(lane.rate_ms or 0)
         # A bill that is paid soon is left to turns that are reserved later: with each one all who wait would be put off.
         if late or closed.paused > now or closed.owed > now + slack_ms(lane.tokens_ms):
@@ -153,12 +156,12 @@ class Passage:
         return lane.rate_key.removeprefix(SHARED)
 
     async def _into_slot(self) -> bool:
-        """Take a slot, if there must be one; was it there at once?"""
+        """Take a slot, if there must be one; tells whether it had to be waited for."""
         lane, execution = self._lane, self._call.execution
         if lane.limit_key is None or lane.limit_n is None:
-            return True
+            return False
         run, slots, wait_ms = execution.run, execution.host.slots, float(_FIRST_LOOK_MS)
-        at_once = True
+        waited = False
         while True:
             over = slots.wait(lane.limit_key)
             try:
@@ -169,8 +172,8 @@ class Passage:
                     self._inside = True
                     if over.done():  # it was told of another one
                         slots.tell(lane.limit_key)
-                    return at_once
-                at_once = False
+                    return waited
+                waited = True
                 due = execution.clock.now() + round(wait_ms * random.uniform(0.75, 1.25))
                 await doze(self._call, "slot", due, over)
             finally:
