@@ -140,10 +140,20 @@ def show(run: str, events: bool, audit: bool, svg: str | None, db: str | None, a
 @click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
 @click.option("--after", type=click.IntRange(0), help="Begin after this position (without ID) or this many events.")
 @click.option("--no-follow", is_flag=True, help="Print what there is and stop.")
+@click.option("--stream", metavar="NAME", help="Print what the run writes to this stream; --after is an offset then.")
 @db_option
 @json_option
-def tail(run: str | None, after: int | None, no_follow: bool, db: str | None, as_json: bool) -> None:
-    """Follow the events of a run, or of all runs."""
+def tail(
+    run: str | None, after: int | None, no_follow: bool, stream: str | None, db: str | None, as_json: bool
+) -> None:
+    """Follow the events of a run, or of all runs; or what a run writes to a stream."""
+    if stream is not None:
+        from holdfast.cli.streaming import follow as read
+
+        if run is None:
+            raise click.UsageError("--stream: name the run whose stream it is")
+        reading = read(db, run, stream, after or 0, to_end=not no_follow, as_json=as_json)
+        click.get_current_context().exit(wait_for(reading))
     from holdfast.cli.listing import tail as follow
 
     click.get_current_context().exit(wait_for(follow(db, run, after, follow=not no_follow, as_json=as_json)))

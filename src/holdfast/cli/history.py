@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.cli.said import said_progress, said_talk
+from holdfast.cli.said import said_progress, said_stream, said_talk
 from holdfast.codec import preview
 from holdfast.durations import spoken
 from holdfast.model import Event
@@ -301,6 +301,10 @@ class History:
         node = self._call(event, "note") if event.key is not None else self._top(event, "note", "")
         node.name, node.state, node.began, node.input = said_talk(event), "said", event.at, ""
 
+    def _stream(self, event: Event) -> None:
+        node = self._call(event, "note")
+        node.name, node.state, node.began, node.input = said_stream(event), "said", event.at, ""
+
     def _checkpoint(self, event: Event) -> None:
         node = self._call(event, "checkpoint")
         node.name = f"checkpoint {event.data.get('era', '')}".strip()
@@ -367,6 +371,8 @@ _TAKEN_BY: Final = {
     "child.spawned": "_child",
     "child.ended": "_child_ended",
     "note": "_note",
+    "stream.opened": "_stream",
+    "stream.closed": "_stream",
     "conversation.entered": "_talk",
     "conversation.refused": "_talk",
     "conversation.read": "_talk",

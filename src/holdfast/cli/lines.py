@@ -9,7 +9,7 @@ from rich.text import Text
 
 from holdfast.cli.history import error_line, turn, value_preview
 from holdfast.cli.picture import clean, clock, when
-from holdfast.cli.said import said_progress, said_talk
+from holdfast.cli.said import said_progress, said_stream, said_talk
 from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.naming import cut
@@ -42,8 +42,8 @@ def spoken_event(event: Event) -> tuple[str, str]:
         return _step(event)
     if family == "run":
         return _run(event)
-    if family == "conversation":
-        return "", said_talk(event)
+    if family in ("conversation", "stream"):
+        return "", said_talk(event) if family == "conversation" else said_stream(event)
     data = event.data
     value = cut(value_preview(event) or "", 80)
     if event.kind == "timer.set":

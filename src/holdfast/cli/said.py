@@ -22,6 +22,15 @@ def said_talk(event: Event) -> str:
     return f"conversation {data.get('conversation')}: {told.get(event.kind, event.kind)}"
 
 
+def said_stream(event: Event) -> str:
+    """What agent code did with a stream."""
+    data = event.data
+    if "held_by" in data:
+        return f"stream {data.get('name')}: {data['held_by']} has it"
+    reason = f", {data['reason']}" if data.get("reason") else ""
+    return f"stream {data.get('name')}: {'begins' if event.kind == 'stream.opened' else 'ends'}{reason}"
+
+
 def said_progress(event: Event) -> str:
     """What a run says of how far it has come."""
     return f"{event.kind}: {Progress.of((event.kind, event.data))}"

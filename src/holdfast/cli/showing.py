@@ -28,6 +28,7 @@ from holdfast.cli.picture import (
     when,
 )
 from holdfast.cli.reading import Account, account, existing, input_text
+from holdfast.cli.streaming import stream_line
 from holdfast.client import Client
 from holdfast.codec import UNTYPED
 from holdfast.durations import moment, spoken
@@ -95,6 +96,8 @@ async def drawn(
     made = [Text(), *_header(found, width, signs, bar=bar), Text()]
     if tree:
         made += [*tree, Text()]
+    if streams := await hf.get(found.row.id).streams():
+        made += [Text(f"{MARGIN}{stream_line(each)}", "dim") for each in streams] + [Text()]
     return made + await _ending(hf, found, url)
 
 
@@ -230,6 +233,7 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
         "run": {**info_document(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,
                 "failure": json.loads(row.error) if row.error else None},
         "events": [event_document(event) for event in found.events],
+        "streams": [dataclasses.asdict(each) for each in await hf.get(row.id).streams()],
         "questions": [question_document(each) for each in found.questions],
         "children": [await document(hf, child) for child in found.children],
     }  # fmt: skip
