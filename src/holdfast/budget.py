@@ -67,11 +67,16 @@ class Spent:
     def __bool__(self) -> bool:
         return any(self.row())
 
-    def __str__(self) -> str:
-        said = [_amount("usd", self.usd)] if self.usd or not self.unpriced else []
+    @property
+    def cost(self) -> str:
+        """What it has cost, in words; empty if nothing."""
+        said = [_amount("usd", self.usd)] if self.usd else []
         said += [_amount("tokens", self.tokens)] if self.tokens else []
         said += [f"{_count(self.unpriced, 'model call')} of unknown price"] if self.unpriced else []
         return ", ".join(said)
+
+    def __str__(self) -> str:
+        return self.cost or _amount("steps", self.steps)
 
 
 NOTHING: Final = Spent()

@@ -54,6 +54,31 @@ async def order() -> str:
     return ",".join(access.groups)
 
 
+# Budgets
+
+
+@holdfast.step
+async def think(n: int) -> int:
+    effect(f"thought {n}")
+    holdfast.spend(1, input_tokens=10)
+    return n
+
+
+@holdfast.agent
+async def thinker(thoughts: int) -> int:
+    return len([await think(n) for n in range(thoughts)])
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=1000))
+async def team(thoughts: int) -> int:
+    return sum(await asyncio.gather(*[thinker(thoughts) for _ in range(2)]))
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=6))
+async def firm(thoughts: int) -> int:
+    return sum(await asyncio.gather(*[team(thoughts) for _ in range(3)]))
+
+
 # Steps in doubt
 
 

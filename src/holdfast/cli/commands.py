@@ -15,11 +15,12 @@ from holdfast.cli.group import STATUSES, db_option, holdfast, json_option, pairs
 @click.option("--arg", "named", metavar="NAME=VALUE", multiple=True, callback=pairs, help="An argument by name.")
 @click.option("--id", "run_id", metavar="ID", help="The run's id. The same id again goes on where the run stopped.")
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="A label, for lists.")
+@click.option("--budget", metavar="usd=5,tokens=100000", help="What it may spend; instead of what its agent declares.")
 @db_option
 @json_option
 def run(
     target: str, args: tuple[str, ...], named: dict[str, str], run_id: str | None, labels: dict[str, str],
-    db: str | None, as_json: bool,
+    budget: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run an agent here, or go on with a run of it.
 
@@ -32,7 +33,7 @@ def run(
     from holdfast.cli.running import Request
     from holdfast.cli.running import run as run_it
 
-    click.get_current_context().exit(run_it(Request(target, args, named, run_id, labels, db, as_json)))
+    click.get_current_context().exit(run_it(Request(target, args, named, run_id, labels, db, as_json, budget)))
 
 
 @holdfast.command()

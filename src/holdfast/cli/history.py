@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from holdfast.budget import NOTHING, Spent, remaining
 from holdfast.cli.said import said_progress, said_stream, said_talk
 from holdfast.codec import preview
 from holdfast.durations import spoken
@@ -50,6 +51,7 @@ class Node:
     items: list[Node] = field(default_factory=list)
     child: str | None = None  # the id of the run that this node is
     dropped: bool = False  # taken out of the history by a retry
+    spent: Spent = NOTHING
 
     def warn(self, text: str) -> None:
         """Add a remark of the kind people should read."""
@@ -171,6 +173,7 @@ class History:
             self._calls[key, event.dropped] = node
             siblings.append(node)
         node.seq, node.last = event.seq, event.at
+        node.spent += Spent.of(data.get("spent", {}))
         return node
 
     def _top(self, event: Event, sort: str, name: str, state: str = "said") -> Node:
@@ -222,12 +225,15 @@ class History:
 
     def _asked(self, event: Event) -> None:
         data = event.data
-        if data.get("kind") == "in_doubt":
+        if data.get("kind") in _OF_A_STEP:
             node = self._call(event, "step")
             node.state = "doubt"
-            node.warn(f"its outcome is not known; question {data.get('approval')} asks a person")
+            node.warn(f"{_OF_A_STEP[data['kind']]}; question {data.get('approval')} asks a person")
             return
-        node = self._call(event, "question")
+        if event.key is None:  # about a budget, whoever's call met its limit
+            node = self._calls[data.get("key", ""), None] = self._top(event, "question", "")
+        else:
+            node = self._call(event, "question")
         node.name, node.state, node.began = str(data.get("question", "")), "waiting", event.at
         if data.get("to"):
             node.remarks.append(Remark(f"for {', '.join(data['to'])}"))
@@ -262,7 +268,8 @@ class History:
             node.state, node.ended, node.seq = "done" if good else "failed", event.at, event.seq
             node.result = said + (f": {value_preview(event)}" if value_preview(event) and good else "")
         else:
-            node.warn(f"{said}: {value_preview(event)}")
+            value = value_preview(event)
+            node.warn(f"{said}: {value}" if value else said)
 
     # Other calls
 
@@ -312,6 +319,9 @@ class History:
 
     # What has no key
 
+    def _low(self, event: Event) -> None:
+        self._top(event, "note", f"most of the budget is spent: {remaining(event.data['left'], NOTHING, event.at)}")
+
     def _message(self, event: Event) -> None:
         node = self._top(event, "message", str(event.data.get("topic", "")))
         node.result = value_preview(event)
@@ -341,6 +351,7 @@ class History:
         self.marks.append(self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said"))
 
 
+_OF_A_STEP: Final = {"in_doubt": "its outcome is not known", "loop": "it would go on with a loop"}
 _VERBS: Final = {
     "run.pausing": "asked to pause",
     "run.paused": "paused",
@@ -381,6 +392,7 @@ _TAKEN_BY: Final = {
     "plan": "_progress",
     "checkpoint": "_checkpoint",
     "message.received": "_message",
+    "budget.low": "_low",
     "patched": "_patched",
     "foreign": "_foreign",
     "run.interrupted": "_mark",

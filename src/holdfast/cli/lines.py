@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from holdfast.budget import NOTHING, Spent, remaining
 from holdfast.cli.history import error_line, turn, value_preview
 from holdfast.cli.picture import clean, clock, when
 from holdfast.cli.said import said_progress, said_stream, said_talk
@@ -66,6 +67,7 @@ def spoken_event(event: Event) -> tuple[str, str]:
         "approval.decided": lambda: f"question {data.get('approval')}: {data.get('decision')} by {data.get('by')}",
         "approval.expired": lambda: f"question {data.get('approval')}: nobody decided in time",
         "approval.withdrawn": lambda: f"question {data.get('approval')} was withdrawn",
+        "budget.low": lambda: f"most of the budget is spent: {remaining(data['left'], NOTHING, event.at)}",
         "patched": lambda: f"takes the new side of {data.get('patch')}",
         "note": lambda: f"note: {data.get('text')}",
         "progress": lambda: said_progress(event),
@@ -73,13 +75,17 @@ def spoken_event(event: Event) -> tuple[str, str]:
         "checkpoint": lambda: f"checkpoint {data.get('era')}",
         "foreign": lambda: f"waits for something that is not recorded ({data.get('what')}) at {data.get('line')}",
     }.get(event.kind, lambda: event.kind)()
-    style = {"foreign": "yellow", "approval.asked": "yellow", "note": "italic"}.get(event.kind, "")
+    style = {"foreign": "yellow", "approval.asked": "yellow", "budget.low": "yellow", "note": "italic"}.get(
+        event.kind, ""
+    )
     return style, told
 
 
 def _asked(data: dict[str, Any]) -> str:
     if data.get("kind") == "in_doubt":
         return f"{call(data)} is in doubt; question {data.get('approval')} asks a person"
+    if data.get("kind") == "loop":
+        return f"{call(data)} would go on with a loop; question {data.get('approval')} asks a person"
     return f"question {data.get('approval')}: {data.get('question')}"
 
 
@@ -97,8 +103,10 @@ def _step(event: Event) -> tuple[str, str]:
     what, attempts = call(data), data.get("attempts", 1)
     took = f" in {spoken((event.at - data['began']) / 1000)}" if data.get("began") else ", found done and not run again"
     again = f" at attempt {attempts}" if attempts > 1 else ""
+    spent = Spent.of(data.get("spent", {})).cost
+    cost = f", {spent}" if spent else ""
     if event.kind == "step.completed":
-        return "green", f"{what} done{took}{again}"
+        return "green", f"{what} done{took}{again}{cost}"
     if event.kind == "step.started":
         return "", f"{what} begins, attempt {data.get('attempt', 1)}"
     if event.kind == "step.held":
@@ -109,7 +117,7 @@ def _step(event: Event) -> tuple[str, str]:
         others = f"; {data['pauses']} is paused for everybody" if data.get("pauses") else ""
         return "yellow", f"{what} failed at attempt {data.get('attempt')}: {error}; again in {wait}{others}"
     if event.kind == "step.failed":
-        return "red", f"{what} failed for good{again}: {error_line(data.get('error'))}"
+        return "red", f"{what} failed for good{again}{cost}: {error_line(data.get('error'))}"
     return "dim", f"{what} is no longer waited for"
 
 

@@ -63,7 +63,8 @@ async def runs(
     if not found:
         answer(f"No runs{' that fit' if statuses or agent or labels else ''} in {where}.")
         return
-    table = _table("id", "agent", "status", "steps", "age", "labels", "")
+    costs = ["cost"] if any(info.spent.cost for info in found) else []
+    table = _table("id", "agent", "status", "steps", *costs, "age", "labels", "")
     signs = glyphs(console())
     for info in found:
         status = status_text(info.status, signs)
@@ -74,7 +75,8 @@ async def runs(
         why = cut(clean(said), 80)
         style = "red" if info.error else "yellow" if info.reason else "dim"
         age = _age(info.created_at)
-        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), age, marks, Text(why, style))
+        cost = [info.spent.cost] if costs else []
+        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), *cost, age, marks, Text(why, style))
     _print_table(table)
     if len(found) == limit:
         answer(f"The newest {limit} are shown; --limit shows more.", "dim")

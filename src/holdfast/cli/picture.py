@@ -157,7 +157,8 @@ def _row(scene: Scene, node: Node, status: str, guide: str) -> Row:
     if node.dropped:
         text.append("  taken out by the retry")
         text.stylize("dim")
-    return Row(node.ended or node.last or node.began, guide, text, _took(scene, node, status))
+    right = "  ".join(filter(None, (node.spent.cost, _took(scene, node, status))))
+    return Row(node.ended or node.last or node.began, guide, text, right)
 
 
 def _sign(signs: Glyphs, node: Node) -> str:

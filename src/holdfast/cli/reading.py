@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from holdfast.budget import NOTHING, Spent
 from holdfast.cli.history import History, OpenCall
 from holdfast.client import DEFAULT_URL, Client
 from holdfast.client import open as open_store
@@ -32,6 +33,7 @@ class Account:
     history: History
     questions: list[Approval]
     children: list[Account] = field(default_factory=list)
+    spent: Spent = NOTHING  # with all below it
 
     @property
     def progress(self) -> Progress | None:
@@ -76,10 +78,12 @@ async def account(hf: Client, run: str) -> Account:
         members = await family(hf, root)
     accounts: dict[str, Account] = {}
     asked = await hf.approvals(run=run)
+    spent = await hf.store.spent([row.id for row in members])
     for row in members:
         events = await hf.store.journal(row.id, dropped=True)
         questions = [each for each in asked if each.run == row.id]
         accounts[row.id] = Account(row, input_preview(row), events, History(events), questions)
+        accounts[row.id].spent = spent.get(row.id, NOTHING)
     for row in members:
         if row.id != run and row.parent_id in accounts:
             accounts[row.parent_id].children.append(accounts[row.id])

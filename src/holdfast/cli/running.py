@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from holdfast.budget import Budget
 from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
 from holdfast.cli.loading import load_agent
 from holdfast.cli.offering import Offers
@@ -54,6 +55,7 @@ class Request:
     labels: dict[str, str]
     url: str | None
     as_json: bool
+    budget: str | None = None
 
     def again(self, run: str) -> str:
         """The command that goes on with the run."""
@@ -119,7 +121,8 @@ async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id:
     row = await hf.store.run(run_id)
     if row is None or request.strings or request.named:
         args, kwargs = agent.spec.signature.parse(request.strings, request.named)
-        _ = await hf.start(agent, *args, id=run_id, labels=request.labels, kwargs=kwargs)
+        budget = None if request.budget is None else Budget.parse(request.budget)
+        _ = await hf.start(agent, *args, id=run_id, labels=request.labels, kwargs=kwargs, budget=budget)
     elif row.agent != agent.name:
         raise RunExists(f"run {run_id!r} is a run of {row.agent!r}, not of {agent.name!r}; use another id")
     row = await row_of(hf, run_id)

@@ -118,6 +118,8 @@ def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Tex
     if row.finished_at is not None:
         facts.append(f"took {spoken((row.finished_at - (row.started_at or row.created_at)) / 1000)}")
     facts.append(_count(row.steps, "step"))
+    if found.spent.cost:
+        facts.append(found.spent.cost)
     below = found.descendants()
     if below:
         facts.append(_count(len(below), "child run"))
@@ -226,8 +228,7 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
     """A run and its children as data."""
     row = found.row
     served = await hf.store.agents() if row.status == "ready" else {}
-    spent = (await hf.store.spent([row.id])).get(row.id)
-    info = RunInfo.of(row, served, (await hf.store.progress([row.id])).get(row.id), spent=spent)
+    info = RunInfo.of(row, served, (await hf.store.progress([row.id])).get(row.id), spent=found.spent)
     result = await hf.get(row.id).result() if row.status == "completed" else None
     return {
         "run": {**info_document(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,

@@ -93,6 +93,8 @@ def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transac
         seq = found.next_seq
         yield from tx.rows("resume", run=run, status=found.status, seq=seq)
         yield from tx.rows("forgive", run=run)
+        if retry and found.budget is not None:
+            yield from tx.rows("reconsider", run=run)
         if cut is not None or found.status == "failed":
             yield from _drop(tx, run, cut if cut is not None else seq, seq)
         data = {"by": by, "cut": cut}

@@ -155,6 +155,11 @@ WHERE status = 'open'
                   WHERE askers.approval = approvals.id AND askers.run_id NOT IN (SELECT value FROM json_each(:ids))
                     AND runs.id = askers.run_id AND runs.finished_at IS NULL)
 
+-- name: reconsider
+-- A run is tried again: that its budget was denied more is not the last word any more.
+UPDATE approvals SET status = 'withdrawn'
+WHERE run_id = :run AND key = 'budget' AND status = 'decided' AND decision = 'denied'
+
 -- name: lines
 -- Each of these runs, with itself and with each one above it.
 WITH RECURSIVE line (run, member) AS (

@@ -1,0 +1,52 @@
+"""Budgets across processes: three runs deep, six thinkers, two workers of which one is killed, and one question for all."""
+
+import json
+
+from tests.people.agents import firm
+from tests.people.conftest import Office
+
+import holdfast
+
+THINKERS, THOUGHTS = 6, 4
+
+
+async def all_asked(hf):
+    """Until each thinker has found the budget spent."""
+    count = 0
+    async for event in hf.events(kinds="approval.asked"):
+        assert event.data["about"] == "r"
+        count += 1
+        if count == THINKERS:
+            return
+
+
+def test_a_budget_is_one_for_all_processes(office):
+    """Spent beyond it is at most what was in flight; the totals are exact although one was killed; a person is asked once."""
+    total, other = THINKERS * THOUGHTS, Office(office.url, office.folder)
+    office.start_worker()
+    other.start_worker()
+    try:
+        office.ask(lambda hf: hf.start(firm, THOUGHTS, id="r"))
+        office.until(lambda: len(office.bodies()) >= 2)
+        office.kill_worker()
+        office.ask(all_asked)
+        spent = office.ask(lambda hf: hf.get("r").info()).spent
+        assert 6 <= spent.usd < 6 + THINKERS
+        (question,) = office.ask(lambda hf: hf.approvals())
+        assert (question.run, question.shown) == ("r", {"usd": 6.0})
+        assert f"{spent.usd:.2f} USD, {spent.tokens} tokens" in question.question
+
+        assert "Approved" in office.say("approve", "r", "--by", "ana", "--data", '{"usd": 100}')
+        assert office.ask(lambda hf: hf.get("r", firm).result()) == total
+        exact = holdfast.Spent(total, 10 * total, model_calls=total, steps=total)
+        assert office.ask(lambda hf: hf.get("r").info()).spent == exact
+        assert len(office.effects()) == total
+        assert office.ask(lambda hf: hf.approvals()) == []
+    finally:
+        other.close()
+
+    (listed,) = [run for run in json.loads(office.say("runs", "--json"))["runs"] if run["id"] == "r"]
+    assert (listed["spent"]["usd"], listed["budget"]["usd"]) == (24.0, 6.0)
+    shown = office.say("show", "r")
+    assert "24.00 USD, 240 tokens" in shown
+    assert shown.count("1.00 USD, 10 tokens") == total
