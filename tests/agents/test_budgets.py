@@ -151,7 +151,7 @@ async def branch(n: int) -> list[str]:
     return await asyncio.gather(*[leaf(n) for _ in range(2)])
 
 
-@holdfast.agent(budget=Budget(usd=6))
+@holdfast.agent(budget=Budget(usd=3))
 async def tree() -> list[list[str]]:
     return await asyncio.gather(*[branch(4) for _ in range(3)])
 
@@ -172,8 +172,8 @@ def test_children_draw_on_every_budget_above_them():
         run = await hf.start(tree, id="r")
         await all_asked(hf, 6)
         (asked,) = await hf.approvals()
-        assert (asked.run, asked.path, asked.shown) == ("r", ("tree",), {"usd": 6.0})
-        assert 6 <= (await run.info()).spent.usd <= 6 + 5
+        assert (asked.run, asked.path, asked.shown) == ("r", ("tree",), {"usd": 3.0})
+        assert 3 <= (await run.info()).spent.usd <= 3 + 5
         await hf.approve("r", by="ana", data={"usd": 100})
         assert await run.result() == [["4", "4"]] * 3
         assert hf.bodies[think] == 24

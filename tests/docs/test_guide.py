@@ -317,3 +317,15 @@ def test_streams():
             assert await hf.run(guide.chat, "otters hold hands and paws") == "otters hold hands  [failed]"
 
     asyncio.run(main())
+
+
+def test_budget():
+    """The agent comes to an end by itself when most is spent; the step that is too much is not run."""
+    guide = module(PAGE, "guide: budget")
+    found = ran(guide, guide.ponder, "otters", crash=False)
+    assert found == [
+        "some thoughts on otters, part 1",
+        "some thoughts on otters, part 2",
+        "some thoughts on otters, part 3",
+        "stopped: 0.70 USD of 0.60",
+    ]

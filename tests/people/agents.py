@@ -74,7 +74,7 @@ async def team(thoughts: int) -> int:
     return sum(await asyncio.gather(*[thinker(thoughts) for _ in range(2)]))
 
 
-@holdfast.agent(budget=holdfast.Budget(usd=6))
+@holdfast.agent(budget=holdfast.Budget(usd=3))
 async def firm(thoughts: int) -> int:
     return sum(await asyncio.gather(*[team(thoughts) for _ in range(3)]))
 
