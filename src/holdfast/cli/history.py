@@ -9,15 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from holdfast.budget import NOTHING, Spent, remaining
-from holdfast.cli.said import said_progress, said_stream, said_talk
+from holdfast.budget import NOTHING, Spent
+from holdfast.cli.said import (
+    PREVIEW_CHARACTERS,
+    error_line,
+    said_low,
+    said_progress,
+    said_stream,
+    said_talk,
+    turn,
+    value_preview,
+)
 from holdfast.codec import preview
 from holdfast.durations import spoken
 from holdfast.model import Event
-
-PREVIEW_CHARACTERS: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +73,6 @@ class OpenCall:
     name: str
     input: str
     began: int
-
-
-def turn(event: Event) -> str:
-    """For how long a body was held, and by what: the words behind 'waits'."""
-    data = event.data
-    of = f" of {data['rate']}" if data.get("rate") else ""
-    why = ", which is paused" if data.get("paused") else ""
-    return f"{spoken(max(data['at'] - event.at, 0) / 1000)} for its turn{of}{why}"
-
-
-def error_line(error: dict[str, Any] | None) -> str:
-    """An error record in one line."""
-    error = error or {}
-    message = " ".join(str(error.get("message", "")).split())
-    return f"{error.get('type', 'error')}: {message}" if message else str(error.get("type", "error"))
-
-
-def value_preview(event: Event) -> str | None:
-    """The payload of an event in one line, if it has one."""
-    if event.blob is not None:
-        return "a large value"
-    return None if event.value is None else preview(event.value, PREVIEW_CHARACTERS)
 
 
 def in_order(items: Iterable[Node]) -> list[Node]:
@@ -320,7 +305,7 @@ class History:
     # What has no key
 
     def _low(self, event: Event) -> None:
-        self._top(event, "note", f"most of the budget is spent: {remaining(event.data['left'], NOTHING, event.at)}")
+        self._top(event, "note", said_low(event))
 
     def _message(self, event: Event) -> None:
         node = self._top(event, "message", str(event.data.get("topic", "")))

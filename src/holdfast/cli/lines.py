@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.budget import NOTHING, Spent, remaining
-from holdfast.cli.history import error_line, turn, value_preview
+from holdfast.budget import Spent
 from holdfast.cli.picture import clean, clock, when
-from holdfast.cli.said import said_progress, said_stream, said_talk
+from holdfast.cli.said import error_line, said_low, said_progress, said_stream, said_talk, turn, value_preview
 from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.naming import cut
@@ -67,7 +66,7 @@ def spoken_event(event: Event) -> tuple[str, str]:
         "approval.decided": lambda: f"question {data.get('approval')}: {data.get('decision')} by {data.get('by')}",
         "approval.expired": lambda: f"question {data.get('approval')}: nobody decided in time",
         "approval.withdrawn": lambda: f"question {data.get('approval')} was withdrawn",
-        "budget.low": lambda: f"most of the budget is spent: {remaining(data['left'], NOTHING, event.at)}",
+        "budget.low": lambda: said_low(event),
         "patched": lambda: f"takes the new side of {data.get('patch')}",
         "note": lambda: f"note: {data.get('text')}",
         "progress": lambda: said_progress(event),

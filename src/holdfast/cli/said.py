@@ -1,9 +1,16 @@
-"""What a run says of itself, in words."""
+"""What events say, in words."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+from holdfast.budget import NOTHING, remaining
+from holdfast.codec import preview
+from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.run import Progress
+
+PREVIEW_CHARACTERS: Final = 160
 
 
 def said_talk(event: Event) -> str:
@@ -34,3 +41,30 @@ def said_stream(event: Event) -> str:
 def said_progress(event: Event) -> str:
     """What a run says of how far it has come."""
     return f"{event.kind}: {Progress.of((event.kind, event.data))}"
+
+
+def said_low(event: Event) -> str:
+    """That the soft limit of a budget was passed."""
+    return f"most of the budget is spent: {remaining(event.data['left'], NOTHING, event.at)}"
+
+
+def turn(event: Event) -> str:
+    """For how long a body was held, and by what: the words behind 'waits'."""
+    data = event.data
+    of = f" of {data['rate']}" if data.get("rate") else ""
+    why = ", which is paused" if data.get("paused") else ""
+    return f"{spoken(max(data['at'] - event.at, 0) / 1000)} for its turn{of}{why}"
+
+
+def error_line(error: dict[str, Any] | None) -> str:
+    """An error record in one line."""
+    error = error or {}
+    message = " ".join(str(error.get("message", "")).split())
+    return f"{error.get('type', 'error')}: {message}" if message else str(error.get("type", "error"))
+
+
+def value_preview(event: Event) -> str | None:
+    """The payload of an event in one line, if it has one."""
+    if event.blob is not None:
+        return "a large value"
+    return None if event.value is None else preview(event.value, PREVIEW_CHARACTERS)
