@@ -37,6 +37,7 @@ MEASUREMENTS = {
     9: "across_processes",
     10: "many_runs_postgres",
     11: "claims",
+    12: "streaming",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from holdfast.verbs.progress import Plan, plan, progress
     from holdfast.verbs.spending import remaining, spend
     from holdfast.verbs.state import checkpoint, restore
-    from holdfast.verbs.streams import Stream, stream
+    from holdfast.verbs.streams import Stream, stream, unfinished
     from holdfast.verbs.waiting import sleep, timeout
     from holdfast.worker.settings import Settings
 
@@ -187,6 +187,7 @@ __all__ = [
     "this_run",
     "this_step",
     "timeout",
+    "unfinished",
     "uuid4",
     "watch_loops",
 ]
@@ -226,7 +227,7 @@ _HOMES = {
     "holdfast.verbs.progress": "Plan plan progress",
     "holdfast.verbs.spending": "remaining spend",
     "holdfast.verbs.state": "checkpoint restore",
-    "holdfast.verbs.streams": "Stream stream",
+    "holdfast.verbs.streams": "Stream stream unfinished",
     "holdfast.verbs.waiting": "sleep timeout",
     "holdfast.worker.settings": "Settings",
 }

@@ -173,18 +173,24 @@ async def test_a_step_that_is_not_run_again_hands_on_what_it_left():
 @holdfast.agent
 async def impatient() -> str:
     try:
-        async with asyncio.timeout(0.15):
+        async with holdfast.timeout(0.15):
             return await speak(["a", "b"], False)
     except TimeoutError:
-        return await speak(["c"], False)
+        left = await holdfast.unfinished("answer")
+        await holdfast.sleep("1h")
+        again = await holdfast.unfinished("answer")
+        assert again == left
+        assert left is not None
+        last = f"{left.text} {left.reason} " + await speak(["c"], False)
+        return f"{last} {await holdfast.unfinished('answer')} {await holdfast.unfinished('other')}"
 
 
 @in_test
 async def test_a_step_that_nobody_waits_for_ends_its_stream():
-    """Cancelling the step ends its stream with that reason, and the next step may write behind it."""
+    """Cancelling the step ends its stream with that reason; the agent finds what was left, and the next step writes behind."""
     async with holdfast.testing.open(agents=[impatient]) as hf:
         run = await hf.start(impatient)
-        assert await run.result() == "c"
+        assert await run.result() == "ab cancelled c None None"
         assert await read(run) == ["ab", ("end", "cancelled"), "c", ("end", None)]
 
 

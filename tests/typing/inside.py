@@ -172,3 +172,27 @@ async def falls_back() -> str:
     text = await answer("What do otters do?")
     assert_type(text, str)
     return text
+
+
+@holdfast.step
+async def speaks() -> str:
+    async with holdfast.stream("answer") as out:
+        assert_type(out, holdfast.Stream)
+        assert_type(out.salvaged, holdfast.Salvaged | None)
+        text = out.keep()
+        await out.write("otters")
+    return text
+
+
+@holdfast.agent
+async def listens() -> str:
+    try:
+        return await speaks()
+    except holdfast.StepFailed as error:
+        assert_type(error.partial, dict[str, holdfast.Salvaged])
+        assert_type(error.partial["answer"].reason, holdfast.Reason)
+        return error.partial["answer"].text
+    except ConnectionError as error:
+        return holdfast.partial(error)["answer"].text
+    finally:
+        assert_type(await holdfast.unfinished("answer"), holdfast.Salvaged | None)

@@ -1,7 +1,7 @@
 """The client, as users write it: results have the types that the agents return."""
 
 import asyncio
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from tests.typing.declaring import fetch, http, nothing, research, research_again
 
@@ -76,6 +76,14 @@ async def watching(hf: holdfast.Client, run: Run[str]) -> None:
 def handles(run: Run[int], other: Run[str]) -> list[Run[object]]:
     """A handle is covariant: a list of runs of anything takes all of them."""
     return [run, other]
+
+
+async def reads(run: Run[str]) -> None:
+    async for chunk in run.stream("answer", 12):
+        assert_type(chunk, holdfast.Chunk)
+        assert_type(chunk.kind, Literal["data", "restart", "end"])
+        assert_type(chunk.reason, holdfast.Reason | None)
+    assert_type(await run.streams(), list[holdfast.StreamInfo])
 
 
 async def fake_fetch(url: str, tries: int = 1) -> list[str]:

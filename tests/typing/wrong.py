@@ -100,3 +100,8 @@ async def passes_wrong() -> None:
 async def asks_wrong() -> None:
     await holdfast.approve("Go on?", needs=len)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await holdfast.approve("Go on?", show=1, default="no")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+async def streams_wrong() -> None:
+    async with holdfast.stream("answer") as out:
+        await out.write(b"bytes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -369,6 +369,7 @@ _TAKEN_BY: Final = {
     "note": "_note",
     "stream.opened": "_stream",
     "stream.closed": "_stream",
+    "stream.read": "_stream",
     "conversation.entered": "_talk",
     "conversation.refused": "_talk",
     "conversation.read": "_talk",

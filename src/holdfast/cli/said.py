@@ -35,7 +35,8 @@ def said_stream(event: Event) -> str:
     if "held_by" in data:
         return f"stream {data.get('name')}: {data['held_by']} has it"
     reason = f", {data['reason']}" if data.get("reason") else ""
-    return f"stream {data.get('name')}: {'begins' if event.kind == 'stream.opened' else 'ends'}{reason}"
+    told = {"stream.opened": "begins", "stream.closed": f"ends{reason}", "stream.read": "what was left is looked at"}
+    return f"stream {data.get('name')}: {told.get(event.kind, event.kind)}"
 
 
 def said_progress(event: Event) -> str:

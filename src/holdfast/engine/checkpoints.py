@@ -138,6 +138,7 @@ def enter_era(execution: Execution, event: Event) -> None:
     execution.counters.clear()
     execution.watch = watch_of(execution, execution.spec.loops)
     execution.task_count, execution.call_count, execution.ticked_s = 1, 0, 0.0
-    if execution.live:  # large values that nobody can ask for any more
+    if execution.live:  # large values and texts that nobody can ask for any more
+        execution.streams.texts.clear()
         kept = {event.blob, *(arrival.blob for arrival in (*execution.mailbox.kept(), *execution.undelivered.values()))}
         execution.texts = {digest: text for digest, text in execution.texts.items() if digest in kept}

@@ -25,12 +25,13 @@ from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.conversations import AddCall, EnterCall, LeaveCall, ReadCall, Talk
 from holdfast.engine.looping import Watch
 from holdfast.engine.steps import StepCall
-from holdfast.engine.streaming import AgentOutlet
+from holdfast.engine.streaming import AgentOutlet, UnfinishedCall
 from holdfast.engine.tasks import RunTask
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.loops import Loops
 from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
+from holdfast.salvage import Salvaged
 from holdfast.signature import Bound
 
 if TYPE_CHECKING:
@@ -325,6 +326,12 @@ class Scope:
         if self._check("stream") is not None:
             raise Suspended
         return AgentOutlet(self, name)
+
+    def unfinished(self, name: str) -> Durable[Salvaged | None]:
+        if (refused := self._check("unfinished")) is not None:
+            return refused
+        call = UnfinishedCall(self.execution, self.key(f":unfinished.{name}"), name, digest(name), name)
+        return self._durable("unfinished", call)
 
     def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]:
         if (refused := self._check("restore")) is not None:

@@ -19,9 +19,9 @@ from holdfast.codec import digest, preview
 from holdfast.engine.calls import Call, tagged
 from holdfast.engine.divergence import diverge
 from holdfast.engine.journal import Divergence
-from holdfast.engine.streams import busy
+from holdfast.engine.streams import busy, closed
 from holdfast.engine.tasks import RunTask
-from holdfast.errors import HoldfastError, NotInRun, Suspended
+from holdfast.errors import NotInRun, Suspended
 from holdfast.model import Event
 from holdfast.runtime import Durable
 from holdfast.salvage import Reason, Salvaged
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 async def recall(execution: Execution) -> None:
-    """What replay needs of the streams: texts of blocks that were open, and of failed steps that the agent may look at."""
+    """What replay needs of the streams: texts of blocks that were open, and those left unfinished that the agent looks at."""
     streams = execution.streams
     for event in execution.journal.outcomes:
         if event.kind == "stream.opened" and "held_by" not in event.data:
@@ -42,9 +42,8 @@ async def recall(execution: Execution) -> None:
                 await streams.know()
                 name, began = event.data["name"], event.data["position"]
                 streams.written[key] = await streams.text(name, began, streams.tail(name).position, key)
-        elif event.kind == "step.failed":
-            for name, (began, end, _, _) in event.data.get("partial", {}).items():
-                streams.texts[name, began, end] = await streams.text(name, began, end)
+        for name, (began, end, _, _) in event.data.get("partial", {}).items():
+            streams.texts[name, began, end] = await streams.text(name, began, end)
 
 
 def _closing(key: str) -> str:
@@ -96,6 +95,26 @@ class CloseCall(Call):
     def begin(self) -> None:
         self.numbered = True
         self.execution.record("stream.closed", self.key, self.facts(reason=self._reason))
+
+
+class UnfinishedCall(Call):
+    """Looks at what was left in a stream."""
+
+    of = "stream"
+    __slots__ = ()
+
+    def begin(self) -> None:
+        _ = self.execution.start_driver(self._look)
+
+    async def _look(self) -> None:
+        found = await self.execution.streams.unfinished(self.name)
+        if not self.withdrawn:
+            self.numbered = True
+            data = self.facts() if found is None else self.facts(partial={self.name: found})
+            self.execution.record("stream.read", self.key, data)
+
+    def read(self, event: Event) -> Salvaged | None:
+        return self.execution.streams.partial(event.data.get("partial", {})).get(self.name)
 
 
 class AgentOutlet:
@@ -154,7 +173,7 @@ class AgentOutlet:
                 f"the stream {self._name!r} was written outside the agent's own tasks, where order is chance"
             )
         if not self._is_open:
-            raise HoldfastError(f"the stream {self._name!r} is not open; write inside `async with stream(...)`")
+            raise closed(self._name)
 
     def _begin(self) -> Tail:
         """The first text of this block."""

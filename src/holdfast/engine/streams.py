@@ -19,7 +19,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import BadArguments, HoldfastError, StepTimeout
+from holdfast.errors import BadArguments, HoldfastError, StepTimeout, StoreUnavailable, Suspended
 from holdfast.salvage import Reason, Salvaged
 from holdfast.store.streams import Piece
 
@@ -54,7 +54,7 @@ class Streams:
         self._known = execution.run.lease_epoch <= 1  # nobody can have written before
         self._of_call: dict[str, set[str]] = {}  # streams that a call has opened, until it has an outcome
         self._reasons: dict[str, Reason] = {}  # why the last attempt of a call ended
-        self.texts: dict[tuple[str, int, int], str] = {}  # of failed steps that the agent may look at
+        self.texts: dict[tuple[str, int, int], str] = {}  # what was left unfinished, that the agent may look at
         self.written: dict[str, str] = {}  # what the store has of blocks in agent code that are open
         self.open_here: dict[str, str] = {}  # those that agent code has open, and the keys of that
 
@@ -188,10 +188,23 @@ class Streams:
             if tail.key == key:
                 if tail.kind != "end":
                     self.mark(tail, "end", None if well else reason or self._reason(tail))
-                tail.parts = None
+                if tail.reason is None:
+                    tail.parts = None  # nobody will ask for it
             if tail.holder == key:
                 tail.holder = None
         self._reasons.pop(key, None)
+
+    async def unfinished(self, name: str) -> Written | None:
+        """The last text of a stream, if it did not come to its end and nobody is at it: where it is, for the journal."""
+        await self.know()
+        tail = self._tails.get(name)
+        if tail is None or tail.reason is None or self.holder(name) is not None:
+            return None
+        salvaged = await self.salvage(tail, tail.key)
+        if salvaged is None:
+            return None
+        self.texts[tail.name, tail.began, tail.position] = salvaged.text
+        return [tail.began, tail.position, tail.attempt, salvaged.reason]
 
     def _of(self, key: str) -> list[Tail]:
         names = self._of_call.get(key)
@@ -246,10 +259,19 @@ class StepOutlet:
             raise BadArguments(
                 f"the stream {self._name!r} was opened in a thread with a loop of its own; write the step with `async def`"
             )
+        try:
+            await self._open()
+        except StoreUnavailable:
+            self._execution.close("lost")  # no fault of the body's: the run is begun anew
+            raise Suspended from None
+
+    async def _open(self) -> None:
         streams, opened = self._execution.streams, self._attempt.opened
         await streams.know()
         if self._name in self._attempt.open_now:
             raise busy(self._name, self._key)
+        if self._attempt.over:
+            raise closed(self._name)
         tail = streams.hold(self._name, self._key)
         self._attempt.open_now.add(self._name)
         if self._name not in opened:
@@ -280,7 +302,7 @@ class StepOutlet:
     def _writable(self) -> Tail:
         tail = self._tail
         if tail is None or self._attempt.over:
-            raise HoldfastError(f"the stream {self._name!r} is not open; write inside `async with stream(...)`")
+            raise closed(self._name)
         if not self._begun:
             self._begun = True
             void = None if self.salvaged is None else self.salvaged.reason
@@ -294,6 +316,11 @@ class StepOutlet:
         self._tail = (
             None  # who raised may be tried again: the outcome of the step, or the next attempt, says what it was
         )
+
+
+def closed(name: str) -> HoldfastError:
+    """It is too late to write, or too early."""
+    return HoldfastError(f"the stream {name!r} is not open; write inside `async with stream(...)`")
 
 
 def busy(name: str, holder: str) -> HoldfastError:

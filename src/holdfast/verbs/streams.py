@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast.errors import BadArguments
-from holdfast.runtime import Outlet, StepContext, here
+from holdfast.runtime import Called, Outlet, StepContext, current, here
 from holdfast.salvage import Salvaged
 
 _NAME: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
@@ -76,6 +76,14 @@ def stream(name: str) -> Stream:
             "stream. Stream in a step without transaction=True"
         )
     return Stream(name, None if place.stream is None else place.stream(name))
+
+
+def unfinished(name: str) -> Called[Salvaged | None]:
+    """In agent code: the last text of a stream, if it did not come to its end and nobody is writing it; else None.
+
+    For what no exception carries: a step that was cancelled, by a timeout around it, say.
+    """
+    return current("unfinished").unfinished(checked_stream(name))
 
 
 def checked_stream(name: str) -> str:

@@ -85,7 +85,7 @@ CREATE UNIQUE INDEX events_outcome ON events (run_id, key)
   WHERE dropped IS NULL AND kind IN ('step.completed', 'step.failed', 'step.cancelled', 'timer.fired', 'tick',
                                      'child.spawned', 'note', 'progress', 'plan', 'checkpoint',
                                      'conversation.read', 'conversation.added', 'conversation.left',
-                                     'stream.opened', 'stream.closed');
+                                     'stream.opened', 'stream.closed', 'stream.read');
 -- What lists show of a run's progress: the last of these.
 CREATE INDEX events_progress ON events (run_id, seq) WHERE kind IN ('progress', 'plan');
 CREATE INDEX events_blob ON events (blob) WHERE blob IS NOT NULL;
