@@ -1,0 +1,202 @@
+"""The blocks of docs/models.md, run as they stand there, against the fake provider."""
+
+import asyncio
+import difflib
+import os
+
+import openai
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from tests.docs.pages import ROOT, block, module
+
+import holdfast
+import holdfast.testing
+from holdfast.integrations.pydantic_ai import HoldfastDurability
+from holdfast.testing.provider import Failure, Half, RateLimited, Tool, provider
+
+PAGE = "docs/models.md"
+
+
+@pytest.fixture(autouse=True)
+def nobody_else(monkeypatch):
+    """Whatever is asked by mistake is asked of nobody."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+
+def told(name, script, *args, act=None):
+    """Run the agent of a block (the last one in it) against a script: its result, the provider, its events and its info."""
+
+    async def main():
+        with provider(script) as fake:
+            os.environ.update(fake.env)  # a client may be made when the block is run
+            page = module(PAGE, f"models: {name}")
+            agent = [each for each in vars(page).values() if isinstance(each, holdfast.Agent)][-1]
+            async with holdfast.testing.open(agents=[agent]) as hf:
+                run = await hf.start(agent, *args, id="r")
+                if act is not None:
+                    await act(hf, run)
+                result, info = await run.result(timeout=30), await run.info()
+                events = [event async for event in run.events(follow=False)]
+            if isinstance(getattr(page, "client", None), openai.AsyncOpenAI):
+                await page.client.close()
+            return result, fake, events, info
+
+    return asyncio.run(main())
+
+
+def test_three_lines_make_it_durable():
+    """The durable agent is the plain one and three more lines, and nothing else is changed."""
+    plain, durable = (block(PAGE, f"models: {name}").splitlines() for name in ("plain", "durable"))
+    changes = [line for line in difflib.ndiff(plain, durable) if line[0] in "+-"]
+    assert len(changes) == 3 and all(line.startswith("+ ") for line in changes)
+
+
+def test_the_plain_agent_and_the_durable_one_answer_alike():
+    """And the durable one through a crash at every point, as the section on tests says."""
+    script = [Tool("look_up", animal="otters"), "Otters sleep at sea."]
+    durable, check = module(PAGE, "models: durable"), module(PAGE, "models: testing").check
+
+    async def main():
+        with provider(script) as fake:
+            os.environ.update(fake.env)
+            plain = module(PAGE, "models: plain")  # whose client is made at once
+            assert await plain.answer("Where do otters sleep?") == script[-1]
+            await plain.clerk.model.client.close()
+        await check(durable.answer)
+
+    asyncio.run(main())
+
+
+def test_each_request_and_each_tool_call_is_one_step():
+    """One commit for each of them, its result once, and the agent's settings only with the first."""
+    script = [Tool("look_up", animal="otters"), Tool("look_up", animal="seals"), "At sea."]
+    _, _, events, info = told("durable", script, "Where?")
+    done = [event.data["name"] for event in events if event.kind == "step.completed"]
+    assert done == ["clerk.model", "look_up", "clerk.model", "look_up", "clerk.model"]
+    assert [event.kind for event in events if event.kind != "step.completed"] == ["run.completed"]
+    assert info.spent.model_calls == 3 and info.spent.tokens > 0
+
+
+def test_a_client_is_a_step():
+    """Two requests, what they cost in the run's account, and one of them again after a 500."""
+    result, fake, _, info = told("client", ["Facts.", Failure(500), "Explained."], "otters")
+    assert (result, fake.asked, fake.paid) == ("Explained.", 3, 2)
+    assert info.spent.model_calls == 2
+    assert info.spent.tokens == fake.total.input_tokens + fake.total.output_tokens
+
+
+def test_tools_are_steps_questions_and_agents_as_their_metadata_says():
+    """A tool that needs approval waits in the inbox; one that is inline runs another agent, whose request is a step."""
+    scripts = {
+        "To Oslo": [Tool("advise", wish="north"), Tool("book", place="Oslo"), Tool("pay", euros=5), "Booked."],
+        "north": ["Go to Oslo."],
+    }
+
+    async def decide(hf, run):
+        await run.wait("waiting")
+        (question,) = await hf.approvals()
+        assert (question.to, question.shown) == (("office",), {"place": "Oslo"})
+        await hf.approve(question, by=holdfast.Actor("ana", ["office"]), data={"place": "Bergen"})
+
+    def script(request):
+        return scripts[request.prompt][request.turn]
+
+    result, fake, events, _ = told("tools", script, "To Oslo", act=decide)
+    assert result == "Booked."
+    assert [request.results for request in fake.requests][-2:] == [["booked Bergen"], ["paid 5"]]
+    names = [event.data["name"] for event in events if event.kind == "step.completed"]
+    assert names == ["booker.model", "guide.model", "booker.model", "book", "booker.model", "pay", "booker.model"]
+    assert "step.started" in {event.kind for event in events if event.key and "pay" in event.key}
+
+
+def test_a_governed_agent_waits_as_long_as_it_is_told():
+    """A 429 with Retry-After is waited for, and then the request is made once."""
+    result, fake, events, _ = told("governed", [RateLimited("90s"), "Short."], "a long text")
+    assert (result, fake.asked, fake.paid) == ("Short.", 2, 1)
+    assert "step.retrying" in {event.kind for event in events}
+
+
+def test_a_fallback_model_of_the_framework_is_one_step():
+    """The first model fails, the second answers, and that is one record, which says who answered."""
+
+    async def main():
+        with provider(lambda request: Failure(500) if request.model == "large" else "At sea.") as fake:
+            client = openai.AsyncOpenAI(base_url=fake.url, api_key="none", max_retries=0)
+            models = [
+                OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client)) for name in ("large", "small")
+            ]
+            clerk = Agent(FallbackModel(*models), name="clerk", capabilities=[HoldfastDurability()])
+
+            @holdfast.agent
+            async def answer() -> list[str]:
+                result = await clerk.run("Where?")
+                return [result.output, result.response.model_name]
+
+            async for hf in holdfast.testing.crash_everywhere(agents=[answer]):
+                assert await hf.run(answer, id="r") == ["At sea.", "small"]
+                events = [event async for event in hf.get("r").events(follow=False)]
+                assert len([event for event in events if event.kind == "step.completed"]) == 1
+            await client.close()
+
+    asyncio.run(main())
+
+
+def granting(words, **data):
+    """A person who is asked once, in these words, and says yes."""
+
+    async def act(hf, run):
+        await run.wait("waiting")
+        (question,) = await hf.approvals()
+        assert words in question.question
+        await hf.approve(question, by=holdfast.Actor("ana", ["office"]), **data)
+
+    return act
+
+
+def test_a_budget_asks_for_more():
+    """The model is told when most of it is spent; at the limit a person is asked, and the run goes on with what is granted."""
+    answers = [*(Tool("search", words=f"word {n}") for n in range(11)), "I give up."]
+    result, fake, _, info = told("budget", answers, "the yeti", act=granting("budget", data={"model_calls": 5}))
+    assert (result, fake.paid, info.spent.model_calls) == ("I give up.", 12, 12)
+    hints = [index for index, request in enumerate(fake.requests) if "[Budget:" in str(request.messages[-1])]
+    assert hints[0] == 8
+
+
+def test_a_loop_asks_before_it_goes_on():
+    """The sixth call with the outcome of five is made when a person has said so, and not before."""
+    answers = [*(Tool("search", words="yeti") for n in range(6)), "I give up."]
+    result, fake, _, _ = told("budget", answers, "the yeti", act=granting("goes round in circles"))
+    assert (result, fake.paid) == ("I give up.", 7)
+
+
+def test_a_stream_goes_on_where_it_broke_off():
+    """Half a stream, and the rest: a reader sees each word once, and the model is asked to go on."""
+    result, fake, _, _ = told("stream", [Half("Otters hold "), "hands."], "otters")
+    assert result == "Otters hold hands."
+    assert fake.requests[1].messages[-2]["content"] == "Otters hold "
+
+
+def test_a_conversation_is_remembered_by_the_next_run():
+    """The second message is answered with the first one in sight, also over a crash."""
+    page = module(PAGE, "models: conversation")
+
+    async def main():
+        with provider(lambda request: f"You said {len(request.messages) // 2 + 1} things.") as fake:
+            os.environ.update(fake.env)
+            async with holdfast.testing.open(agents=[page.reply]) as hf:
+                assert await hf.run(page.reply, "ana", "Hello") == "You said 1 things."
+                await hf.crash()
+                assert await hf.run(page.reply, "ana", "And hello again") == "You said 2 things."
+            assert fake.paid == 2
+
+    asyncio.run(main())
+
+
+def test_the_page_is_linked():
+    """The README and the guide lead to it, and its links lead somewhere."""
+    assert "docs/models.md" in (ROOT / "README.md").read_text()
+    assert "(models.md)" in (ROOT / "docs" / "guide.md").read_text()
