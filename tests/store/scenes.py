@@ -21,6 +21,7 @@ from holdfast.store.base import Append, Faults, NewRun, Store, Transition
 
 SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000
+PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending"})  # of other queries, and none themselves
 _uids = itertools.count()
 
 

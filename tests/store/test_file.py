@@ -8,7 +8,21 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, line, new, owned, park, python, scenario, step, write
+from tests.store.scenes import (
+    PARTS,
+    TTL,
+    ManualClock,
+    Place,
+    finish,
+    line,
+    new,
+    owned,
+    park,
+    python,
+    scenario,
+    step,
+    write,
+)
 
 from holdfast.errors import BadArguments, HoldfastError, NewerJournal, StoreUnavailable
 from holdfast.model import CLOSING, TRANSITIONS
@@ -155,8 +169,7 @@ def test_queries_are_named_and_explained() -> None:
         load("-- name: x\nSELECT 1\n-- name: x\nSELECT 2\n")
     db = apsw.Connection(":memory:")
     migrate.migrate(db, 0)
-    parts = {"ours", "takeable", "woken"}  # of other queries
-    for sql in [sql for name, sql in QUERIES.items() if name not in parts]:
+    for sql in [sql for name, sql in QUERIES.items() if name not in PARTS]:
         db.execute(f"EXPLAIN {sql}", dict.fromkeys(re.findall(r":(\w+)", sql)))
     db.close()
 
@@ -196,8 +209,8 @@ async def test_plans(file: Place) -> None:
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"
         allowed = {"agents", "workers", "count_runs", "count_rows", "approvals", "audit"}
-        for query in QUERIES.keys() - allowed - {"ours", "takeable", "woken"}:
-            scans = re.findall(r"SCAN (?:runs|events|signals|blobs)\b(?! USING)", plan(query))
+        for query in QUERIES.keys() - allowed - PARTS:
+            scans = re.findall(r"SCAN (?:runs|events|signals|blobs|chunks)\b(?! USING)", plan(query))
             assert not scans, f"{query}: {plan(query)}"
         db.close()
         began = asyncio.get_running_loop().time()

@@ -13,6 +13,7 @@ import apsw
 import asyncpg
 import pytest
 from tests.store.scenes import (
+    PARTS,
     TTL,
     Gate,
     ManualClock,
@@ -124,8 +125,8 @@ async def test_every_statement_is_understood(database: Place) -> None:
     assert set(QUERIES) <= set(STATEMENTS)
     async with database.open(), session(database) as connection:
         for name, statement in STATEMENTS.items():
-            if name in ("ours", "takeable", "woken", "spacing"):
-                continue  # a part of others
+            if name in PARTS:
+                continue
             prepared = await connection.prepare(statement.text)
             assert len(prepared.get_parameters()) == len(statement.parameters), name
 
