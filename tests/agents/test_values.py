@@ -192,6 +192,8 @@ RAISED_ELSEWHERE = {
     "RunActive": "test_watching", "RunPaused": "test_watching", "NotInRun": "test_declaring",
     "LeafError": "test_declaring",
     "HoldfastError": "test_calling", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
+    "Unanswered": "test_fallback", "BudgetExceeded": "test_budgets", "LoopDetected": "test_loops",
+    "ConversationBusy": "conversations",
 }  # fmt: skip
 NOT_YET = {"BadBundle", "Expired", "NotAllowed", "RunCancelled"}  # bundles, expiry, roles and cancelling are to come
 
