@@ -1,15 +1,17 @@
 """A conversation as the message history of a Pydantic AI agent."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
 from tests.integrations.scripted import Script, calls, returned, says
 
 import holdfast
 import holdfast.testing
-from holdfast.integrations.pydantic_ai import HoldfastDurability
+from holdfast.integrations.pydantic_ai import HoldfastDurability, valid_history
+from holdfast.integrations.pydantic_ai_history import NEVER_RAN
 
 # A task that a crash ends before its first step never awaits what it was to await.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
@@ -64,3 +66,16 @@ def test_message_history():
         assert passes > 20
 
     asyncio.run(main())
+
+
+def test_what_is_known_of_a_call_stays():
+    """What a run says of a call that was cut off is what every later run of the conversation reads."""
+    asked = ModelResponse(parts=[ToolCallPart("pay", {}, tool_call_id="c1")], run_id="r")
+    cut_off = [ModelRequest(parts=[UserPromptPart("pay")]), asked, ModelRequest(parts=[UserPromptPart("stop")])]
+    known = valid_history(cut_off)
+    (part,) = [part for part in known[2].parts if isinstance(part, ToolReturnPart)]
+    told = [
+        replace(each, parts=[replace(part, content=NEVER_RAN), *each.parts[1:]]) if each is known[2] else each
+        for each in known
+    ]
+    assert valid_history(told) == told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +11,9 @@ from rich.text import Text
 from holdfast.cli.output import answer, console, fail, plain, print_json
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing
+from holdfast.naming import cut
+
+_CHARACTERS: Final = 200  # of what is no text; --json has all of it
 
 
 async def conversations(url: str | None, limit: int, *, as_json: bool) -> None:
@@ -64,7 +67,7 @@ async def delete(url: str | None, conversation: str, *, as_json: bool) -> None:
 
 
 def _said(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    return value if isinstance(value, str) else cut(json.dumps(plain(value), ensure_ascii=False), _CHARACTERS)
 
 
 def _table(*columns: str) -> Table:

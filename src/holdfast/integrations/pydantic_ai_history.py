@@ -52,7 +52,9 @@ def valid_history(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _made_up(part: Any) -> bool:
-    return isinstance(part, ToolReturnPart) and part.outcome == "interrupted"
+    """By the framework, that is. What we have said of a call stays: later runs know less of it."""
+    interrupted = isinstance(part, ToolReturnPart) and part.outcome == "interrupted"
+    return interrupted and part.content not in (NEVER_RAN, CUT_OFF, UNKNOWN)
 
 
 def _in_our_words(part: Any, run_id: str | None) -> Any:
