@@ -7,28 +7,31 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from models import model_named
 from pydantic_ai import Agent, RunContext, capture_run_messages
 from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 import holdfast
 from holdfast.integrations.pydantic_ai import HoldfastDurability, valid_history
 
-SHOP = os.environ.get("SHOP_URL", "http://127.0.0.1:8720")
-REMEMBERED = 20  # messages of earlier turns that the model is given
+SHOP_URL = os.environ.get("SHOP_URL", "http://127.0.0.1:8720")
+MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8711/v1")
+REMEMBERED = 8  # messages of earlier turns: the small model has a short memory
 
 clerk = Agent(
-    model_named(os.environ.get("SUPPORT_MODEL", "scripted")),
+    OpenAIChatModel("smollm2", provider=OpenAIProvider(base_url=MODEL_URL, api_key="none")),
     name="clerk",
     deps_type=str,
-    instructions="You are the support of a small shop. Answer in one or two sentences. Look an order up before you speak of it.",
+    instructions="You are the support of a small shop. Answer in one sentence. Look an order up before you speak of it.",
     capabilities=[HoldfastDurability()],
+    model_settings={"max_tokens": 80, "temperature": 0},
 )
 
 
 def shop(path: str, key: str = "", **wanted: Any) -> Any:
     content = json.dumps(wanted).encode() if wanted else None
-    request = urllib.request.Request(f"{SHOP}/{path}", content, {"Idempotency-Key": key})
+    request = urllib.request.Request(f"{SHOP_URL}/{path}", content, {"Idempotency-Key": key})
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)
 

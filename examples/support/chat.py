@@ -1,7 +1,6 @@
 """The front desk: what a customer says goes to the run that talks with them, or to a new one; its answer is printed.
 
     python chat.py ana "Where is order 101?"
-    python chat.py --model local ana "Hello!"        after: python ../models/local.py
 
 It is worker and client in one. Kill it whenever you like, and type the same again with the same --key: it goes on.
 """
@@ -9,16 +8,14 @@ It is worker and client in one. Kill it whenever you like, and type the same aga
 import argparse
 import asyncio
 import contextlib
-import os
 import secrets
 
 import holdfast
+from agents import Said, support
 
 
 async def say(hf: holdfast.Client, customer: str, text: str, key: str) -> str:
     """The answer to this. Whoever has the conversation gets it as a message; if nobody has, a run begins."""
-    from agents import Said, support  # noqa: PLC0415 - the model is chosen by now
-
     said, own = Said(key, text), f"{customer}-{key}"
     while True:
         info = await hf.conversation(customer).info()
@@ -35,8 +32,6 @@ async def say(hf: holdfast.Client, customer: str, text: str, key: str) -> str:
 
 async def desk(customer: str, text: str, key: str) -> None:
     """Serve the chat until this is answered."""
-    from agents import support  # noqa: PLC0415
-
     async with holdfast.open(agents=[support]) as hf:
         print(await say(hf, customer, text, key))
 
@@ -44,12 +39,10 @@ async def desk(customer: str, text: str, key: str) -> None:
 def main() -> None:
     """What the command line says."""
     parser = argparse.ArgumentParser(description="Say something to the support of the shop.")
-    parser.add_argument("--model", default="scripted", help="scripted, local, or what Pydantic AI calls a model")
     parser.add_argument("--key", help="the same again is the same message")
     parser.add_argument("customer")
     parser.add_argument("text")
     given = parser.parse_args()
-    os.environ["SUPPORT_MODEL"] = given.model
     asyncio.run(desk(given.customer, given.text, given.key or secrets.token_hex(4)))
 
 

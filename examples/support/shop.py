@@ -1,13 +1,18 @@
-"""The shop of the example: its orders and its till, served over HTTP on this computer only.
+"""The world of the example, on this computer only: a shop with orders and a till, and a model to talk with its customers.
 
-    python shop.py          serves them at SHOP_URL (http://127.0.0.1:8720), with books in shop.db
-    python shop.py books    shows what was paid back, and what the shop was asked for
+    python shop.py --model scripted    serves both at SHOP_URL and MODEL_URL (http://127.0.0.1:8720, ...:8711/v1)
+    python shop.py --model local       the same with a real small model: see ../models/local.py
+    python shop.py books               shows what was paid back, and what shop and model were asked for
 
-The till honours an idempotency key: asked again with the same one, it gives the same answer and pays nothing.
+The till honours an idempotency key: asked again with the same one, it gives the same answer and pays nothing. Its books are in
+shop.db. The scripted model knows a few words; the small one knows more of them and understands fewer.
 """
 
+import argparse
 import json
 import os
+import re
+import signal
 import sqlite3
 import sys
 import threading
@@ -19,7 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-URL = os.environ.get("SHOP_URL", "http://127.0.0.1:8720")
+from holdfast.testing.provider import Provider, Request, Tool, provider
+
+SHOP_URL = os.environ.get("SHOP_URL", "http://127.0.0.1:8720")
+MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8711/v1")
 ORDERS = {
     101: {"what": "a kettle", "price": 40, "state": "delivered on Monday"},
     102: {"what": "a lamp", "price": 25, "state": "on its way"},
@@ -35,6 +43,7 @@ class Shop:
 
     def __init__(self, path: Path) -> None:
         self.url, self._lock = "", threading.Lock()
+        self.model: Provider | None = None
         self._books = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._books.executescript(BOOKS)
 
@@ -69,7 +78,8 @@ class Shop:
         with self._lock:
             refunds = self._books.execute("select number, amount from refunds").fetchall()
             counted = self._books.execute("select what, count(*) from requests group by what order by what").fetchall()
-        return {"refunds": [list(row) for row in refunds], "requests": dict(counted)}
+        books = {"refunds": [list(row) for row in refunds], "requests": dict(counted)}
+        return books if self.model is None else books | {"model": {"asked": self.model.asked, "paid": self.model.paid}}
 
 
 class _Server(ThreadingHTTPServer):
@@ -105,19 +115,60 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+def answer(request: Request) -> str | Tool:
+    """Looks up the order that was spoken of last, and pays it back if the customer wants the money."""
+    said = [str(message["content"]) for message in request.messages if message["role"] == "user"]
+    spoken_of = re.findall(r"\b\d{3}\b", " ".join(said))
+    if not spoken_of:
+        return "Which order is it about?"
+    number = int(spoken_of[-1])
+    if "leave it" in said[-1]:
+        return f"All right, nothing is paid back for order {number}."
+    if not request.results:
+        return Tool("find_order", number=number)
+    found = request.results[-1]
+    if not found.startswith("{"):
+        return f"About order {number}: {found}"
+    order = json.loads(found)
+    if "money" in said[-1]:
+        return Tool("refund", number=number, amount=order["price"])
+    return f"Order {number}, {order['what']}, is {order['state']}."
+
+
+@contextmanager
+def scripted_model(shop: Shop, port: int = 0) -> Iterator[Provider]:
+    """A model that does what a function says, and counts."""
+    with provider(answer, models=("smollm2",), port=port) as model:
+        shop.model = model
+        yield model
+
+
+def local_model(port: int) -> Any:
+    """The real one."""
+    sys.path.append(str(Path(__file__).parents[1] / "models"))
+    import local  # noqa: PLC0415 - a file of the other folder
+
+    return local.local_model(port)
+
+
 def main() -> None:
     """What the command line says."""
-    if sys.argv[1:] == ["books"]:
-        with urllib.request.urlopen(f"{URL}/books") as answer:
-            for name, entries in json.load(answer).items():
+    parser = argparse.ArgumentParser(description="The shop and the model of the example.")
+    parser.add_argument("what", nargs="?", choices=["books"])
+    parser.add_argument("--model", choices=["scripted", "local"], default="scripted")
+    wanted = parser.parse_args()
+    if wanted.what == "books":
+        with urllib.request.urlopen(f"{SHOP_URL}/books") as page:
+            for name, entries in json.load(page).items():
                 print(f"{name}: {json.dumps(entries)}")
         return
-    with Shop(Path("shop.db")).open(urlsplit(URL).port or 8720) as shop:
-        print(f"The shop is open at {shop.url}.", flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            print("The shop is closed.")
+    stop = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop)
+    with Shop(Path("shop.db")).open(urlsplit(SHOP_URL).port or 8720) as shop:
+        port = urlsplit(MODEL_URL).port or 8711
+        with scripted_model(shop, port) if wanted.model == "scripted" else local_model(port) as model:
+            print(f"The shop is open at {shop.url}; a {wanted.model} model answers at {model.url}.", flush=True)
+            signal.sigwait(stop)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ A token here is a word with the space before it, so that a test can count them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
@@ -147,7 +148,9 @@ def message(request: Request, text: str, calls: tuple[Tool, ...]) -> Json:
 
 
 def _names(request: Request, calls: tuple[Tool, ...]) -> list[str]:
-    return [f"call_{request.number}_{index}" for index in range(len(calls))]
+    """The same for the same question: it may be asked again after a crash, and ids are part of what users' tests compare."""
+    asked = hashlib.sha256(json.dumps(request.messages, sort_keys=True).encode()).hexdigest()[:8]
+    return [f"call_{asked}_{index}" for index in range(len(calls))]
 
 
 def completion(request: Request, answer: Json, finish: str) -> Json:
