@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.budget import Budget, Remaining, Spent
-from holdfast.codec import Shape
+from holdfast.codec import UNTYPED, Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
 from holdfast.loops import Loops
@@ -72,6 +72,23 @@ class RunFacts:
     parent: str | None
     root: str
     replaying: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A completed step that the journal holds and the code has not asked for yet."""
+
+    key: str
+    where: str  # the key from the name of its scope on, without what was looked for
+    name: str
+    asked: int  # how many outcomes the run had seen when it was asked for
+    place: int  # how many came before it
+    text: str
+
+    @property
+    def value(self) -> Any:
+        """Its result, if it is plain data."""
+        return UNTYPED.load(self.text)
 
 
 class NoDefault:
@@ -321,6 +338,19 @@ class Runtime(Protocol):
         ...
 
     def scope(self, name: str) -> AbstractContextManager[None]: ...
+    @property
+    def label(self) -> str:
+        """The name of this task among those beside it."""
+        ...
+
+    def ahead(self, names: str) -> Iterator[Recorded]:
+        """What the journal holds next in scopes whose names begin so, as far as it may be passed over."""
+        ...
+
+    def skip(self, keys: Sequence[str], task: str) -> Durable[None]:
+        """Pass over what the journal holds next, and go on as the task of this name."""
+        ...
+
     def place(self, name: str) -> str:
         """A name for what begins here, unlike any other in the scope around it, and the same in every run of this code."""
         ...

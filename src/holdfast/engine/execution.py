@@ -301,7 +301,7 @@ class Execution(Leaving):
                 return False
             self._saw(event)
             return True
-        del self.calls[call.key]
+        del self.calls[event.key or ""]
         self._saw(event)
         call.settled = True
         call.settle(event)

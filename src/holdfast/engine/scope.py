@@ -10,7 +10,7 @@ A scope is the local engine's `Runtime`: one per task of a run, the value of the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -24,13 +24,14 @@ from holdfast.engine.checkpoints import CheckpointCall, restore
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.conversations import AddCall, EnterCall, LeaveCall, ReadCall, Talk
 from holdfast.engine.looping import Watch
+from holdfast.engine.skipping import ahead, skip
 from holdfast.engine.steps import StepCall
 from holdfast.engine.streaming import AgentOutlet, UnfinishedCall
 from holdfast.engine.tasks import RunTask
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.loops import Loops
-from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
+from holdfast.runtime import AgentSpec, Answer, Durable, Question, Recorded, RunFacts, StepSpec, _here
 from holdfast.salvage import Salvaged
 from holdfast.signature import Bound
 
@@ -88,6 +89,20 @@ class Scope:
             raise Suspended
         key = self.key(name)
         return key.replace(f"{self.named}/", "", 1) if self.named else key
+
+    @property
+    def label(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def ahead(self, names: str) -> Iterator[Recorded]:
+        if self._check("ahead") is not None:
+            raise Suspended
+        return ahead(self, names)
+
+    def skip(self, keys: Sequence[str], task: str) -> Durable[None]:
+        if (refused := self._check("skip")) is not None:
+            return refused
+        return self.execution.offered("skip", lambda: skip(self, keys, task))
 
     def at_home(self) -> Scope:
         """The scope of the task that is running, if it is one of this run.

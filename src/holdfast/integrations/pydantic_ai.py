@@ -50,16 +50,22 @@ import holdfast
 from holdfast import BadArguments, LeafError, NotInRun, NotStorable, Retry
 from holdfast.integrations import pydantic_ai_records as records
 from holdfast.integrations.pydantic_ai_history import Compaction, Summarise, Trim, valid_history, with_note
-from holdfast.integrations.pydantic_ai_steps import KEY, STEP, Options, Steps, pinned, step_name, threads
+from holdfast.integrations.pydantic_ai_naming import pinned, scopes_of, step_name
+from holdfast.integrations.pydantic_ai_resuming import Names, by_run, resume, turn_of, unobserved
+from holdfast.integrations.pydantic_ai_steps import KEY, STEP, Options, Steps, threads
+from holdfast.verbs.skipping import task_label
 
 __all__ = ["HoldfastDurability", "Summarise", "Trim", "valid_history"]
 
 _APPROVAL: Final = frozenset({"to", "needs", "expires", "default", "remind"})
 
 
+_MISTAKES: Final = (UserError, AssertionError, AttributeError, NameError, NotImplementedError, TypeError)
+
+
 def _may_pass(error: Exception) -> bool:
-    """A mistake in how the framework is used is the same next time."""
-    return not isinstance(error, UserError) and Retry.model.wants(error)
+    """A mistake in the code is the same next time."""
+    return not isinstance(error, _MISTAKES) and Retry.model.wants(error)
 
 
 _REQUEST: Final = {"retry": Retry(Retry.model.attempts, first="2s", factor=2, max="2m", on=_may_pass)}
@@ -140,7 +146,13 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     def get_default_run_id(self) -> str | None:
         if not self.in_durable_context:
             return None
-        return f"{holdfast.place(step_name(self.name))}@{holdfast.uuid4().hex[:12]}"  # where, and in which run of ours
+        run_id = (
+            f"{holdfast.place(step_name(self.name))}@{holdfast.uuid4().hex[:12]}"  # where, and in which run of ours
+        )
+        records.remember()
+        if by_run():
+            records.known().unseen.add(run_id)
+        return run_id
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
@@ -165,6 +177,12 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         records.date(request_context.messages, ctx.run_id)
+        turn = turn_of(ctx)
+        turn.model_id, turn.task = request_context.model_id or request_context.model.model_id, task_label()
+        if ctx.run_id in records.known().unseen and unobserved(ctx):
+            name = step_name(self.name)
+            await resume(ctx, turn, Names(scopes_of(ctx), f"{name}.model", f"{name}.events"))
+            request_context.messages = list(ctx.messages)
         if self.compaction is not None and self.compaction.due(ctx.messages):
             await self._backend.compact(ctx, ctx.messages, self.compaction)
             request_context.messages = list(ctx.messages)

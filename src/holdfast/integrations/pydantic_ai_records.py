@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -30,6 +31,8 @@ class Known:
     )  # versions in the journal; to store one twice does no harm
     asked_for: set[tuple[str | None, str]] = field(default_factory=set)  # tool calls, by run of the agent and id
     begun: set[tuple[str | None, str]] = field(default_factory=set)  # those of them that began
+    unseen: set[str | None] = field(default_factory=set)  # runs of agents whose turns no code of the user's sees
+    turns: dict[str | None, Any] = field(default_factory=dict)  # the last request of each run of an agent
 
 
 _known: ContextVar[Known] = ContextVar("holdfast_pydantic_ai")
@@ -116,6 +119,9 @@ def date(messages: list[ModelMessage], run_id: str | None) -> None:
 def account(response: ModelResponse) -> None:
     """Tell the run, in the step that made the request, what the response has cost."""
     used = response.usage
+    if used.cost is None:
+        with contextlib.suppress(LookupError, ValueError, AssertionError):  # not known to the list of prices
+            used.cost = response.cost().total_price
     holdfast.spend(
         None if used.cost is None else float(used.cost),
         input_tokens=used.input_tokens,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol
@@ -32,6 +30,8 @@ import holdfast
 from holdfast import LeafError, Local
 from holdfast.integrations import pydantic_ai_records as records
 from holdfast.integrations.pydantic_ai_history import Compaction, middle, shortened
+from holdfast.integrations.pydantic_ai_naming import pinned, step_name
+from holdfast.integrations.pydantic_ai_resuming import since, turn_of
 
 KEY: Final = "holdfast"  # in the metadata of tools
 STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate"})
@@ -77,18 +77,23 @@ class Steps(DurableOperationBackend[Options]):
         """One request to a model."""
         model = getattr(operation.operation_id, "model_name", None)
 
+        ctx = params.run_context
+        turn = turn_of(ctx)
+
         async def work() -> Any:
             with durable_unit_scope(), threads(allowed=True):
                 response = await operation.handler(params)
             records.account(response)
-            return records.stamped(operation.result_codec.dump(response), model, params)
+            stamp = records.stamped(operation.result_codec.dump(response), model, params)
+            came = since(ctx, turn)
+            return stamp if came is None else {**stamp, "since": came, "task": turn.task}
 
         step = self._step(f"{self.capability.name}.model", self.capability.model_options)
-        with pinned(params.run_context, "model"):
-            answer = await step(work, prompt=records.last_words(params.run_context.messages))
+        with pinned(ctx, "model"):
+            answer = await step(work, prompt=records.last_words(ctx.messages))
         response = operation.result_codec.load(records.unstamped(answer))
-        calls = {(params.run_context.run_id, call.tool_call_id) for call in response.tool_calls}
-        records.known().asked_for.update(calls)
+        turn.messages, turn.response, turn.returned = list(ctx.messages), answer["response"], {}
+        records.known().asked_for.update((ctx.run_id, call.tool_call_id) for call in response.tool_calls)
         return response
 
     async def compact(self, ctx: RunContext[Any], messages: list[ModelMessage], compaction: Compaction) -> None:
@@ -111,7 +116,11 @@ class Steps(DurableOperationBackend[Options]):
         """One call of a tool, in the scope that `wrap_tool_execute` has opened."""
         step = self._step(params.name, options or {})
         work = functools.partial(_called, operation, params)
-        return operation.result_codec.load(await step(work, **records.arguments(params.tool_args)))
+        result = operation.result_codec.load(await step(work, **records.arguments(params.tool_args)))
+        ctx: RunContext[Any] = params.ctx
+        if result.kind == "tool_return" and ctx.tool_call_id is not None:
+            turn_of(ctx).returned[ctx.tool_call_id] = result.result
+        return result
 
     async def other(self, operation: DurableOperation[Any, Any, Any], params: Any) -> Any:
         """What else reaches out: tools and instructions of a server, event handlers, operations of other capabilities."""
@@ -202,16 +211,3 @@ def threads(*, allowed: bool) -> Iterator[None]:
         yield
     finally:
         _no_threads.reset(token)
-
-
-def pinned(ctx: RunContext[Any], call: str) -> contextlib.AbstractContextManager[None]:
-    """A scope that is named by where the agent was run, without the mark that tells it from those of other runs."""
-    name = f"{re.sub('@[0-9a-f]{12}$', '', ctx.run_id or '')}:{call}".replace("/", ".").replace("#", "-")
-    if len(name) > 200:
-        name = f"{name[:160]}:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-    return holdfast.scope(name)
-
-
-def step_name(name: str) -> str:
-    """A name as steps have them."""
-    return re.sub(r"^\W+|[^\w.:@-]", "_", name.strip("<>"))[:100] or "agent"
