@@ -112,6 +112,18 @@ class Event:
     dropped: int | None = None  # the seq of the retry that took it out of the history
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A completed step that the journal holds and the code has not asked for yet."""
+
+    key: str
+    where: str  # the key from the name of its scope on, without what was looked for
+    name: str
+    asked: int  # how many outcomes the run had seen when it was asked for
+    place: int  # how many came before it
+    text: str  # its result
+
+
 @dataclass(slots=True)
 class RunRow:
     """A run as the store keeps it."""

@@ -16,10 +16,11 @@ from datetime import datetime
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.budget import Budget, Remaining, Spent
-from holdfast.codec import UNTYPED, Shape
+from holdfast.codec import Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
 from holdfast.loops import Loops
+from holdfast.model import Recorded
 from holdfast.retry import Retry
 from holdfast.salvage import Reason, Salvaged
 from holdfast.signature import Signature
@@ -72,23 +73,6 @@ class RunFacts:
     parent: str | None
     root: str
     replaying: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A completed step that the journal holds and the code has not asked for yet."""
-
-    key: str
-    where: str  # the key from the name of its scope on, without what was looked for
-    name: str
-    asked: int  # how many outcomes the run had seen when it was asked for
-    place: int  # how many came before it
-    text: str
-
-    @property
-    def value(self) -> Any:
-        """Its result, if it is plain data."""
-        return UNTYPED.load(self.text)
 
 
 class NoDefault:

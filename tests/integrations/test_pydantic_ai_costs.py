@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from pydantic_ai import Agent
 from pydantic_ai.usage import RequestUsage
-from tests.integrations.scripted import Script, calls, says
+from tests.integrations.scripted import Script, calls, says, turn_of
 
 import holdfast
 import holdfast.testing
@@ -46,3 +46,48 @@ def test_what_requests_cost_is_spent_by_the_run():
 
     spent = asyncio.run(main())
     assert (spent.tokens, spent.model_calls, round(spent.usd, 6)) == (300, 3, 0.03)
+
+
+def test_the_soft_limit_is_told_to_the_model_and_not_to_the_history():
+    """Past it every request ends with what is left; the messages of the agent do not have it."""
+    told = []
+
+    def answer(_turn, messages):
+        told.append("Budget:" in str(messages[-1]))
+        return calls(("look", {})) if turn_of(messages) < 3 else says("done")
+
+    clerk = spender(answer)
+
+    @holdfast.agent(budget=holdfast.Budget(tokens=450, soft=0.4))
+    async def job() -> str:
+        return str((await clerk.run("go")).all_messages())
+
+    async def main():
+        async with holdfast.testing.open(agents=[job]) as hf:
+            return await hf.run(job)
+
+    assert "Budget:" not in asyncio.run(main())
+    assert told == [False, False, True, True]
+
+
+def test_an_agent_that_goes_round_in_circles_is_stopped_by_a_person():
+    """The same call with the same result again and again is a question to people, before it is made once more."""
+    clerk = spender(lambda *_: calls(("look", {})))
+
+    @holdfast.agent
+    async def job() -> str:
+        try:
+            return (await clerk.run("go")).output
+        except holdfast.LoopDetected as error:
+            return str(error)
+
+    async def main():
+        async with holdfast.testing.open(agents=[job]) as hf:
+            run = await hf.start(job, id="r")
+            await run.wait("waiting")
+            await hf.crash()
+            assert hf.bodies["look"] == 5
+            await hf.deny("r", by="ana", note="enough")
+            return await hf.get("r").result(timeout=20)
+
+    assert "ana stopped a loop (enough)" in asyncio.run(main())

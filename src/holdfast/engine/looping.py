@@ -18,6 +18,7 @@ from holdfast.people import writable
 from holdfast.store.questions import NewApproval
 
 if TYPE_CHECKING:
+    from holdfast.engine.calls import Call
     from holdfast.engine.execution import Execution
     from holdfast.engine.steps import StepCall
 
@@ -32,7 +33,7 @@ class Watch:
         self._execution = execution
         self.tail = Tail(loops)
 
-    def saw(self, call: StepCall, event: Event) -> None:
+    def saw(self, call: Call, event: Event) -> None:
         """An outcome was delivered."""
         place, data = place_of(call.key), event.data
         if data.get(LOOP):

@@ -31,7 +31,8 @@ from holdfast.engine.tasks import RunTask
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.loops import Loops
-from holdfast.runtime import AgentSpec, Answer, Durable, Question, Recorded, RunFacts, StepSpec, _here
+from holdfast.model import Recorded
+from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
 from holdfast.salvage import Salvaged
 from holdfast.signature import Bound
 

@@ -11,8 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.calls import Call
-from holdfast.model import KINDS, Event
-from holdfast.runtime import Recorded
+from holdfast.model import KINDS, Event, Recorded
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -76,14 +75,24 @@ class Passing(Call):
         """Nobody stirs before the last one, so those that follow it at once need not wait for the run to settle."""
         execution, journal = self.execution, self.execution.journal
         self._left.discard(event.key or "")
+        self._tell(event)
         while self._left and (following := journal.outcomes[journal.turn + 1]).key in self._left:
             assert following.key is not None
             journal.turn += 1
             self._left.discard(following.key)
             del execution.calls[following.key]
             execution._saw(following)
+            self._tell(following)
         if not self._left:
             super().settle(event)
+
+    def _tell(self, event: Event) -> None:
+        """What a step tells when it is delivered: what is left of budgets, and that it was made."""
+        execution, data = self.execution, event.data
+        execution.means = data.get("left", execution.means)
+        if execution.watch is not None:
+            made = Call(execution, event.key or "", data["name"], data["digest"], data["input"])
+            execution.watch.saw(made, event)
 
 
 def _count(execution: Execution, keys: Iterable[str]) -> None:

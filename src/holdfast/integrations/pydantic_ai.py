@@ -47,7 +47,7 @@ from pydantic_ai.tools import (
 )
 
 import holdfast
-from holdfast import BadArguments, LeafError, NotInRun, NotStorable, Retry
+from holdfast import BadArguments, LeafError, Loops, NotInRun, NotStorable, Retry
 from holdfast.integrations import pydantic_ai_records as records
 from holdfast.integrations.pydantic_ai_history import Compaction, Summarise, Trim, valid_history, with_note
 from holdfast.integrations.pydantic_ai_naming import pinned, scopes_of, step_name
@@ -70,6 +70,7 @@ def _may_pass(error: Exception) -> bool:
 
 _REQUEST: Final = {"retry": Retry(Retry.model.attempts, first="2s", factor=2, max="2m", on=_may_pass)}
 _CALL: Final = {"retry": Retry.tool}
+_LOOPS: Final = Loops()
 
 
 class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
@@ -78,7 +79,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     `model` and `tools` are what `@holdfast.step` takes, for every model request (`retry`, `timeout`, `limit`, `rate`) and for
     every tool (`in_doubt` too; and what `holdfast.approve` takes, if it needs approval). A tool's own metadata comes first.
     Requests are retried as with `Retry.model` and tools as with `Retry.tool` unless something else is said. `compact` keeps
-    the history short: `Trim(...)` or `Summarise(...)`.
+    the history short: `Trim(...)` or `Summarise(...)`. Before an agent goes on in a loop (`loops`) a person is asked.
     `models`, `event_stream_handler` and `name` are as in the framework's own durability capabilities.
     """
 
@@ -104,11 +105,12 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         model: Options | None = None,
         tools: Options | None = None,
         compact: Compaction | None = None,
+        loops: Loops | None = _LOOPS,
     ) -> None:
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
         self.model_options = _REQUEST | _checked(model or {}, STEP - {"in_doubt"}, "HoldfastDurability(model=...)")
         self.tool_options = _CALL | _checked(tools or {}, STEP | _APPROVAL, "HoldfastDurability(tools=...)")
-        self.compaction = compact
+        self.compaction, self.loops = compact, loops
         self._backend = Steps(self)
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[Options]:
@@ -161,6 +163,8 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         if not self.in_durable_context:
             return None
         records.remember()  # here: this is asked in the task that has called `agent.run`, so its next one knows too
+        if self.loops is not None:
+            holdfast.watch_loops(self.loops)
         return holdfast.now
 
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> AgentRunResult[Any]:

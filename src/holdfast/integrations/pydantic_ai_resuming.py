@@ -22,10 +22,11 @@ from pydantic_ai.durable_exec import CallToolResult
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart
 from pydantic_ai.tools import RunContext
 
+from holdfast.codec import UNTYPED
 from holdfast.durations import moment
 from holdfast.integrations import pydantic_ai_records as records
 from holdfast.integrations.pydantic_ai_naming import scope_part, step_name
-from holdfast.runtime import Recorded
+from holdfast.model import Recorded
 from holdfast.verbs.skipping import ahead, skip
 
 _CODEC = records.Codec()
@@ -108,7 +109,7 @@ async def resume(ctx: RunContext[Any], turn: Turn, agent: Names) -> None:
     requests, passed = _plain_turns(agent)
     if len(requests) < 2:
         return
-    target, answers = requests[-1], [record.value for record in requests]
+    target, answers = requests[-1], [UNTYPED.load(record.text) for record in requests]
     skipped = [record for record in passed if record.place < target.asked]
     messages = _messages(ctx, turn, answers, _returned(skipped, agent))
     if messages is None:
@@ -132,7 +133,7 @@ def _plain_turns(agent: Names) -> tuple[list[Recorded], list[Recorded]]:
     passed: list[Recorded] = []
     for record in ahead(agent.scopes):
         if record.name == agent.model_step:
-            if requests and "since" not in record.value:
+            if requests and "since" not in UNTYPED.load(record.text):
                 break
             requests.append(record)
         passed.append(record)
@@ -161,7 +162,7 @@ def _messages(
             waiting = returned.get((scope_part(call.tool_call_id), step_name(call.tool_name)))
             if not waiting:
                 return None
-            values[call.tool_call_id] = _CODEC.load(CallToolResult, waiting.popleft().value).result
+            values[call.tool_call_id] = _CODEC.load(CallToolResult, UNTYPED.load(waiting.popleft().text)).result
         results = _results(ctx, response, following["since"], getattr(asked, "instructions", None), values)
         if results is None:
             return None

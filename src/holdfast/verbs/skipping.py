@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast.errors import BadArguments
-from holdfast.runtime import Called, Recorded, current
+from holdfast.model import Recorded
+from holdfast.runtime import Called, current
 
 
 def task_label() -> str:
