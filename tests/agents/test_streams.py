@@ -194,6 +194,40 @@ async def test_a_step_that_nobody_waits_for_ends_its_stream():
         assert await read(run) == ["ab", ("end", "cancelled"), "c", ("end", None)]
 
 
+@holdfast.step(transaction=True)
+async def book() -> int:
+    """Has the file to itself while another step speaks."""
+    holdfast.connection().execute("CREATE TABLE IF NOT EXISTS booked (number)")
+    await asyncio.sleep(0.02)
+    return len(holdfast.connection().execute("INSERT INTO booked VALUES (1) RETURNING number").fetchall())
+
+
+@holdfast.step
+async def chatter() -> None:
+    async with holdfast.stream("answer") as out:
+        for number in range(8):
+            await out.write(f"{number}" * 4000)
+            await asyncio.sleep(0.005)
+
+
+@holdfast.agent
+async def busily() -> int:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(chatter())
+        booked = [group.create_task(book()) for _ in range(2)]
+    return sum(task.result() for task in booked)
+
+
+@in_test
+async def test_text_beside_a_transaction():
+    """What one step writes while another has a transaction open is kept back and written in order, whatever crashes."""
+    async for hf in holdfast.testing.crash_everywhere(agents=[busily]):
+        run = await hf.start(busily)
+        assert await run.result() == 2
+        seen = await read(run)
+        assert seen[-2:] == ["".join(f"{number}" * 4000 for number in range(8)), ("end", None)]
+
+
 # Agent code
 
 

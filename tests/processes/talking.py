@@ -24,8 +24,8 @@ async def talk(keeps: bool) -> int:
     return await speak(keeps)
 
 
-async def serve(url: str) -> None:
-    async with holdfast.open(url, agents=[talk]):
+async def serve(url: str, lease_s: float) -> None:
+    async with holdfast.open(url, agents=[talk], settings=holdfast.Settings(lease_ttl_s=lease_s)):
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         with contextlib.suppress(EOFError):
@@ -33,4 +33,4 @@ async def serve(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    asyncio.run(serve(sys.argv[1], float(sys.argv[2])))

@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.processes.talking import TOKENS, talk
 from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
@@ -27,10 +28,10 @@ def url(request):
 
 
 @contextmanager
-def worker(url):
+def worker(url, lease_s=10.0):
     """A real process that serves; its pid is for signals."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "tests.processes.talking", url]
+    command = [sys.executable, "-m", "tests.processes.talking", url, str(lease_s)]
     process = subprocess.Popen(
         command, env=environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -72,10 +73,11 @@ def test_a_reader_sees_every_token_once_up_to_the_mark_and_then_the_continuation
                 if life < 2:
                     os.kill(process.pid, signal.SIGKILL)
                     process.wait()
-        async with holdfast.open(url) as hf:
-            run = hf.get("r", talk)
-            said = await run.result(timeout=10)
-            stored = [chunk async for chunk in run.stream("answer")]
+                    continue
+                async with holdfast.open(url) as hf:
+                    run = hf.get("r", talk)
+                    said = await run.result(timeout=40)
+                    stored = [chunk async for chunk in run.stream("answer")]
         return seen, stored, said
 
     seen, stored, said = asyncio.run(main())
@@ -89,3 +91,49 @@ def test_a_reader_sees_every_token_once_up_to_the_mark_and_then_the_continuation
     assert all(whole.startswith(text) and len(text) > 10 for text in texts)
     assert len(texts) == (1 if keeps else 3)
     assert (said > 10) == keeps
+
+
+def stopped(url, process):
+    """SIGSTOP between two commits: a file's lock has no lease, and a process stopped inside one would keep it."""
+    path = url.removeprefix("sqlite:")
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        if path == url:
+            return
+        db = apsw.Connection(path)
+        try:
+            db.execute("BEGIN IMMEDIATE; ROLLBACK")
+        except apsw.BusyError:
+            process.send_signal(signal.SIGCONT)
+        else:
+            return
+        finally:
+            db.close()
+
+
+def test_a_worker_that_was_stopped_cannot_write_behind_its_successor(url):
+    """A stopped worker wakes up when another has told the whole story: what it still writes is nowhere in the stream."""
+
+    async def main():
+        async with holdfast.open(url) as hf:
+            run = await hf.start(talk, False, id="r")
+            with worker(url, 2.0) as old:
+                assert await asyncio.to_thread(old.stdout.readline) == "ready\n"
+                await asyncio.wait_for(follow(url, "r", 0, lambda new: len(new) > 1), 40)
+                await asyncio.to_thread(stopped, url, old)
+                with worker(url) as young:
+                    assert await asyncio.to_thread(young.stdout.readline) == "ready\n"
+                    await run.result(timeout=40)
+                    before = [chunk async for chunk in run.stream("answer")]
+                    old.send_signal(signal.SIGCONT)
+                    other = await hf.start(talk, False, id="s")  # somebody does this one; both write
+                    await other.result(timeout=40)
+                old.stdin.close()  # it ends by itself, and tries to write what it has
+                assert await asyncio.to_thread(old.wait) == 0
+                assert [chunk async for chunk in run.stream("answer")] == before
+                return before
+
+    kinds = "".join(chunk.data or f"<{chunk.kind} {chunk.reason}>" for chunk in asyncio.run(main()))
+    first, last = kinds.split("<restart crashed>")
+    assert "".join(TOKENS).startswith(first)
+    assert last == "".join(TOKENS) + "<end None>"
