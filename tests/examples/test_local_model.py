@@ -10,7 +10,9 @@ from pathlib import Path
 
 import openai
 import pytest
+from pydantic_ai.messages import ModelMessage, TextPart, UserPromptPart
 from tests.examples.coast import START, open_coast, part
+from tests.examples.support import open_shop
 
 import holdfast.testing
 
@@ -119,5 +121,25 @@ def test_the_research_agent_runs_on_it_over_a_crash(served, monkeypatch):
                 await hf.crash()
                 assert await hf.run(release2.research, site.url + START, 2, id="otters") == f"{site.url}/reports/1"
                 assert made() == paid > 20
+
+    asyncio.run(main())
+
+
+@pytest.mark.timeout(300)
+def test_the_support_chat_runs_on_it_over_a_crash(served, tmp_path, monkeypatch):
+    """It answers twice; between the two a crash, and what was said first is what the second answer is given."""
+
+    async def main():
+        with open_shop(tmp_path, monkeypatch, served.url) as (_, chat):
+            async with holdfast.testing.open(agents=[chat.support]) as hf:
+                first = await chat.say(hf, "ana", "Hello! Do you sell kettles?", "1")
+                await hf.crash()
+                second = await chat.say(hf, "ana", "And lamps?", "2")
+                found = [each.value for each in await hf.conversation("ana", ModelMessage).messages()]
+                said = [
+                    part.content for each in found for part in each.parts if isinstance(part, UserPromptPart | TextPart)
+                ]
+                assert said == ["Hello! Do you sell kettles?", first, "And lamps?", second]
+                assert first.strip() and second.strip()
 
     asyncio.run(main())
