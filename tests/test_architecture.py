@@ -7,7 +7,7 @@ from pathlib import Path
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
     "words": "errors durations people model clock retry naming tagged exact sameness codec hints signature schema failures flow "
-    "budget loops salvage",
+    "spent budget loops salvage",
     "contracts": "runtime store.base store.questions store.rates store.budgets store.conversations store.streams store.joint",
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.budget import Budget, Remaining, Spent
+    from holdfast.budget import Budget, Remaining
     from holdfast.client import Client, open
     from holdfast.conversations import ConversationInfo, Message, Transcript
     from holdfast.declaring import NOT_DONE, Agent, NotDone, Step, agent, step
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from holdfast.run import Deed, Progress, Receipt, Run, RunEvent, RunInfo
     from holdfast.salvage import Reason, Salvaged, partial
     from holdfast.signature import Local
+    from holdfast.spent import Spent
     from holdfast.streams import Chunk, StreamInfo
     from holdfast.verbs.asking import Decision, Vote, approve, ask
     from holdfast.verbs.children import Child, spawn
@@ -193,7 +194,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "holdfast.budget": "Budget Remaining Spent",
+    "holdfast.budget": "Budget Remaining",
     "holdfast.client": "Client open",
     "holdfast.conversations": "ConversationInfo Message Transcript",
     "holdfast.declaring": "Agent NOT_DONE NotDone Step agent step",
@@ -215,6 +216,7 @@ _HOMES = {
     "holdfast.run": "Deed Progress Receipt Run RunEvent RunInfo",
     "holdfast.salvage": "Reason Salvaged partial",
     "holdfast.signature": "Local",
+    "holdfast.spent": "Spent",
     "holdfast.streams": "Chunk StreamInfo",
     "holdfast.verbs.asking": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",

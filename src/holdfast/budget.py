@@ -1,4 +1,4 @@
-"""What a run may spend, what was spent, and what is left. Data and arithmetic only: no clock and no I/O.
+"""What a run may spend, and what is left. Data and arithmetic only: no clock and no I/O.
 
 A budget holds for a run and all below it. It bounds any of five things: money, tokens, calls of models, bodies of steps, and
 the time since the run began. What people have granted on top is added to what was declared; of time, from the moment they
@@ -9,77 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard
 
 from holdfast.durations import Duration, seconds, spoken
 from holdfast.errors import BadArguments, BudgetExceeded
 from holdfast.people import checked_names
+from holdfast.spent import Spent, count, dollars
 
 AtLimit = Literal["ask", "fail"]
-NANOS: Final = 1_000_000_000  # parts of a dollar in which money is summed, so that sums are exact
 DIMENSIONS: Final = ("usd", "tokens", "model_calls", "steps", "wall")
 _WHOLE: Final = ("tokens", "model_calls", "steps")
-_WORDS: Final = {"usd": "USD", "model_calls": "model calls", "wall": "seconds"}
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What was spent. `unpriced` calls of models are those whose price is not known: `usd` is without them."""
-
-    usd: float = 0.0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    model_calls: int = 0
-    unpriced: int = 0
-    steps: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Of both directions."""
-        return self.input_tokens + self.output_tokens
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Spent:
-        """What an event says; it may say more."""
-        return cls(**{field.name: data[field.name] for field in fields(cls) if field.name in data})
-
-    @classmethod
-    def from_row(cls, row: Sequence[int | None]) -> Spent:
-        """What the store has summed, in the order of the fields."""
-        usd, *rest = (number or 0 for number in row)
-        return cls(usd / NANOS, *rest)
-
-    def row(self) -> tuple[int, ...]:
-        """As the store sums it."""
-        return (round(self.usd * NANOS), *(getattr(self, field.name) for field in fields(self)[1:]))
-
-    def noted(self) -> dict[str, Any]:
-        """As an event says it: only what there is."""
-        return {name: value for name, value in asdict(self).items() if value}
-
-    def __add__(self, other: Spent) -> Spent:
-        return Spent.from_row([one + more for one, more in zip(self.row(), other.row(), strict=True)])
-
-    def __sub__(self, other: Spent) -> Spent:
-        return Spent.from_row([one - less for one, less in zip(self.row(), other.row(), strict=True)])
-
-    def __bool__(self) -> bool:
-        return any(self.row())
-
-    @property
-    def cost(self) -> str:
-        """What it has cost, in words; empty if nothing."""
-        said = [_amount("usd", self.usd)] if self.usd else []
-        said += [_amount("tokens", self.tokens)] if self.tokens else []
-        said += [f"{_count(self.unpriced, 'model call')} of unknown price"] if self.unpriced else []
-        return ", ".join(said)
-
-    def __str__(self) -> str:
-        return self.cost or _amount("steps", self.steps)
-
-
-NOTHING: Final = Spent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +232,5 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _amount(name: str, value: float) -> str:
     if name == "usd":
-        return f"{value:.2f} USD" if value >= 0.1 or not value else f"{value:.4g} USD"
-    if name == "wall":
-        return spoken(value)
-    return _count(round(value), _WORDS.get(name, name).removesuffix("s"))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+        return dollars(value)
+    return spoken(value) if name == "wall" else count(round(value), name.replace("_", " ").removesuffix("s"))

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from holdfast.spent import NOTHING, Spent
+
 if TYPE_CHECKING:
-    from holdfast.budget import Budget, Spent
+    from holdfast.budget import Budget
 
 from holdfast.salvage import Salvaged
 from holdfast.salvage import partial as _partial
@@ -75,9 +77,9 @@ class BudgetExceeded(HoldfastError):
         self,
         message: str | None = None,
         *,
+        spent: Spent = NOTHING,
         run: str = "",
         budget: Budget | None = None,
-        spent: Spent | None = None,
         limit: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(message)
@@ -86,8 +88,8 @@ class BudgetExceeded(HoldfastError):
     @property
     def data(self) -> dict[str, Any]:
         """As plain data."""
-        budget, spent = self.budget and self.budget.published(), self.spent and self.spent.noted()
-        return {"run": self.run, "budget": budget, "spent": spent or {}, "limit": self.limit}
+        budget = self.budget and self.budget.published()
+        return {"run": self.run, "budget": budget, "spent": self.spent.noted(), "limit": self.limit}
 
 
 class LoopDetected(HoldfastError):

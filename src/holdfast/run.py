@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from holdfast.budget import NOTHING, Budget, Spent
+from holdfast.budget import Budget
 from holdfast.codec import UNTYPED, Shape, checked_size
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment, seconds, spoken
@@ -27,6 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses
 from holdfast.questions import Approval, stored_text
+from holdfast.spent import NOTHING, Spent
 from holdfast.store.base import News, spilled, unspilled
 from holdfast.streams import Chunk, StreamInfo, chunks, streams
 from holdfast.verbs.messages import checked_topic

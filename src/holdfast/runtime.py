@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
-from holdfast.budget import Budget, Remaining, Spent
+from holdfast.budget import Budget, Remaining
 from holdfast.codec import Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
@@ -24,6 +24,7 @@ from holdfast.model import Recorded
 from holdfast.retry import Retry
 from holdfast.salvage import Reason, Salvaged
 from holdfast.signature import Signature
+from holdfast.spent import Spent
 
 S = TypeVar("S")
 Isolation = Literal["read committed", "serializable"]

@@ -6,9 +6,10 @@ import json
 import pytest
 from tests.store.scenes import ManualClock, finish, new, owned, scenario, step, write
 
-from holdfast.budget import Budget, Spent
+from holdfast.budget import Budget
 from holdfast.errors import AlreadyDecided, LeaseLost
 from holdfast.people import Actor, Ballot
+from holdfast.spent import Spent
 from holdfast.store.questions import NewApproval
 
 LIMITS = json.dumps(Budget(usd=5).published())
@@ -95,6 +96,31 @@ async def test_a_question_about_a_budget_is_told_to_all_who_ask(place):
         assert [len(await store.inbox(run, 0)) for run in ("top", "middle", "low")] == [0, 1, 1]
         (purse,) = await store.purses("low")
         assert (purse.limits(), purse.open, purse.denied) == ({"usd": 7.0}, None, None)
+
+
+@scenario
+async def test_nobody_who_asks_is_forgotten(place):
+    """Runs of two processes join the question while it is answered: who finds it open then is told of the answer."""
+    async with place.open() as one, place.open() as two:
+        await owned(one, "top", budget=LIMITS)
+        rows = [(store, await owned(store, f"low{n}", parent_id="top", root_id="top", budget="{}"))
+                for n in range(6) for store in (one if n % 2 else two,)]  # fmt: skip
+        for n in range(10):
+
+            async def ask(store, row, n=n):
+                await store.append(write(row, approvals=[question(n)]))
+                purse = (await store.purses(row.id))[0]
+                return row.id, any(asked.id == f"q{n}" and asked.status == "open" for asked in purse.asked)
+
+            async def answer(n=n):
+                while not await two.approvals(approval=f"q{n}"):
+                    await asyncio.sleep(0)
+                await two.decide(f"q{n}", Ballot(f"b{n}", Actor("ana")))
+
+            *asked, _ = await asyncio.gather(*[ask(*each) for each in rows], answer())
+            for run, was_open in asked:
+                told = [signal.topic for signal in await one.inbox(run, 0)]
+                assert told.count(f"q{n}") == 1 or not was_open
 
 
 @scenario

@@ -107,6 +107,17 @@ async def mail(customer: str, text: str = "") -> int:
     return len(text)
 
 
+@holdfast.agent(budget=holdfast.Budget(usd=2.5, tokens=1000, wall="1h", at_limit="fail"), loops=holdfast.Loops(same=3))
+async def frugal(topic: str) -> int:
+    try:
+        return await slow(topic)
+    except holdfast.BudgetExceeded as error:
+        assert_type(error.spent.usd, float)
+        assert_type(holdfast.remaining(), holdfast.Remaining)
+        assert_type(holdfast.remaining().usd, float | None)
+        return 0
+
+
 @holdfast.agent(limit=3, rate=Rate(10, every="15m", per="topic"), singleton=True)
 async def limited(topic: str) -> None: ...
 

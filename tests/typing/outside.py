@@ -13,9 +13,12 @@ from holdfast import Run, RunEvent, RunInfo
 async def main() -> None:
     async with holdfast.open("sqlite:agents.db", agents=[research, research_again, nothing]) as hf:
         assert_type(hf, holdfast.Client)
-        run = await hf.start(research, "otters", id="otters", labels={"team": "a"}, after="1h")
+        run = await hf.start(
+            research, "otters", id="otters", labels={"team": "a"}, after="1h", budget=holdfast.Budget(usd=5)
+        )
         assert_type(run, Run[str])
         assert_type(run.id, str)
+        assert_type((await run.info()).spent.usd, float)
         assert_type(await run.result(), str)
         assert_type(await run.result(timeout="10s"), str)
         assert_type(await hf.start(research, "otters", 3), Run[str])

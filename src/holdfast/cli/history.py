@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.budget import NOTHING, Spent
 from holdfast.cli.said import (
     PREVIEW_CHARACTERS,
     error_line,
@@ -25,6 +24,7 @@ from holdfast.cli.said import (
 from holdfast.codec import preview
 from holdfast.durations import spoken
 from holdfast.model import Event
+from holdfast.spent import NOTHING, Spent
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.budget import Spent
 from holdfast.cli.picture import clean, clock, when
 from holdfast.cli.said import error_line, said_low, said_progress, said_stream, said_talk, turn, value_preview
 from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.naming import cut
+from holdfast.spent import Spent
 
 _QUIET: Final = ("tick",)
 _INPUT_CHARACTERS: Final = 80

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.budget import NOTHING, Spent
 from holdfast.cli.history import History, OpenCall
 from holdfast.client import DEFAULT_URL, Client
 from holdfast.client import open as open_store
@@ -19,6 +18,7 @@ from holdfast.model import Event, RunRow
 from holdfast.naming import cut, show
 from holdfast.questions import Approval
 from holdfast.run import Progress
+from holdfast.spent import NOTHING, Spent
 
 FAMILY_LIMIT: Final = 1000  # runs of one tree that are looked at
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.budget import NOTHING, remaining
+from holdfast.budget import remaining
 from holdfast.codec import preview
 from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.run import Progress
+from holdfast.spent import NOTHING
 
 PREVIEW_CHARACTERS: Final = 160
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.budget import NOTHING, Purse, Spent, left
+from holdfast.budget import Purse, left
+from holdfast.clock import Clock
+from holdfast.spent import NOTHING, Spent
 
 
 class Ledger:
@@ -35,11 +37,11 @@ class Bill:
         """A body may begin."""
         self.purses, self._ledger, self._since = purses, ledger, ledger.total
 
-    def left(self, now: int) -> dict[str, Any]:
+    def left(self, clock: Clock) -> dict[str, Any]:
         """What is left for the body."""
-        return left(self.purses, now) if self.purses else {}
+        return left(self.purses, clock.now()) if self.purses else {}
 
-    def due(self, now: int) -> dict[str, Any]:
+    def due(self, clock: Clock) -> dict[str, Any]:
         """For the data of an event: what was spent since the last one, and what is left if there is a budget."""
         self._before = (self._said, self.bodies)
         new = self.spendings[self._said :]
@@ -54,7 +56,7 @@ class Bill:
         if self.purses and self._ledger is not None:
             self._ledger.total += spent
             since = self._ledger.total - self._since  # also by other calls of the run
-            data["left"] = left([replace(purse, spent=purse.spent + since) for purse in self.purses], now)
+            data["left"] = left([replace(purse, spent=purse.spent + since) for purse in self.purses], clock.now())
         return data
 
     def take_back(self) -> None:

@@ -22,12 +22,13 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from holdfast.budget import NOTHING, Budget, Purse, left
+from holdfast.budget import Budget, Purse, left
 from holdfast.codec import UNTYPED, digest
 from holdfast.engine.approvals import answered
 from holdfast.engine.bills import Bill, Ledger
 from holdfast.errors import BudgetExceeded
 from holdfast.people import writable
+from holdfast.spent import NOTHING
 from holdfast.store.budgets import BUDGET
 from holdfast.store.questions import NewApproval
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.budget import Remaining, Spent, remaining
+from holdfast.budget import Remaining, remaining
 from holdfast.codec import UNTYPED, Shape, checked_size, digest, preview
 from holdfast.durations import moment
 from holdfast.engine.approvals import ApprovalCall
@@ -35,6 +35,7 @@ from holdfast.model import Recorded
 from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
 from holdfast.salvage import Salvaged
 from holdfast.signature import Bound
+from holdfast.spent import Spent
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution

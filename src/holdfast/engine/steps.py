@@ -247,7 +247,7 @@ class StepCall(Call):
         execution = self.execution
         return StepContext(
             self.key, self.idempotency_key, self.so_far.attempt, execution.facts(), execution.host.resources,
-            spendings=self.bill.spendings, left=self.bill.left(execution.clock.now()), clock=execution.clock.now,
+            spendings=self.bill.spendings, left=self.bill.left(execution.clock), clock=execution.clock.now,
         )  # fmt: skip
 
     def idempotency_key(self) -> str:
@@ -259,7 +259,7 @@ class StepCall(Call):
         """What an event that ends an attempt says of the call, with what it has spent."""
         if self.looped:
             more["loop"] = True
-        return self.facts(**more, **self.bill.due(self.execution.clock.now()))
+        return self.facts(**more, **self.bill.due(self.execution.clock))
 
     def _landed(self, _: Event) -> None:
         if self.execution.meter is not None:

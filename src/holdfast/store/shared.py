@@ -16,11 +16,12 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
-from holdfast.budget import Purse, Spent
+from holdfast.budget import Purse
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Actor, Ballot
+from holdfast.spent import Spent
 from holdfast.store import admission, controlling, conversing, deciding, leases, outside, reads, spending, turns
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle

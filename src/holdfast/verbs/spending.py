@@ -6,10 +6,11 @@ import functools
 import math
 from typing import Any
 
-from holdfast.budget import Remaining, Spent
+from holdfast.budget import Remaining
 from holdfast.budget import remaining as what_remains
 from holdfast.errors import BadArguments, NotInRun
 from holdfast.runtime import StepContext, here
+from holdfast.spent import Spent
 
 
 def spend(

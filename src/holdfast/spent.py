@@ -1,0 +1,78 @@
+"""What was spent: amounts that are added up, and how people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+NANOS: Final = 1_000_000_000  # parts of a dollar in which money is summed, so that sums are exact
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was spent. `unpriced` calls of models are those whose price is not known: `usd` is without them."""
+
+    usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model_calls: int = 0
+    unpriced: int = 0
+    steps: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Of both directions."""
+        return self.input_tokens + self.output_tokens
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Spent:
+        """What an event says; it may say more."""
+        return cls(**{field.name: data[field.name] for field in fields(cls) if field.name in data})
+
+    @classmethod
+    def from_row(cls, row: Sequence[int | None]) -> Spent:
+        """What the store has summed, in the order of the fields."""
+        usd, *rest = (number or 0 for number in row)
+        return cls(usd / NANOS, *rest)
+
+    def row(self) -> tuple[int, ...]:
+        """As the store sums it."""
+        return (round(self.usd * NANOS), *(getattr(self, field.name) for field in fields(self)[1:]))
+
+    def noted(self) -> dict[str, Any]:
+        """As an event says it: only what there is."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent.from_row([one + more for one, more in zip(self.row(), other.row(), strict=True)])
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent.from_row([one - less for one, less in zip(self.row(), other.row(), strict=True)])
+
+    def __bool__(self) -> bool:
+        return any(self.row())
+
+    @property
+    def cost(self) -> str:
+        """What it has cost, in words; empty if nothing."""
+        said = [dollars(self.usd)] if self.usd else []
+        said += [count(self.tokens, "token")] if self.tokens else []
+        said += [f"{count(self.unpriced, 'model call')} of unknown price"] if self.unpriced else []
+        return ", ".join(said)
+
+    def __str__(self) -> str:
+        return self.cost or count(self.steps, "step")
+
+
+NOTHING: Final = Spent()
+
+
+def dollars(value: float) -> str:
+    """An amount of money; small ones with as many digits as they need."""
+    return f"{value:.2f} USD" if value >= 0.1 or not value else f"{value:.4g} USD"
+
+
+def count(number: int, what: str) -> str:
+    """A number of things."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

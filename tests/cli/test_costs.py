@@ -1,0 +1,65 @@
+"""What runs have cost, as the command line shows it, and budgets that are typed."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import BadArguments, Budget
+
+COSTLY = Path(__file__).parent / "costly.py"
+
+
+@pytest.fixture
+def costs(cli):
+    """The command line; `costs.run` runs one of the agents that cost something."""
+    cli.run = lambda agent, *words: cli("run", f"{COSTLY}:{agent}", *words)
+    return cli
+
+
+def test_costs_are_shown_by_step_and_in_all(costs):
+    """In lists, in the picture, in events and as data; who spends nothing is not bothered with it."""
+    assert "cost" not in costs.run("sleeper", "--id", "s").output
+    assert "cost" not in costs("runs").stdout
+    done = costs.run("thinker", 2, "--id", "t")
+    assert done.stderr.count(", 0.25 USD, 1,010 tokens") == 2
+    assert "0.50 USD, 2,020 tokens" in costs("runs").stdout
+    shown = costs("show", "t").stdout
+    assert "3 steps · 0.50 USD, 2,020 tokens" in shown
+    assert shown.count("0.25 USD, 1,010 tokens") == 2
+    document = costs.json("show", "t")
+    spent = {"usd": 0.5, "input_tokens": 2000, "output_tokens": 20, "model_calls": 2, "unpriced": 0, "steps": 0}
+    assert (document["run"]["spent"], document["run"]["budget"]) == (spent, None)
+    assert [event["data"].get("spent", {}).get("usd") for event in document["events"]] == [0.25, 0.25, None, None]
+
+
+def test_a_budget_can_be_typed(costs):
+    """`--budget` holds for this run; at its limit it fails or asks, and the question says what was spent by what."""
+    failed = costs.run("thinker", 9, "--id", "f", "--budget", "usd=1,soft=0.5,at_limit=fail")
+    assert failed.exit_code == 1
+    assert "BudgetExceeded: the budget of run 'f' is spent: 1.00 USD of 1.00 USD" in failed.stderr
+    assert "most of the budget is spent: 0.50 USD left" in costs("show", "f").stdout
+    assert costs.json("runs")["runs"][0]["budget"]["usd"] == 1.0
+
+
+WRONG = ["usd", "usd=much", "steps=1.5", "wall=soon", "money=5", "usd=-1", "", "usd=1,at_limit=no"]
+
+
+@pytest.mark.parametrize("typed", WRONG)
+def test_a_budget_that_makes_no_sense_is_refused(typed):
+    """The message says what is wrong with it."""
+    with pytest.raises(BadArguments, match=r"budget|Budget|duration"):
+        Budget.parse(typed)
+
+
+def test_nothing_is_started_with_a_wrong_budget(costs):
+    """It is looked at first."""
+    assert costs.run("thinker", 1, "--budget", "usd=much").exit_code == 2
+    assert costs("runs").stdout.startswith("No runs")
+
+
+def test_a_typed_budget_is_the_same_as_a_written_one():
+    """Each part means what it means in code."""
+    typed = "usd=2.5, tokens=1000,steps=3,model_calls=4,wall=1h30m,soft=0.9,at_limit=fail"
+    written = Budget(usd=2.5, tokens=1000, steps=3, model_calls=4, wall="1h30m", soft=0.9, at_limit="fail")
+    assert Budget.parse(typed) == written
+    assert Budget.of(written.published()) == written
