@@ -29,7 +29,7 @@ from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses
 from holdfast.questions import Approval, stored_text
 from holdfast.spent import NOTHING, Spent
 from holdfast.store.base import News, spilled, unspilled
-from holdfast.streams import Chunk, StreamInfo, chunks, streams
+from holdfast.streams import Chunk, StreamInfo, checked_offset, chunks, streams
 from holdfast.verbs.messages import checked_topic
 from holdfast.verbs.streams import checked_stream
 
@@ -278,7 +278,7 @@ class Run(Generic[R_co]):
 
     def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
         """What it writes to a stream, from an offset on (that of the last chunk seen), live until the stream ends."""
-        return chunks(self, checked_stream(name), after, follow)
+        return chunks(self, checked_stream(name), checked_offset(after), follow)
 
     async def streams(self) -> list[StreamInfo]:
         """The streams it has written to."""

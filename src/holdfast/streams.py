@@ -33,6 +33,13 @@ class Chunk:
     reason: Reason | None = None
 
 
+def checked_offset(after: int) -> int:
+    """The offset itself; `BadArguments` if it is none."""
+    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+        raise BadArguments(f"after={after!r}: give the offset of the last chunk seen, or 0")
+    return after
+
+
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
     """What a list of streams shows."""
@@ -47,8 +54,6 @@ class StreamInfo:
 
 async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
     """A stream from an offset on. It is over behind an `end` with nothing behind it, or when the run is."""
-    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise BadArguments(f"after={after!r}: give the offset of the last chunk seen, or 0")
     client, ended = run._client, False
     with client._listening(run.id, News.GREW) as heard:
         while True:

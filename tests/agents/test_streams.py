@@ -316,6 +316,8 @@ def test_a_retried_run_may_write_another_text(tmp_path):
                 except holdfast.StepFailed:
                     await out.write("badly")
                     raise
+                await holdfast.sleep("1h")  # it leaves memory, and finds again what holds
+                await out.write(".")
             return "done"
 
         return shaking
@@ -333,7 +335,7 @@ def test_a_retried_run_may_write_another_text(tmp_path):
 
     first, second = lives(tmp_path / "a.db", code(True), code(False), act=act)
     assert first == ["It went badly", ("end", "failed")]
-    assert second == [*first, ("restart", "failed"), "It went well", ("end", None)]
+    assert second == [*first, ("restart", "failed"), "It went well.", ("end", None)]
 
 
 @holdfast.agent
@@ -505,6 +507,19 @@ async def test_what_cannot_be_says_why():
         assert "is being written by 'wrong#3'" in twice
         assert "async def" in thread
         assert "transaction" in transaction
+
+
+@in_test
+async def test_readers_are_told_what_is_no_stream_and_no_offset():
+    """A name and an offset are checked at once; a run that is not there when it is read."""
+    async with holdfast.testing.open(agents=[]) as hf:
+        run = hf.get("nobody")
+        with pytest.raises(holdfast.BadArguments, match="cannot name a stream"):
+            run.stream("no/slash")
+        with pytest.raises(holdfast.BadArguments, match="after=-1"):
+            run.stream("answer", -1)
+        with pytest.raises(holdfast.UnknownRun):
+            await read(run)
 
 
 @in_test

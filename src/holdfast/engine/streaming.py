@@ -40,8 +40,10 @@ async def recall(execution: Execution) -> None:
             key = event.key or ""
             if _closing(key) not in execution.journal.closed:
                 await streams.know()
-                name, began = event.data["name"], event.data["position"]
-                streams.written[key] = await streams.text(name, began, streams.tail(name).position, key)
+                tail, position = streams.tail(event.data["name"]), event.data["position"]
+                if tail.key == key and tail.position > position:
+                    began = max(position, tail.began)  # before a restart all is void
+                    streams.written[key] = await streams.text(tail.name, began, tail.position)
         for name, (began, end, _, _) in event.data.get("partial", {}).items():
             streams.texts[name, began, end] = await streams.text(name, began, end)
 
@@ -80,7 +82,7 @@ class OpenCall(Call):
     def read(self, event: Event) -> None:
         if "held_by" in event.data:
             raise tagged(busy(self.name, event.data["held_by"]), self.key, event.seq)
-        self._outlet.opened()
+        self._outlet.opened(event.seq)
 
 
 class CloseCall(Call):
@@ -128,7 +130,7 @@ class AgentOutlet:
         self._digest = hashlib.sha256()
         self._tail: Tail | None = None
         self._stored, self._passed = "", 0  # what the store has of this block already; how much of it came again
-        self._is_open = False
+        self._opened_at, self._is_open = 0, False
         self._only_counts = False  # the block was closed in an earlier life
         self._begun = False
 
@@ -137,8 +139,9 @@ class AgentOutlet:
         call.prepare(self)
         return self._execution.offered("stream", call.wait)
 
-    def opened(self) -> None:
+    def opened(self, seq: int) -> None:
         """The block has begun, now or in an earlier life."""
+        self._opened_at = seq
         streams = self._execution.streams
         self._only_counts = _closing(self._key) in self._execution.journal.closed
         streams.open_here[self._name] = self._key
@@ -194,9 +197,13 @@ class AgentOutlet:
         if text.startswith(known):
             self._passed += len(known)
             return text[len(known) :]
-        if self._execution.journal.retried < 0:
+        if not self._retried:
             self._differs(f"the text {preview(text)}")
         return self._anew() + text
+
+    @property
+    def _retried(self) -> bool:
+        return self._execution.journal.retried > self._opened_at
 
     def _anew(self) -> str:
         """The text that is stored is void; returns how far it was right."""
@@ -213,7 +220,7 @@ class AgentOutlet:
         execution = self._execution
         self._check()
         if self._passed < len(self._stored) and not self._only_counts:
-            if execution.journal.retried < 0:
+            if not self._retried:
                 self._differs("nothing more")
             right = self._anew()
             execution.streams.grow(self._begin(), right) if right else self._begin()

@@ -81,12 +81,12 @@ class Streams:
         assert self._known
         return self._tails.setdefault(name, Tail(name))
 
-    async def text(self, name: str, began: int, end: int, key: str | None = None) -> str:
-        """What was written there, as it is in the store; of this call only, if one is named."""
+    async def text(self, name: str, began: int, end: int) -> str:
+        """What was written there, as it is in the store."""
         parts: list[str] = []
         after, store, run = began, self._execution.store, self._execution.run.id
         while after < end and (page := await store.pieces(run, name, after)):
-            parts += [one.text for one in page if one.position <= end and key in (None, one.key)]
+            parts += [one.text for one in page if one.position <= end]
             after = page[-1].position
         return "".join(parts)
 
