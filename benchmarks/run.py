@@ -38,6 +38,7 @@ MEASUREMENTS = {
     10: "many_runs_postgres",
     11: "claims",
     12: "streaming",
+    13: "pydantic_agents",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

@@ -19,7 +19,7 @@ code, which is replayed. What is promised:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -53,9 +53,10 @@ from holdfast.integrations.pydantic_ai_history import Compaction, Summarise, Tri
 from holdfast.integrations.pydantic_ai_naming import pinned, scopes_of, step_name
 from holdfast.integrations.pydantic_ai_resuming import Names, by_run, resume, turn_of, unobserved
 from holdfast.integrations.pydantic_ai_steps import KEY, STEP, Options, Steps, threads
+from holdfast.integrations.pydantic_ai_streaming import Streamed
 from holdfast.verbs.skipping import task_label
 
-__all__ = ["HoldfastDurability", "Summarise", "Trim", "valid_history"]
+__all__ = ["HoldfastDurability", "Streamed", "Summarise", "Trim", "valid_history"]
 
 _APPROVAL: Final = frozenset({"to", "needs", "expires", "default", "remind"})
 
@@ -80,6 +81,9 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     every tool (`in_doubt` too; and what `holdfast.approve` takes, if it needs approval). A tool's own metadata comes first.
     Requests are retried as with `Retry.model` and tools as with `Retry.tool` unless something else is said. `compact` keeps
     the history short: `Trim(...)` or `Summarise(...)`. Before an agent goes on in a loop (`loops`) a person is asked.
+    `fallback` names models of `models` in the order in which they are asked ("default" is the agent's own): the next one when
+    one fails for good or says nothing; the one that answered is asked first from then on.
+    `stream` is the name of a stream of the run to which answers are written while they come, or a `Streamed`.
     `models`, `event_stream_handler` and `name` are as in the framework's own durability capabilities.
     """
 
@@ -106,17 +110,30 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         tools: Options | None = None,
         compact: Compaction | None = None,
         loops: Loops | None = _LOOPS,
+        stream: Streamed | str | None = None,
+        fallback: Sequence[str] = (),
     ) -> None:
+        records.prepare()
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
         self.model_options = _REQUEST | _checked(model or {}, STEP - {"in_doubt"}, "HoldfastDurability(model=...)")
         self.tool_options = _CALL | _checked(tools or {}, STEP | _APPROVAL, "HoldfastDurability(tools=...)")
         self.compaction, self.loops = compact, loops
+        self.fallback = _registered(fallback, models or {})
+        self.streamed = Streamed(name=stream) if isinstance(stream, str) else stream
         self._backend = Steps(self)
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[Options]:
         if self._backend.capability is not self:  # the framework binds a copy to each agent
             self._backend = Steps(self)
         return self._backend
+
+    @property
+    def has_wrap_run_event_stream(self) -> bool:
+        return self.streamed is not None or super().has_wrap_run_event_stream
+
+    def _model_stream_event_handler(self) -> EventStreamHandler[AgentDepsT] | None:
+        own = super()._model_stream_event_handler()
+        return own if self.streamed is None else self.streamed.handler(own)
 
     # Where and when
 
@@ -259,6 +276,16 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         if own is False:
             return False
         return self.tool_options | _checked(own or {}, STEP | _APPROVAL, f"the metadata of tool {tool!r}")
+
+
+def _registered(names: Sequence[str], models: Mapping[str, Model]) -> tuple[str, ...]:
+    unknown = [name for name in names if name not in {"default", *models}] if not isinstance(names, str) else [names]
+    if unknown:
+        raise BadArguments(
+            f"HoldfastDurability(fallback={names!r}): {unknown[0]!r} is not known; give a list of names that are in models="
+            f"({', '.join(models) or 'there are none'}), and 'default' for the agent's own model"
+        )
+    return tuple(names)
 
 
 def _checked(options: Any, known: frozenset[str], where: str) -> Options:

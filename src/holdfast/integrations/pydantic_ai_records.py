@@ -57,6 +57,13 @@ class Codec:
         return JSON_CODEC.load(tp, _marked(payload) if tp == CallToolResult else payload)
 
 
+def prepare() -> None:
+    """Build what reads and writes values: it takes a while, and is better done before a run waits for it."""
+    codec = Codec()
+    for kind, plain in ((ModelResponse, {"parts": []}), (CallToolResult, {"kind": "tool_return", "result": None})):
+        codec.dump(kind, codec.load(kind, plain))
+
+
 @functools.cache
 def _adapter(tp: Any) -> TypeAdapter[Any]:
     return TypeAdapter(tp)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Final, Literal, Protocol
 
 from pydantic_ai import FunctionToolset, _utils
@@ -31,7 +32,8 @@ from holdfast import LeafError, Local
 from holdfast.integrations import pydantic_ai_records as records
 from holdfast.integrations.pydantic_ai_history import Compaction, middle, shortened
 from holdfast.integrations.pydantic_ai_naming import pinned, step_name
-from holdfast.integrations.pydantic_ai_resuming import since, turn_of
+from holdfast.integrations.pydantic_ai_resuming import Turn, since, turn_of
+from holdfast.integrations.pydantic_ai_streaming import Streamed
 
 KEY: Final = "holdfast"  # in the metadata of tools
 STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate"})
@@ -45,6 +47,8 @@ class Durable(Protocol):
     """What the steps need to know of the capability they belong to."""
 
     model_options: Options
+    streamed: Streamed | None
+    fallback: tuple[str, ...]
 
     @property
     def name(self) -> str: ...
@@ -74,27 +78,38 @@ class Steps(DurableOperationBackend[Options]):
         return self.capability.options_of(tool_name, tool.tool_def.metadata if tool is not None else None)
 
     async def request(self, operation: DurableOperation[Any, Any, Any], params: ModelRequestParams) -> Any:
-        """One request to a model."""
-        model = getattr(operation.operation_id, "model_name", None)
-
+        """One request to a model, or to the models in their order until one answers."""
         ctx = params.run_context
         turn = turn_of(ctx)
-
-        async def work() -> Any:
-            with durable_unit_scope(), threads(allowed=True):
-                response = await operation.handler(params)
-            records.account(response)
-            stamp = records.stamped(operation.result_codec.dump(response), model, params)
-            came = since(ctx, turn)
-            return stamp if came is None else {**stamp, "since": came, "task": turn.task}
-
         step = self._step(f"{self.capability.name}.model", self.capability.model_options)
-        with pinned(ctx, "model"):
-            answer = await step(work, prompt=records.last_words(ctx.messages))
+
+        async def ask(model: str | None) -> dict[str, Any]:
+            asked = params if model is None else replace(params, model_id=model)
+            name = model or getattr(operation.operation_id, "model_name", None)
+            with pinned(ctx, "model"):
+                work = functools.partial(self._asked, operation, asked, name, turn)
+                answer: dict[str, Any] = await step(work, prompt=records.last_words(ctx.messages))
+            return answer
+
+        models = self.capability.fallback
+        answer = await (holdfast.fallback(ask, models, check=_answers, name=step.name)() if models else ask(None))
         response = operation.result_codec.load(records.unstamped(answer))
         turn.messages, turn.response, turn.returned = list(ctx.messages), answer["response"], {}
         records.known().asked_for.update((ctx.run_id, call.tool_call_id) for call in response.tool_calls)
         return response
+
+    async def _asked(
+        self, operation: DurableOperation[Any, Any, Any], params: ModelRequestParams, model: str | None, turn: Turn
+    ) -> dict[str, Any]:
+        """The body of a request's step."""
+        with durable_unit_scope(), threads(allowed=True):
+            streamed = self.capability.streamed
+            ask = operation.handler if streamed is None else functools.partial(streamed.ask, operation.handler)
+            response = await ask(params)
+        records.account(response)
+        stamp = records.stamped(operation.result_codec.dump(response), model, params)
+        came = since(params.run_context, turn)
+        return stamp if came is None else {**stamp, "since": came, "task": turn.task}
 
     async def compact(self, ctx: RunContext[Any], messages: list[ModelMessage], compaction: Compaction) -> None:
         """Take the middle out of a history that has become long. What goes, and what is put there, is recorded."""
@@ -165,6 +180,12 @@ class _Bound:
                 return await self._steps.call(self.operation, params, config)
             case _:
                 return await self._steps.other(self.operation, params)
+
+
+def _answers(answer: dict[str, Any]) -> dict[str, Any]:
+    if not answer["response"].get("parts"):
+        raise ValueError("the answer was empty")
+    return answer
 
 
 _Work = Callable[[], Awaitable[Any]]
