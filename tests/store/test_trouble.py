@@ -167,10 +167,10 @@ def unavailable(what: str) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 3 MB."""
+    """A file system of 4 MB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
     if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
         unavailable("a small file system cannot be mounted (are you root?)")
     yield folder
