@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from holdfast.budget import Budget
+from holdfast.budget import Budget, checked_budget
 from holdfast.codec import UNTYPED, Shape, checked_size
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment, seconds, spoken
@@ -317,14 +317,16 @@ class Run(Generic[R_co]):
         """Let a paused run go on."""
         await self._go_on(await self._row(), by)
 
-    async def retry(self, *, by: str = "") -> None:
+    async def retry(self, *, by: str = "", budget: Budget | None = None) -> None:
         """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
 
-        A failed child that brought the run down is retried with it. A paused run is resumed.
+        A failed child that brought the run down is retried with it. A paused run is resumed. `budget` takes the place of the
+        run's own; what was spent is spent.
         """
+        checked_budget(budget)
         row = await self._row()
         if row.status == "paused":
-            await self._go_on(row, by)
+            await self._go_on(row, by, budget=budget)
             return
         if row.status != "failed":
             kind = RunFinished if row.status in FINISHED else RunActive
@@ -336,12 +338,15 @@ class Run(Generic[R_co]):
                 if (await child.info()).status == "failed":
                     await child.retry(by=by)
         cut = min((source["seq"] for source in sources), default=None)
-        await self._go_on(row, by, cut, retry=True)
+        await self._go_on(row, by, cut, retry=True, budget=budget)
 
-    async def _go_on(self, row: RunRow, by: str, cut: int | None = None, *, retry: bool = False) -> None:
+    async def _go_on(
+        self, row: RunRow, by: str, cut: int | None = None, *, retry: bool = False, budget: Budget | None = None
+    ) -> None:
         """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
         try:
-            await self._client.store.resume(self.id, by=by, cut=cut, retry=retry)
+            limits = None if budget is None else json.dumps(budget.published())
+            await self._client.store.resume(self.id, by=by, cut=cut, retry=retry, budget=limits)
         except RunActive:
             since = await self._client.store.journal(self.id, row.next_seq, 1)
             if not since or since[0].kind not in ("run.resumed", "run.retried"):

@@ -41,6 +41,17 @@ def test_a_budget_can_be_typed(costs):
     assert costs.json("runs")["runs"][0]["budget"]["usd"] == 1.0
 
 
+def test_a_retry_may_bring_another_budget(costs):
+    """A run that failed for its budget fails again without, and goes on where it stopped with more."""
+    costs.run("thinker", 3, "--id", "f", "--budget", "usd=0.5,at_limit=fail")
+    costs("retry", "f")
+    assert costs.run("thinker", "--id", "f").exit_code == 1
+    costs("retry", "f", "--budget", "usd=5")
+    assert costs.run("thinker", "--id", "f").stdout == "done\n"
+    (run,) = costs.json("runs")["runs"]
+    assert (run["spent"]["usd"], run["spent"]["steps"], run["budget"]["usd"]) == (0.75, 4, 5.0)
+
+
 WRONG = ["usd", "usd=much", "steps=1.5", "wall=soon", "money=5", "usd=-1", "", "usd=1,at_limit=no"]
 
 

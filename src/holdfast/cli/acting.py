@@ -6,6 +6,7 @@ import getpass
 import json
 from typing import Any
 
+from holdfast.budget import Budget
 from holdfast.cli.output import answer as tell
 from holdfast.cli.output import command, print_json
 from holdfast.cli.reading import existing, row_of
@@ -45,11 +46,11 @@ async def _say_ready(hf: Client, run: str, told: str, url: str | None, *, as_jso
         tell(f"No live worker serves {info.agent!r}. Start one, or go on here:\n  {again}", "yellow")
 
 
-async def retry(url: str | None, run: str, by: str | None, *, as_json: bool) -> None:
+async def retry(url: str | None, run: str, by: str | None, budget: str | None, *, as_json: bool) -> None:
     """The command."""
     async with existing(url) as hf:
         await row_of(hf, run)
-        await hf.get(run).retry(by=who(by))
+        await hf.get(run).retry(by=who(by), budget=None if budget is None else Budget.parse(budget))
         told = f"{run} goes on from its failure; what was recorded before stays."
         await _say_ready(hf, run, told, url, as_json=as_json)
 

@@ -10,16 +10,19 @@ from holdfast.cli.group import STATUSES, F, db_option, holdfast, json_option, pa
 @holdfast.command()
 @run_argument
 @click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default.")
+@click.option(
+    "--budget", metavar="usd=5,tokens=100000", help="What it may spend in all, instead of what it might before."
+)
 @db_option
 @json_option
-def retry(run: str, by: str | None, db: str | None, as_json: bool) -> None:
+def retry(run: str, by: str | None, budget: str | None, db: str | None, as_json: bool) -> None:
     """Let a failed run go on from its failure.
 
     What was recorded before stays; the failed step runs again. A paused run is resumed.
     """
     from holdfast.cli.acting import retry as again
 
-    wait_for(again(db, run, by, as_json=as_json))
+    wait_for(again(db, run, by, budget, as_json=as_json))
 
 
 def wanted_options(command: F) -> F:

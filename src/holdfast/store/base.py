@@ -300,8 +300,10 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """
         ...
 
-    async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
-        """Make a paused (or, with retry, failed) run ready again, its crash count zero, with an audit row.
+    async def resume(
+        self, run: str, *, by: str, cut: int | None = None, retry: bool = False, budget: str | None = None
+    ) -> None:
+        """Make a paused (or, with retry, failed) run ready again, its crash count zero, with an audit row and this budget.
 
         With `cut`: events from this seq on are marked dropped, except completed outcomes of calls asked before the cut.
         """

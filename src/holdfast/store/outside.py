@@ -72,7 +72,9 @@ class Send:
         return position
 
 
-def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transaction], Asking[None]]:
+def resume(
+    run: str, by: str, cut: int | None, retry: bool, budget: str | None = None
+) -> Callable[[Transaction], Asking[None]]:
     """Make a stopped run ready again; it has no owner, so this may write the one event that says so."""
 
     def work(tx: Transaction) -> Asking[None]:
@@ -95,6 +97,8 @@ def resume(run: str, by: str, cut: int | None, retry: bool) -> Callable[[Transac
         yield from tx.rows("forgive", run=run)
         if retry and found.budget is not None:
             yield from tx.rows("reconsider", run=run)
+        if budget is not None:
+            yield from tx.rows("rebudget", run=run, budget=budget)
         if cut is not None or found.status == "failed":
             yield from _drop(tx, run, cut if cut is not None else seq, seq)
         data = {"by": by, "cut": cut}

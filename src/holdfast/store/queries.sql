@@ -160,6 +160,10 @@ WHERE status = 'open'
 UPDATE approvals SET status = 'withdrawn'
 WHERE run_id = :run AND key = 'budget' AND status = 'decided' AND decision = 'denied'
 
+-- name: rebudget
+-- What a run may spend from now on, in all.
+UPDATE runs SET budget = :budget WHERE id = :run
+
 -- name: lines
 -- Each of these runs, with itself and with each one above it.
 WITH RECURSIVE line (run, member) AS (

@@ -234,8 +234,10 @@ class SharedStore(abc.ABC):
         work = controlling.cancel(run, by, reason, grace_ms, request, insist)
         return await self._submit(work, small=True, runs=[run])
 
-    async def resume(self, run: str, *, by: str, cut: int | None = None, retry: bool = False) -> None:
-        await self._submit(outside.resume(run, by, cut, retry), runs=[run])
+    async def resume(
+        self, run: str, *, by: str, cut: int | None = None, retry: bool = False, budget: str | None = None
+    ) -> None:
+        await self._submit(outside.resume(run, by, cut, retry, budget), runs=[run])
 
     async def delete(self, run: str) -> int:
         return await self._submit(outside.delete(run))
