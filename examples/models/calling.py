@@ -45,8 +45,8 @@ def choosing(request: Json) -> Json:
     before = [message["content"] for message in plain["messages"] if message["role"] == "system"]
     advice = [*before, "", "Tools:", *listed, "", "Answer with a tool and its arguments, or with an answer."]
     said = [message for message in plain["messages"] if message["role"] != "system"]
-    calls = [_form(tool={"const": tool["name"]}, arguments=tool["parameters"]) for tool in tools]
-    answers = [] if request.get("tool_choice") == "required" else [_form(answer={"type": "string"})]
+    calls = [_form(tool={"const": tool["name"]}, arguments=_short(tool["parameters"])) for tool in tools]
+    answers = [] if request.get("tool_choice") == "required" else [_form(answer={"type": "string", "maxLength": 200})]
     schema = {"name": "choice", "schema": {"anyOf": calls + answers}}
     return plain | {
         "messages": [{"role": "system", "content": "\n".join(advice)}, *said],
@@ -83,6 +83,13 @@ def streamed(completion: Json) -> bytes:
         {**head, "choices": [], "usage": usage},
     ]
     return b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+def _short(parameters: Json) -> Json:
+    """The same schema with an end to every text: a small model finds none."""
+    bounded = {name: {"maxLength": 60, **each} if each.get("type") == "string" else each
+               for name, each in parameters["properties"].items()}  # fmt: skip
+    return parameters | {"properties": bounded}
 
 
 def _form(**parts: Json) -> Json:

@@ -21,6 +21,7 @@ from calling import calling
 URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8711/v1")
 NAME = "smollm2"
 CONTEXT = 768  # tokens of a request and its answer; of more it says so (400), as large models do at their size
+LONGEST = 200  # tokens of an answer: it does not know when to stop
 AT_ONCE = 2
 
 
@@ -54,6 +55,7 @@ def local_model(port: int = 0) -> Iterator[Served]:
     params.n_parallel, params.n_ctx = AT_ONCE, AT_ONCE * CONTEXT
     for cores in (params.cpuparams, params.cpuparams_batch):
         cores.n_threads = 1  # two wait for each other by spinning, and come to nothing when the machine has other work
+    params.n_predict, params.sampling.temp = LONGEST, 0.0  # unless a request says otherwise
     params.endpoint_metrics, params.ui, params.verbosity = True, False, 0
     server = xllamacpp.Server(params)  # it answers from here on
     try:
