@@ -5,6 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Line:
+    """One connection."""
+
+    left: int  # bytes until it is cut
+    dead: bool = False  # open at both ends, and nothing passes
 
 
 class Proxy:
@@ -12,7 +21,7 @@ class Proxy:
 
     def __init__(self, target: int, rng: random.Random) -> None:
         self._target, self._rng = target, rng
-        self._open: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.StreamWriter, _Line] = {}
         self.budget: int | None = None
         self.cut = 0
 
@@ -32,9 +41,13 @@ class Proxy:
             if self._rng.random() < share:
                 self._abort(writer)
 
+    def swallow(self) -> None:
+        """From now on nothing passes through the connections that are open, and nobody is told."""
+        for line in self._open.values():
+            line.dead = True
+
     def _abort(self, writer: asyncio.StreamWriter) -> None:
-        if writer in self._open:
-            self._open.discard(writer)
+        if self._open.pop(writer, None) is not None:
             self.cut += 1
             writer.transport.abort()
 
@@ -44,21 +57,23 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        self._open.add(writer)
-        left = [self._rng.randrange(200, self.budget) if self.budget is not None else 1 << 62]
+        line = _Line(self._rng.randrange(200, self.budget) if self.budget is not None else 1 << 62)
+        self._open[writer] = line
         try:
-            await asyncio.gather(self._pump(reader, there, left), self._pump(there_reader, writer, left))
+            await asyncio.gather(self._pump(reader, there, line), self._pump(there_reader, writer, line))
         except (OSError, EOFError, asyncio.CancelledError):
             pass
         finally:
-            self._open.discard(writer)
+            self._open.pop(writer, None)
             writer.transport.abort()
             there.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: list[int]) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
         while data := await reader.read(65536):
-            whole = len(data) <= left[0]
-            data, left[0] = data[: left[0]], left[0] - len(data)
+            if line.dead:
+                continue
+            whole = len(data) <= line.left
+            data, line.left = data[: line.left], line.left - len(data)
             writer.write(data)
             with contextlib.suppress(ConnectionError):
                 await writer.drain()

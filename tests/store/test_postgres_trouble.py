@@ -17,6 +17,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import RunRow
 from holdfast.store.base import Store
 from holdfast.store.choosing import store_at
+from holdfast.store.postgres import connection
 
 
 @asynccontextmanager
@@ -70,6 +71,34 @@ def test_connections_cut_at_random_bytes(database: Place, seed: int) -> None:
             assert proxy.cut > 10
             await store.close()
         await check(database, rows, sizes(40))
+
+    run()
+
+
+def test_a_connection_that_swallows_everything(database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked and never answered, though nobody hangs up, is asked again: reads, writes and news of others."""
+    monkeypatch.setattr(connection, "ANSWER_S", 0.5)
+
+    @scenario
+    async def run() -> None:
+        async with through_proxy(database, 1) as (proxy, place), database.open() as other:
+            store = store_at(place.url)
+            await store.open()
+            heard = asyncio.Event()
+            store.on_change(lambda change: heard.set() if change.run in ("told", "") else None)
+            row = await owned(store, "run")
+            await store.create(new("told"))
+            for _ in range(2):
+                proxy.swallow()
+                assert await store.run("run") is not None
+                await store.append(write(row, step()))
+            heard.clear()
+            proxy.swallow()
+            await other.send("told", "s", "message.received", "t", None, {})
+            await heard.wait()
+            assert proxy.cut == 0
+            await store.close()
+        await check(database, [row], 2)
 
     run()
 

@@ -21,6 +21,7 @@ T = TypeVar("T")
 Connection: TypeAlias = Any  # asyncpg has no types
 
 CONNECT_S: Final = 10.0
+ANSWER_S: Final = 60.0  # no statement of ours takes nearly as long: one without an answer by then will never have one
 IDLE_MS: Final = (
     10_000  # between two statements of a step's transaction; a process that stands still keeps no rows locked
 )

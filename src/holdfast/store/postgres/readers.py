@@ -15,6 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.base import settle
+from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import LOST, TROUBLE, Connection, goodbye, insist
 from holdfast.store.transaction import Asking
@@ -25,7 +26,8 @@ _MOST: Final = 4
 
 
 async def _answered(db: Connection, work: Callable[[], Asking[T]]) -> T:
-    return await Answers(db).do(work())
+    async with asyncio.timeout(connection.ANSWER_S):
+        return await Answers(db).do(work())
 
 
 class Readers:
@@ -45,9 +47,7 @@ class Readers:
         answer: asyncio.Future[T] = loop.create_future()
         self._asked.append((lambda: read(*arguments, **named), answer))
         if len(self._tasks) < _MOST:
-            task = self._context.run(loop.create_task, self._serve())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.add(self._context.run(loop.create_task, self._serve()))
         return await answer
 
     async def _serve(self) -> None:
@@ -78,6 +78,9 @@ class Readers:
         finally:
             if db is not None and not db.is_closed():
                 self._idle.append(db)
+            self._tasks.discard(
+                asyncio.current_task()
+            )  # at once: who asks now must not think that this one still serves
 
     async def close(self) -> None:
         """Let go of the connections when the last read has ended."""

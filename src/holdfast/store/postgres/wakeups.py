@@ -19,6 +19,7 @@ import asyncpg
 
 from holdfast.store import news
 from holdfast.store.base import Change, News
+from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
 
@@ -95,11 +96,13 @@ class Wakeups:
                         await self._more.wait()
                 self._more.clear()
                 if self._pending:
-                    await self._tell()
+                    async with asyncio.timeout(connection.ANSWER_S):
+                        await self._tell()
                     await asyncio.sleep(_TELL_EVERY_S)
                 if loop.time() >= next_poll:
                     next_poll = loop.time() + POLL_S
-                    await self._poll()
+                    async with asyncio.timeout(connection.ANSWER_S):
+                        await self._poll()
             except (*TROUBLE, asyncpg.PostgresError) as trouble:
                 _log.debug("nothing is heard of other processes: %r", trouble)
                 if self._db is not None:

@@ -29,6 +29,7 @@ from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, 
 from holdfast.store.base import Faults, News
 from holdfast.store.conversations import Leave
 from holdfast.store.operations import Crash, Operation, Result, Work, names
+from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.dialect import STATEMENTS
@@ -142,7 +143,8 @@ class Writer:
         looks = tries = 0
         while True:
             try:
-                results, changes = await self._transact(batch)
+                async with asyncio.timeout(connection.ANSWER_S):
+                    results, changes = await self._transact(batch)
             except TROUBLE as trouble:
                 if not isinstance(trouble, GAVE_WAY):
                     tries += 1
