@@ -11,11 +11,29 @@ import itertools
 import json
 import os
 import random
+import signal
 import time
 import uuid
 
 import holdfast
 
+
+def explain(*_: object) -> None:
+    """Say what every task waits for: asked for by SIGUSR1 when a run does not end."""
+    for task in asyncio.all_tasks():
+        waits, place = [], task.get_coro()
+        while place is not None:
+            frame = getattr(place, "cr_frame", None) or getattr(place, "gi_frame", None)
+            waits.append(f"{frame.f_code.co_name}:{frame.f_lineno}" if frame is not None else repr(place))
+            place = (
+                getattr(place, "_coro", None)
+                or getattr(place, "cr_await", None)
+                or getattr(place, "gi_yieldfrom", None)
+            )
+        print("TASK", os.getpid(), task.get_name(), " > ".join(waits), flush=True)
+
+
+signal.signal(signal.SIGUSR1, explain)
 _LEDGER = os.open(os.environ["CHAOS_LEDGER"], os.O_APPEND | os.O_WRONLY | os.O_CREAT)
 
 

@@ -70,6 +70,12 @@ class Fleet:
         self._leaving = [*getattr(self, "_leaving", []), worker]
         self.fill()
 
+    def explain(self) -> None:
+        """Have each say in the log what its tasks wait for."""
+        for worker in self._workers:
+            worker.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+
     def end(self) -> None:
         for worker in [*self._workers, *getattr(self, "_leaving", [])]:
             worker.send_signal(signal.SIGCONT)

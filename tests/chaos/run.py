@@ -70,7 +70,7 @@ async def customers(hf: holdfast.Client, options: argparse.Namespace, rng: rando
     await asyncio.gather(*[one(number) for number in range(options.runs)])
 
 
-async def completed(hf: holdfast.Client, runs: list[str]) -> None:
+async def completed(hf: holdfast.Client, runs: list[str]) -> bool:
     until = time.monotonic() + LONGEST_END_S
     last = -1
     while time.monotonic() < until:
@@ -84,8 +84,9 @@ async def completed(hf: holdfast.Client, runs: list[str]) -> None:
             last = states["completed"]
             said(f"{last} of {len(runs)} runs completed; {dict(states)}")
         if last == len(runs) or states["failed"] or states["paused"]:
-            return
+            return True
         await asyncio.sleep(0.5)
+    return False
 
 
 async def chaos(options: argparse.Namespace, seed: int, folder: Path) -> int:
@@ -110,7 +111,8 @@ async def chaos(options: argparse.Namespace, seed: int, folder: Path) -> int:
             done = await faults(fleet, server, proxy, rng, options.seconds, said)
             said("no more faults")
             await starting
-            await completed(hf, runs)
+            if not await completed(hf, runs):
+                fleet.explain()
             wrong, counts = await judge(hf.store, runs, folder / "ledger")
             if not wrong:
                 wrong = await check_results(hf, runs)
