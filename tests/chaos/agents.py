@@ -30,7 +30,7 @@ def explain(*_: object) -> None:
                 or getattr(place, "cr_await", None)
                 or getattr(place, "gi_yieldfrom", None)
             )
-        print("TASK", os.getpid(), task.get_name(), " > ".join(waits), flush=True)
+        os.write(2, f"TASK {os.getpid()} {task.get_name()} {' > '.join(waits)}\n".encode())
 
 
 signal.signal(signal.SIGUSR1, explain)
