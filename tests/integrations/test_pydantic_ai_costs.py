@@ -3,7 +3,9 @@
 import asyncio
 from decimal import Decimal
 
+import pytest
 from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
 from tests.integrations.scripted import Script, calls, says, turn_of
 
@@ -91,3 +93,31 @@ def test_an_agent_that_goes_round_in_circles_is_stopped_by_a_person():
             return await hf.get("r").result(timeout=20)
 
     assert "ana stopped a loop (enough)" in asyncio.run(main())
+
+
+@pytest.mark.parametrize("at_limit", ["raise", "hand on"])
+def test_a_run_that_hits_a_limit_ends_with_the_best_it_has(at_limit):
+    """What the agent had said is in the exception, or is its answer; it says that it is not whole."""
+
+    def answer(_turn, messages):
+        said = calls(("look", {}))
+        return ModelResponse(parts=[TextPart(f"Thought {turn_of(messages)}."), *said.parts])
+
+    clerk = spender(answer, at_limit=at_limit)
+
+    @holdfast.agent(budget=holdfast.Budget(model_calls=3, at_limit="fail"))
+    async def job() -> list:
+        try:
+            result = await clerk.run("go")
+        except holdfast.BudgetExceeded as error:
+            return ["raised", holdfast.partial(error)["clerk"].text]
+        return [result.response.metadata["holdfast"], result.output]
+
+    async def main():
+        async with holdfast.testing.open(agents=[job]) as hf:
+            return await hf.run(job)
+
+    mark, text = asyncio.run(main())
+    assert text.startswith("Thought 2.")
+    assert mark == ("raised" if at_limit == "raise" else {"partial": "limit"})
+    assert at_limit == "raise" or "[Not finished: " in text

@@ -47,13 +47,31 @@ from pydantic_ai.tools import (
 )
 
 import holdfast
-from holdfast import BadArguments, LeafError, Loops, NotInRun, NotStorable, Retry
+from holdfast import (
+    BadArguments,
+    BudgetExceeded,
+    LeafError,
+    LoopDetected,
+    Loops,
+    NotInRun,
+    NotStorable,
+    Retry,
+    Salvaged,
+)
 from holdfast.integrations import pydantic_ai_records as records
-from holdfast.integrations.pydantic_ai_history import Compaction, Summarise, Trim, valid_history, with_note
+from holdfast.integrations.pydantic_ai_history import (
+    Compaction,
+    Summarise,
+    Trim,
+    best_so_far,
+    valid_history,
+    with_note,
+)
 from holdfast.integrations.pydantic_ai_naming import pinned, scopes_of, step_name
 from holdfast.integrations.pydantic_ai_resuming import Names, by_run, resume, turn_of, unobserved
 from holdfast.integrations.pydantic_ai_steps import KEY, STEP, Options, Steps, threads
 from holdfast.integrations.pydantic_ai_streaming import Streamed
+from holdfast.salvage import attach
 from holdfast.verbs.skipping import task_label
 
 __all__ = ["HoldfastDurability", "Streamed", "Summarise", "Trim", "valid_history"]
@@ -83,6 +101,8 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     the history short: `Trim(...)` or `Summarise(...)`. Before an agent goes on in a loop (`loops`) a person is asked.
     `fallback` names models of `models` in the order in which they are asked ("default" is the agent's own): the next one when
     one fails for good or says nothing; the one that answered is asked first from then on.
+    When a budget is spent, `BudgetExceeded` is raised and carries the best answer so far (`holdfast.partial(error)`); with
+    `at_limit="hand on"` that is the answer, which says that it is not whole.
     `stream` is the name of a stream of the run to which answers are written while they come, or a `Streamed`.
     `models`, `event_stream_handler` and `name` are as in the framework's own durability capabilities.
     """
@@ -112,12 +132,16 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         loops: Loops | None = _LOOPS,
         stream: Streamed | str | None = None,
         fallback: Sequence[str] = (),
+        at_limit: Literal["raise", "hand on"] = "raise",
     ) -> None:
         records.prepare()
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
         self.model_options = _REQUEST | _checked(model or {}, STEP - {"in_doubt"}, "HoldfastDurability(model=...)")
         self.tool_options = _CALL | _checked(tools or {}, STEP | _APPROVAL, "HoldfastDurability(tools=...)")
         self.compaction, self.loops = compact, loops
+        if at_limit not in ("raise", "hand on"):
+            raise BadArguments(f"HoldfastDurability(at_limit={at_limit!r}): use 'raise' or 'hand on'")
+        self.hands_on = at_limit == "hand on"
         self.fallback = _registered(fallback, models or {})
         self.streamed = Streamed(name=stream) if isinstance(stream, str) else stream
         self._backend = Steps(self)
@@ -187,7 +211,12 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         # Instructions, validators and the like that are plain functions: a thread in agent code would not be recorded.
         with threads(allowed=False):
-            return await super().wrap_run(ctx, handler=handler)
+            try:
+                return await super().wrap_run(ctx, handler=handler)
+            except (BudgetExceeded, LoopDetected) as error:
+                best = best_so_far(turn_of(ctx).said())
+                attach(error, holdfast.partial(error) | {self.name: Salvaged(best, "failed", 1)} if best else {})
+                raise
 
     async def before_run(self, ctx: RunContext[AgentDepsT]) -> None:
         if ctx.prompt is not None:  # without one the calls that have no result are made now

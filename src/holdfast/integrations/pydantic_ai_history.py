@@ -24,6 +24,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 
+import holdfast
 from holdfast import BadArguments
 from holdfast.integrations import pydantic_ai_records as records
 
@@ -162,6 +163,22 @@ def with_note(messages: Sequence[ModelMessage], text: str) -> list[ModelMessage]
     assert isinstance(last, ModelRequest)
     note = UserPromptPart(text, timestamp=last.timestamp or records.EPOCH)
     return [*before, replace(last, parts=[*last.parts, note])]
+
+
+def best_so_far(messages: Sequence[ModelMessage]) -> str:
+    """The last thing the agent said; if it only called tools, what they returned last."""
+    for message in reversed(messages):
+        said = [part.content for part in message.parts if isinstance(part, TextPart) and part.content.strip()]
+        if isinstance(message, ModelResponse) and said:
+            return "\n\n".join(said)
+    returns = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    return "\n".join(f"{part.tool_name}: {part.model_response_str()}" for part in returns[-3:])
+
+
+def unfinished(messages: Sequence[ModelMessage], why: Exception) -> ModelResponse:
+    """An answer made of what there is, which says that it is not whole."""
+    text = f"{best_so_far(messages)}\n\n[Not finished: {why}]".strip()
+    return ModelResponse(parts=[TextPart(text)], metadata={"holdfast": {"partial": "limit"}}, timestamp=holdfast.now())
 
 
 def transcript(messages: Sequence[ModelMessage]) -> str:

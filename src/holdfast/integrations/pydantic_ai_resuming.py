@@ -50,6 +50,10 @@ class Turn:
     response: Any = None  # as it is stored
     returned: dict[str, Any] = field(default_factory=dict)  # by the id of the call, what steps returned
 
+    def said(self) -> list[ModelMessage]:
+        """All messages up to the response."""
+        return [*self.messages, *([_CODEC.load(ModelResponse, self.response)] if self.response is not None else [])]
+
 
 def turn_of(ctx: RunContext[Any]) -> Turn:
     """That of the run which asks."""

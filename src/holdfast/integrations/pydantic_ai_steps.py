@@ -30,7 +30,7 @@ from pydantic_core import to_jsonable_python
 import holdfast
 from holdfast import LeafError, Local
 from holdfast.integrations import pydantic_ai_records as records
-from holdfast.integrations.pydantic_ai_history import Compaction, middle, shortened
+from holdfast.integrations.pydantic_ai_history import Compaction, middle, shortened, unfinished
 from holdfast.integrations.pydantic_ai_naming import pinned, step_name
 from holdfast.integrations.pydantic_ai_resuming import Turn, since, turn_of
 from holdfast.integrations.pydantic_ai_streaming import Streamed
@@ -49,6 +49,7 @@ class Durable(Protocol):
     model_options: Options
     streamed: Streamed | None
     fallback: tuple[str, ...]
+    hands_on: bool
 
     @property
     def name(self) -> str: ...
@@ -92,7 +93,13 @@ class Steps(DurableOperationBackend[Options]):
             return answer
 
         models = self.capability.fallback
-        answer = await (holdfast.fallback(ask, models, check=_answers, name=step.name)() if models else ask(None))
+        asking = holdfast.fallback(ask, models, check=_answers, name=step.name)() if models else ask(None)
+        try:
+            answer = await asking
+        except holdfast.BudgetExceeded as error:
+            if not self.capability.hands_on or not params.model_request_parameters.allow_text_output:
+                raise
+            return unfinished(ctx.messages, error)
         response = operation.result_codec.load(records.unstamped(answer))
         turn.messages, turn.response, turn.returned = list(ctx.messages), answer["response"], {}
         records.known().asked_for.update((ctx.run_id, call.tool_call_id) for call in response.tool_calls)
@@ -131,7 +138,13 @@ class Steps(DurableOperationBackend[Options]):
         """One call of a tool, in the scope that `wrap_tool_execute` has opened."""
         step = self._step(params.name, options or {})
         work = functools.partial(_called, operation, params)
-        result = operation.result_codec.load(await step(work, **records.arguments(params.tool_args)))
+        try:
+            stored = await step(work, **records.arguments(params.tool_args))
+        except holdfast.BudgetExceeded as error:
+            if not self.capability.hands_on:
+                raise
+            return operation.result_codec.load(f"Not run: {error}")  # the next request ends the run of the agent
+        result = operation.result_codec.load(stored)
         ctx: RunContext[Any] = params.ctx
         if result.kind == "tool_return" and ctx.tool_call_id is not None:
             turn_of(ctx).returned[ctx.tool_call_id] = result.result
