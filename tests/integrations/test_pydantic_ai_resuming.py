@@ -164,3 +164,53 @@ def test_what_follows_has_the_keys_it_would_have_had():
         return keys
 
     assert len(asyncio.run(main())) == 1
+
+
+def test_it_is_the_same_after_a_checkpoint_and_inside_a_tool():
+    """In a new era, and in the scope of a tool that runs in the agent, turns are put together too."""
+    instructed = []
+
+    def three(name):
+        script = Script(lambda _turn, messages: calls(("look", {})) if turn_of(messages) < 3 else says(f"{name} done"))
+        agent = Agent(script.model, name=name, capabilities=[HoldfastDurability()])
+
+        @agent.instructions
+        def manner() -> str:
+            instructed.append(name)
+            return "Be kind."
+
+        @agent.tool_plain
+        async def look() -> str:
+            return "seen"
+
+        return agent
+
+    inner = three("inner")
+    script = Script(lambda _turn, messages: says("done") if turn_of(messages) else calls(("delegate", {})))
+    outer = Agent(script.model, name="outer", capabilities=[HoldfastDurability()])
+
+    @outer.tool_plain(metadata={"holdfast": False})
+    async def delegate() -> str:
+        output = (await inner.run("go")).output
+        await holdfast.receive("go on")
+        return output
+
+    @holdfast.agent
+    async def job() -> str:
+        state = await holdfast.restore(0)
+        if state == 0:
+            await inner.run("first")
+            state = await holdfast.checkpoint(1)
+        return (await outer.run("go")).output
+
+    async def main():
+        async with holdfast.testing.open(agents=[job]) as hf:
+            run = await hf.start(job, id="r")
+            await run.wait("waiting")
+            await hf.crash()
+            instructed.clear()
+            await hf.get("r").send("go on", 1)
+            return await hf.get("r").result(timeout=20)
+
+    assert asyncio.run(main()) == "done"
+    assert 1 <= len(instructed) <= 2
