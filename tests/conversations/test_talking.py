@@ -394,3 +394,62 @@ async def test_a_refused_run_asks_anew(hf):
     await first.result()
     await run.retry()
     assert await run.result() == 2
+
+
+@holdfast.agent
+async def divided() -> list[str]:
+    """Waits for the conversation in one task while another one fails."""
+
+    async def talks() -> list[str]:
+        async with holdfast.conversation("c", str) as talk:
+            return await talk.messages()
+
+    waiting = asyncio.create_task(talks())
+    await holdfast.sleep("1m")
+    await mend()
+    return await waiting
+
+
+@playing(divided, hold)
+async def test_a_run_that_failed_while_it_waited(hf):
+    """A run that fails while it stands in line goes out of it, and when it is retried it asks again and gets its turn."""
+    broken.add("mend")
+    first = await hf.start(hold, "c", id="first")
+    await first.wait("waiting")
+    run = await hf.start(divided, id="run")
+    await failure(run)
+    assert (await hf.conversation("c").info()).waiting == 0
+    broken.clear()
+    await run.retry()
+    await run.wait("waiting")
+    await hf.advance("2m")
+    assert (await hf.conversation("c").info()).waiting == 1
+    await first.send("go", "on")
+    assert await run.result() == ["mine", "still mine"]
+
+
+@holdfast.agent
+async def chorus() -> list[str]:
+    """Two tasks of one run talk in one conversation."""
+    async with holdfast.conversation("c", str) as talk:
+
+        async def sing(voice: str) -> None:
+            for verse in range(2):
+                await talk.add(f"{voice}{verse}")
+                await mend()
+
+        await asyncio.gather(sing("a"), sing("b"))
+        return await talk.messages()
+
+
+def test_two_tasks_in_one_conversation():
+    """Tasks of one run add in an order that every life of the run agrees on, whatever crashes."""
+    broken.clear()
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[chorus]):
+            heard = await hf.run(chorus)
+            assert heard == await said(hf)
+            assert sorted(heard) == ["a0", "a1", "b0", "b1"]
+
+    asyncio.run(main())
