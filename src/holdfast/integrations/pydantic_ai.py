@@ -215,8 +215,12 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
                 return await super().wrap_run(ctx, handler=handler)
             except (BudgetExceeded, LoopDetected) as error:
                 best = best_so_far(turn_of(ctx).said())
-                attach(error, holdfast.partial(error) | {self.name: Salvaged(best, "failed", 1)} if best else {})
+                if best:
+                    attach(error, holdfast.partial(error) | {self.name: Salvaged(best, "failed", 1)})
                 raise
+            finally:
+                records.known().turns.pop(ctx.run_id, None)  # an agent that is run for ever must not remember all of it
+                records.known().unseen.discard(ctx.run_id)
 
     async def before_run(self, ctx: RunContext[AgentDepsT]) -> None:
         if ctx.prompt is not None:  # without one the calls that have no result are made now

@@ -110,11 +110,10 @@ def _results(
 
 async def resume(ctx: RunContext[Any], turn: Turn, agent: Names) -> None:
     """Add the messages of the turns that are in the journal, up to one that must be replayed, or to the last."""
-    requests, passed = _plain_turns(agent)
+    requests, answers, passed = _plain_turns(agent)
     if len(requests) < 2:
         return
-    target, answers = requests[-1], [UNTYPED.load(record.text) for record in requests]
-    skipped = [record for record in passed if record.place < target.asked]
+    skipped = [record for record in passed if record.place < requests[-1].asked]
     messages = _messages(ctx, turn, answers, _returned(skipped, agent))
     if messages is None:
         return
@@ -131,17 +130,20 @@ async def resume(ctx: RunContext[Any], turn: Turn, agent: Names) -> None:
             ctx.usage.tool_calls += len(message.tool_calls)
 
 
-def _plain_turns(agent: Names) -> tuple[list[Recorded], list[Recorded]]:
-    """The requests that are recorded from here on, as long as each came about by results alone; and all that is recorded."""
+def _plain_turns(agent: Names) -> tuple[list[Recorded], list[Any], list[Recorded]]:
+    """The requests recorded from here on, as long as each came about by results alone; what they say; and all records."""
     requests: list[Recorded] = []
+    answers: list[Any] = []
     passed: list[Recorded] = []
     for record in ahead(agent.scopes):
         if record.name == agent.model_step:
-            if requests and "since" not in UNTYPED.load(record.text):
+            answer = UNTYPED.load(record.text)
+            if requests and "since" not in answer:
                 break
             requests.append(record)
+            answers.append(answer)
         passed.append(record)
-    return requests, passed
+    return requests, answers, passed
 
 
 def _returned(skipped: Sequence[Recorded], agent: Names) -> dict[tuple[str, str], deque[Recorded]]:
