@@ -67,7 +67,7 @@ def test_the_plain_agent_and_the_durable_one_answer_alike():
 
 
 def test_each_request_and_each_tool_call_is_one_step():
-    """One commit for each of them, its result once, and the agent's settings only with the first."""
+    """The history has one event for each of them, and the end; the run has counted what the requests cost."""
     script = [Tool("look_up", animal="otters"), Tool("look_up", animal="seals"), "At sea."]
     _, _, events, info = told("durable", script, "Where?")
     done = [event.data["name"] for event in events if event.kind == "step.completed"]
