@@ -68,8 +68,11 @@ async def checkpoints(steps: int) -> None:
 async def carry(mode: str, agent: str, file: str, steps: int) -> None:
     # What is resumed is the same; recording it need not wait for the disk ten thousand times.
     url = f"sqlite:{file}?durability=process" if mode == "record" else f"sqlite:{file}"
+    opening = holdfast.open(
+        url, agents=[plain, checkpoints]
+    )  # which imports the rest of the package; nothing is opened yet
     note("imported")
-    async with holdfast.open(url, agents=[plain, checkpoints]) as hf:
+    async with opening as hf:
         note("opened")
         run = await hf.start({"plain": plain, "checkpoints": checkpoints}[agent], steps, id="long")
         await run.result(timeout=600)

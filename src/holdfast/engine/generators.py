@@ -12,6 +12,7 @@ import asyncio
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.runtime import Placed, here
@@ -42,7 +43,12 @@ class Generators:
         """It is about to be collected; if it was left in the middle `last` is called right after this, and else never."""
         home = self._homes.get(number)
         if home is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._forget, number, home)
+            self._soon(self._forget, number, home)
+
+    def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        """On the loop. Some frameworks use up dozens of generators a turn: to wake the loop for each would take long."""
+        here = threading.get_ident() == self._thread
+        (self._loop.call_soon if here else self._loop.call_soon_threadsafe)(call, *arguments)
 
     def _forget(self, number: int, home: tuple[Any, Scope]) -> None:
         if self._homes.get(number) is home:
