@@ -80,7 +80,38 @@ def test_an_answer_that_was_cut_off_is_handed_on_as_what_it_is():
     assert [kind for kind, _ in read] == ["end"]
 
 
+def test_a_model_that_falls_silent_is_asked_again():
+    """After the longest silence the request has failed; what it had said is salvage like any other."""
+    asked = []
+
+    async def words(messages, _info):
+        asked.append(len(messages))
+        yield "Otters hold " if len(asked) == 1 else "hands."
+        if len(asked) == 1:
+            await asyncio.sleep(3600)
+
+    once = HoldfastDurability(
+        stream=Streamed(salvage="continue", idle=0.2), model={"retry": holdfast.Retry(2, first=0)}
+    )
+    clerk = Agent(FunctionModel(stream_function=words), name="clerk", capabilities=[once])
+
+    @holdfast.agent
+    async def job() -> str:
+        return (await clerk.run("go")).output
+
+    async def main():
+        async with holdfast.testing.open(agents=[job]) as hf:
+            assert await hf.run(job, id="r") == "Otters hold hands."
+            (failed,) = [event for event in await hf.store.journal("r") if event.kind == "step.retrying"]
+            assert "nothing came for 0.2 s" in failed.data["error"]["message"]
+
+    asyncio.run(main())
+    assert asked == [1, 3]
+
+
 def test_what_to_do_with_a_cut_off_answer_is_checked():
     """A word that says nothing is refused."""
     with pytest.raises(holdfast.BadArguments, match="'restart', 'continue' or 'hand on'"):
         Streamed(salvage="maybe")
+    with pytest.raises(holdfast.BadArguments, match="longest silence"):
+        Streamed(idle=0)

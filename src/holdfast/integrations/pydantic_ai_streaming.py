@@ -24,6 +24,7 @@ from pydantic_ai.tools import RunContext
 
 import holdfast
 from holdfast import BadArguments, Salvaged
+from holdfast.durations import Duration, seconds
 from holdfast.integrations import pydantic_ai_records as records
 
 _GO_ON = "Your answer broke off here. Go on exactly where it ends, without repeating any of it and without a preface."
@@ -37,12 +38,16 @@ class Streamed:
 
     `salvage` says what becomes of text that was cut off by a crash: "restart" asks anew, "continue" has the model go on from
     it, and "hand on" takes it for the answer, which says so: `result.response.metadata["holdfast"]["partial"]`.
+    `idle` is the longest silence between two tokens: a model that is silent for longer has failed, and is asked again.
     """
 
     name: str = "answer"
     salvage: Literal["restart", "continue", "hand on"] = "restart"
+    idle: Duration | None = None
 
     def __post_init__(self) -> None:
+        if self.idle is not None and seconds(self.idle) <= 0:
+            raise BadArguments(f"Streamed(idle={self.idle!r}): give the longest silence, for example '10s'")
         if self.salvage not in ("restart", "continue", "hand on"):
             raise BadArguments(f"Streamed(salvage={self.salvage!r}): use 'restart', 'continue' or 'hand on'")
 
@@ -61,7 +66,7 @@ class Streamed:
 
     def handler(self, own: EventStreamHandler[Any] | None) -> EventStreamHandler[Any]:
         """One that writes what comes to the open stream, and passes it on."""
-        return functools.partial(_handle, own)
+        return functools.partial(_handle, own, self.idle)
 
 
 async def _writing(
@@ -74,8 +79,10 @@ async def _writing(
         _out.reset(token)
 
 
-async def _handle(own: EventStreamHandler[Any] | None, ctx: RunContext[Any], events: AsyncIterable[Any]) -> None:
-    written = _written(events)
+async def _handle(
+    own: EventStreamHandler[Any] | None, idle: Duration | None, ctx: RunContext[Any], events: AsyncIterable[Any]
+) -> None:
+    written = _written(events if idle is None or _out.get() is None else holdfast.lively(events, idle))
     if own is not None:
         await own(ctx, written)
     async for _ in written:  # a handler may leave some
