@@ -267,3 +267,10 @@ ALL = {
     agent.name: agent
     for agent in (parallel, nested, races, queues, cancellation, locks, mixed, ticking, mailing, waiting)
 }
+# These are what plain asyncio promises of itself; the others are made of the same and have fewer rounds.
+_OFTEN = ("parallel", "nested", "races", "queues", "cancellation")
+
+
+def rounds(name, most):
+    """How often a scenario is tried."""
+    return most if name in _OFTEN else most // 4

@@ -63,7 +63,8 @@ def check(place, kills):
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", schedules.ALL)
 def test_killed_at_random(forks, folder, name, request):
-    """Forty runs, each killed up to four times at random moments: all end right, and no recorded body runs again."""
+    """Many runs, each killed up to four times at random moments: all end right, and no recorded body runs again."""
+    rounds = schedules.rounds(name, ROUNDS)
 
     def new_place(number):
         (folder / str(number)).mkdir()
@@ -74,9 +75,9 @@ def test_killed_at_random(forks, folder, name, request):
     began = time.monotonic()
     assert schedules.CHECKS[name](undisturbed.read()["result"])
     span_s = time.monotonic() - began
-    kills = [once(forks, new_place(seed), name, random.Random(f"{name} {seed}"), span_s) for seed in range(ROUNDS)]
+    kills = [once(forks, new_place(seed), name, random.Random(f"{name} {seed}"), span_s) for seed in range(rounds)]
     request.node.user_properties.append(("kills", sum(kills)))
-    assert sum(kills) > ROUNDS / 2
+    assert sum(kills) > rounds / 2
 
 
 CROWD = ("sequential", "parallel", "retry", "sleep", "child", "checkpoints", "doubt_probe", "notes")

@@ -132,7 +132,7 @@ async def test_each_append_of_a_batch_is_fenced(
     async with place.open(faults=gate) as store:
         await owned(store, "a")
         gate.shut()
-        other = asyncio.create_task(store.create(new("b", agent="other")))
+        others = asyncio.gather(*[store.create(new(name, agent="other")) for name in "bc"])  # a lone one keeps the loop
         await asyncio.to_thread(gate.reached.wait, 20)  # the writer is busy: what is queued now is its next batch
         waiting = [store.append(Append("a", epoch, seq, [step(seq, f"work#{seq}")])) for epoch, seq in batch]
         gate.opened.set()
@@ -140,7 +140,7 @@ async def test_each_append_of_a_batch_is_fenced(
         assert [isinstance(result, int) for result in results] == accepted
         written = [(event.epoch, event.seq) for event in await store.journal("a")]
         assert written == [fence for fence, fits in zip(batch, accepted, strict=True) if fits]
-        await other
+        await others
 
 
 @scenario
