@@ -68,3 +68,24 @@ def test_a_deploy_is_other_code_after_a_crash():
             assert await late.result() == ["2", "c", "d"]
 
     asyncio.run(main())
+
+
+def test_a_question_to_the_store_outlives_two_crashes_in_a_row():
+    """Who waits until the store is open again, and finds that it has crashed once more, waits again."""
+
+    async def main():
+        async with holdfast.testing.open(agents=[]) as hf:
+
+            async def once_more():
+                await hf._up.wait()
+                await hf.crash()
+
+            first = asyncio.create_task(hf.crash())
+            await asyncio.sleep(0)
+            second = asyncio.create_task(once_more())
+            await asyncio.sleep(0)
+            assert await hf.store.run("nobody") is None
+            await asyncio.gather(first, second)
+            assert hf.crashes == 2
+
+    asyncio.run(main())

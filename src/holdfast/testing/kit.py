@@ -54,6 +54,8 @@ class _Steadfast:
             while True:
                 await self._client._up.wait()
                 used = self._client._store
+                if used is None and not self._client._up.is_set():
+                    continue  # it was open, and crashed again before this could go on
                 try:
                     return await getattr(used, name)(*args, **kwargs)
                 except StoreUnavailable:
