@@ -27,9 +27,8 @@ class Mailbox:
     decided: dict[str, Event] = field(default_factory=dict)
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)  # of votes, by question
     forsaken: dict[str, str] = field(default_factory=dict)  # questions that nobody waits for, and their calls
-    unwanted: list[tuple[str, str, str]] = field(
-        default_factory=list
-    )  # conversations nobody waits for: call, id, request
+    # Conversations nobody waits for: call, id, request.
+    unwanted: list[tuple[str, str, str]] = field(default_factory=list)
     talks: dict[str, Talk] = field(default_factory=dict)  # conversations that the run has or asks for
     _said: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=lambda: defaultdict(deque))

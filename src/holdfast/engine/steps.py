@@ -62,9 +62,8 @@ class StepCall(Call):
         self._began_at, self._limit_s = 0, spec.timeout_s
         self.bill = Bill()
         self.looped = False  # a person has looked at the loop that it would go on with
-        self._context = (
-            contextvars.copy_context()
-        )  # the body sees the caller's context variables, live and resumed alike
+        # The body sees the caller's context variables, live and resumed alike.
+        self._context = contextvars.copy_context()
 
     def begin(self) -> None:
         self.so_far = Past.of(self.past())

@@ -313,9 +313,8 @@ class StepOutlet:
         if reason is None and not self._attempt.over:
             self._execution.streams.end(self._writable())
         self._attempt.open_now.discard(self._name)
-        self._tail = (
-            None  # who raised may be tried again: the outcome of the step, or the next attempt, says what it was
-        )
+        # Who raised may be tried again: the outcome of the step, or the next attempt, says what it was.
+        self._tail = None
 
 
 def closed(name: str) -> HoldfastError:

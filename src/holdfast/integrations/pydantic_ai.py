@@ -189,9 +189,8 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     def get_default_run_id(self) -> str | None:
         if not self.in_durable_context:
             return None
-        run_id = (
-            f"{holdfast.place(step_name(self.name))}@{holdfast.uuid4().hex[:12]}"  # where, and in which run of ours
-        )
+        # Where, and in which run of ours.
+        run_id = f"{holdfast.place(step_name(self.name))}@{holdfast.uuid4().hex[:12]}"
         records.remember()
         if by_run():
             records.known().unseen.add(run_id)

@@ -26,9 +26,8 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 class Known:
     """What this task, and those made from it, know of what happened so far."""
 
-    stored: set[tuple[str, str]] = field(
-        default_factory=set
-    )  # versions in the journal; to store one twice does no harm
+    # Versions in the journal; to store one twice does no harm.
+    stored: set[tuple[str, str]] = field(default_factory=set)
     asked_for: set[tuple[str | None, str]] = field(default_factory=set)  # tool calls, by run of the agent and id
     begun: set[tuple[str | None, str]] = field(default_factory=set)  # those of them that began
     unseen: set[str | None] = field(default_factory=set)  # runs of agents whose turns no code of the user's sees

@@ -22,9 +22,8 @@ Connection: TypeAlias = Any  # asyncpg has no types
 
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 60.0  # no statement of ours takes nearly as long: one without an answer by then will never have one
-IDLE_MS: Final = (
-    10_000  # between two statements of a step's transaction; a process that stands still keeps no rows locked
-)
+# Between two statements of a step's transaction; a process that stands still keeps no rows locked.
+IDLE_MS: Final = 10_000
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed after about this long
 

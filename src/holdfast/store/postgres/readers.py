@@ -78,9 +78,8 @@ class Readers:
         finally:
             if db is not None and not db.is_closed():
                 self._idle.append(db)
-            self._tasks.discard(
-                asyncio.current_task()
-            )  # at once: who asks now must not think that this one still serves
+            # At once: who asks now must not think that this one still serves.
+            self._tasks.discard(asyncio.current_task())
 
     async def close(self) -> None:
         """Let go of the connections when the last read has ended."""
