@@ -86,7 +86,7 @@ lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer version
 	}
 	compile pyproject.toml --group dev -o requirements/dev.txt $(LOCK_ARGS)
 	compile pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt $(LOCK_ARGS)
-	compile pyproject.toml --extra postgres --extra metrics -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
+	compile pyproject.toml --extra postgres --extra metrics --extra server -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
 	compile --group build -c requirements/dev.txt -o requirements/build.txt $(LOCK_ARGS)
 	compile --group model --no-deps -o requirements/model.txt $(LOCK_ARGS)
 	if grep -n '://' requirements/*.txt; then echo "The locked files must not name hosts." >&2; exit 1; fi
