@@ -102,3 +102,12 @@ def postgres_url(postgres_server: str) -> str:
     """A URL of an empty schema of its own."""
     mark = "&" if "?" in postgres_server else "?"
     return f"{postgres_server}{mark}schema=test_{secrets.token_hex(6)}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A URL of an empty store of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path / 'holdfast.db'}?durability=process"
+    url: str = request.getfixturevalue("postgres_url")
+    return url

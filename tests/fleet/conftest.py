@@ -2,11 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,18 +9,9 @@ from typing import NamedTuple
 
 import pytest
 from tests.fleet import agents
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
-
-import holdfast
+from tests.serving import PATIENCE_S, Worker, ask
 
 AGENTS = Path(agents.__file__)
-SOURCE = AGENTS.parents[2] / "src"
-PATIENCE_S = 40.0  # a bound, never a measure
-
-STORES = {
-    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'fleet.db'}?durability=process",
-    "postgres": lambda request: request.getfixturevalue("postgres_url"),
-}
 
 
 class Effect(NamedTuple):
@@ -38,9 +24,9 @@ class Effect(NamedTuple):
     what: str
 
 
-@pytest.fixture(params=STORES)
-def fleet(request, tmp_path):
-    started = Fleet(STORES[request.param](request), tmp_path)
+@pytest.fixture
+def fleet(commands, store_url, tmp_path):
+    started = Fleet(commands, store_url, tmp_path)
     yield started
     started.close()
 
@@ -48,12 +34,16 @@ def fleet(request, tmp_path):
 class Fleet:
     """Workers on one store, the ledger of what they did, and a client that serves nothing."""
 
-    def __init__(self, url, folder):
-        self.url, self.folder, self.workers = url, folder, []
+    def __init__(self, commands, url, folder):
+        self._commands, self.url, self.folder, self.workers = commands, url, folder, []
 
-    def worker(self, *options, ready=True):
+    def command(self, *words):
+        """A process of the command line on this store."""
+        return Worker(self._commands.start([*words, "--db", self.url], self.folder, {"FLEET": str(self.folder)}))
+
+    def worker(self, *options, agents=AGENTS, ready=True):
         """A new worker; `ready`: wait until it says that it serves."""
-        started = Worker(["worker", AGENTS, "--db", self.url, *options], self.folder)
+        started = self.command("worker", agents, *options)
         self.workers.append(started)
         if ready:
             started.until("Serving")
@@ -69,12 +59,7 @@ class Fleet:
 
     def ask(self, what):
         """What a client on this store says."""
-
-        async def main():
-            async with holdfast.open(self.url) as hf:
-                return await asyncio.wait_for(what(hf), PATIENCE_S)
-
-        return asyncio.run(main())
+        return ask(self.url, what)
 
     def status(self, run):
         return self.ask(lambda hf: hf.get(run).info()).status
@@ -118,53 +103,3 @@ class Fleet:
     def close(self):
         for each in self.workers:
             each.kill()
-
-
-class Worker:
-    """One process. All it says is kept, by a thread, so that it never waits for the test to read."""
-
-    def __init__(self, words, folder):
-        env = os.environ | {"FLEET": str(folder), "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, "-W", "error", "-m", "holdfast", *map(str, words)]
-        self._process = subprocess.Popen(
-            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        self.pid, self._lines, self._changed = self._process.pid, [], threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        with self._process.stdout as stream:
-            for line in stream:
-                with self._changed:
-                    self._lines.append(line.decode())
-                    self._changed.notify_all()
-
-    def said(self):
-        return "".join(self._lines)
-
-    def until(self, text):
-        """Wait for a line with this text."""
-        with self._changed:
-            found = self._changed.wait_for(lambda: [line for line in self._lines if text in line], PATIENCE_S)
-        assert found, f"{text!r} never came in:\n{self.said()}"
-        return found[0]
-
-    @property
-    def running(self):
-        return self._process.poll() is None
-
-    def stop(self):
-        """As a supervisor does."""
-        self._process.send_signal(signal.SIGTERM)
-
-    def kill(self):
-        if self.running:
-            self._process.kill()
-        self.ended()
-
-    def ended(self):
-        """How it ended."""
-        code = self._process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
-        return code

@@ -1,7 +1,5 @@
 """Slots of limits when a worker is killed in the middle: real processes."""
 
-from tests.fleet.conftest import Worker
-
 CODE = """
 import asyncio, os, time
 from pathlib import Path
@@ -37,10 +35,7 @@ def test_a_killed_workers_slots_are_free_at_once(fleet):
     path.write_text(CODE)
 
     def serve():
-        started = Worker(["worker", path, "--db", fleet.url, "--lease", "30"], fleet.folder)
-        fleet.workers.append(started)
-        started.until("Serving")
-        return started
+        return fleet.worker("--lease", "30", agents=path)
 
     def noted():
         file = fleet.folder / "slots"

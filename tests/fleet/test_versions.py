@@ -1,7 +1,5 @@
 """Two versions of the code in one fleet: real processes that run different files."""
 
-from tests.fleet.conftest import Worker
-
 PINNED = """
 import holdfast
 
@@ -38,10 +36,7 @@ def serve(fleet, name, code, *options):
     """A worker process with this code."""
     path = fleet.folder / f"{name}.py"
     path.write_text(code)
-    started = Worker(["worker", path, "--db", fleet.url, *options], fleet.folder)
-    fleet.workers.append(started)
-    started.until("Serving")
-    return started
+    return fleet.worker(*options, agents=path)
 
 
 def begin(fleet, agent, run):
@@ -75,7 +70,7 @@ def test_a_run_is_carried_on_by_its_version(fleet):
         send(fleet, run, "go")
     assert fleet.results(["two"]) == {"two": ["first by version 2", "last by version 2"]}
     fleet.until(lambda: fleet.ask(lambda hf: hf.get("one").info()).waits_for == "worker")
-    listed = Worker(["runs", "--db", fleet.url], fleet.folder)
+    listed = fleet.command("runs")
     listed.until("waits for a worker with version 1 of research")
     assert listed.ended() == 0
     serve(fleet, "old", f'VERSION = "1"{PINNED}')

@@ -1,28 +1,14 @@
 """Runs that ask people, on each store; who decides is this process, who carries them are others that can be killed."""
 
-import asyncio
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
-
-import holdfast
-
-SOURCE = Path(holdfast.__file__).parents[1]
-PATIENCE_S = 50.0  # a bound, never a measure
-STORES = {
-    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'people.db'}",
-    "postgres": lambda request: request.getfixturevalue("postgres_url"),
-}
+from tests.serving import PATIENCE_S, Worker, ask
 
 
-@pytest.fixture(params=STORES)
-def office(request, tmp_path):
-    opened = Office(STORES[request.param](request), tmp_path)
+@pytest.fixture
+def office(commands, store_url, tmp_path):
+    opened = Office(commands, store_url, tmp_path)
     yield opened
     opened.close()
 
@@ -30,37 +16,26 @@ def office(request, tmp_path):
 class Office:
     """A store, a worker on it, and what it did."""
 
-    def __init__(self, url, folder):
-        self.url, self.folder, self.worker = url, folder, None
-        path = os.pathsep.join([str(SOURCE), str(Path(__file__).parents[2])])
-        self._env = os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PEOPLE": str(folder)}
+    def __init__(self, commands, url, folder):
+        self._commands, self.url, self.folder, self.worker = commands, url, folder, None
+
+    def another(self):
+        """Another one on the same store."""
+        return Office(self._commands, self.url, self.folder)
+
+    def _command(self, *words):
+        return Worker(self._commands.start([*words, "--db", self.url], self.folder, {"PEOPLE": str(self.folder)}))
 
     # The worker
 
     def start_worker(self):
         """A real process that serves the agents; it says when it does."""
-        command = ["worker", "tests.people.agents", "tests.people.recipes", "--db", self.url]
-        self.worker = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *command],
-            cwd=self.folder,
-            env=self._env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        said = []
-        for line in self.worker.stdout:
-            if b"Serving" in line:
-                return
-            said.append(line.decode())
-        raise AssertionError(f"the worker never served:\n{''.join(said)}")
+        self.worker = self._command("worker", "tests.people.agents", "tests.people.recipes")
+        self.worker.until("Serving")
 
     def kill_worker(self):
-        if self.worker is not None and self.worker.poll() is None:
-            self.worker.kill()
-            self.worker.wait()
         if self.worker is not None:
-            self.worker.stdout.close()
+            self.worker.kill()
             self.worker = None
 
     def restart_worker(self):
@@ -75,12 +50,7 @@ class Office:
 
     def ask(self, what):
         """What a client without agents says."""
-
-        async def main():
-            async with holdfast.open(self.url) as hf:
-                return await asyncio.wait_for(what(hf), PATIENCE_S)
-
-        return asyncio.run(main())
+        return ask(self.url, what)
 
     def meanwhile(self, what):
         """What a client says while no worker lives; then there is another one."""
@@ -91,12 +61,9 @@ class Office:
 
     def say(self, *words, code=0):
         """What the command line prints, as a process of its own."""
-        command = [sys.executable, "-m", "holdfast", *words, "--db", self.url]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self._env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        typed = self._command(*words)
+        assert typed.ended() == code, typed.said()
+        return typed.said()
 
     # What was done
 

@@ -3,7 +3,6 @@
 import json
 
 from tests.people.agents import firm
-from tests.people.conftest import Office
 
 import holdfast
 
@@ -22,7 +21,7 @@ async def all_asked(hf):
 
 def test_a_budget_is_one_for_all_processes(office):
     """Spent beyond it is at most what was in flight; the totals are exact although one was killed; a person is asked once."""
-    total, other = THINKERS * THOUGHTS, Office(office.url, office.folder)
+    total, other = THINKERS * THOUGHTS, office.another()
     office.start_worker()
     other.start_worker()
     try:

@@ -6,10 +6,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 from tests.people.agents import onboard
-from tests.people.conftest import SOURCE
+from tests.warm import ROOT
 
 import holdfast
 
@@ -50,7 +49,7 @@ def test_one_wins(office):
         return found[0].id
 
     question = office.ask(asked)
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCE), str(Path(__file__).parents[2])])}
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     deciders = [
         subprocess.Popen(
             [sys.executable, "-c", DECIDER, office.url, question, str(number * DECISIONS), str(DECISIONS)],

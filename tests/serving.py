@@ -1,0 +1,70 @@
+"""Workers in processes of their own, and clients that serve nothing: what tests of several processes are made of."""
+
+import asyncio
+import signal
+import threading
+
+import holdfast
+
+PATIENCE_S = 50.0  # a bound, never a measure
+
+
+def ask(url, what):
+    """What a client without agents says."""
+
+    async def main():
+        async with holdfast.open(url) as hf:
+            return await asyncio.wait_for(what(hf), PATIENCE_S)
+
+    return asyncio.run(main())
+
+
+class Worker:
+    """One process. All it says is kept, by a thread, so that it never waits for the test to read."""
+
+    def __init__(self, process):
+        self._process, self.pid, self._lines, self._changed = process, process.pid, [], threading.Condition()
+        self._silent = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        with self._process.stdout as stream:
+            for line in stream:
+                with self._changed:
+                    self._lines.append(line.decode())
+                    self._changed.notify_all()
+        with self._changed:
+            self._silent = True
+            self._changed.notify_all()
+
+    def said(self):
+        return "".join(self._lines)
+
+    def until(self, text):
+        """Wait for a line with this text."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._silent or any(text in line for line in self._lines), PATIENCE_S)
+        found = next((line for line in self._lines if text in line), None)
+        assert found, f"{text!r} never came in:\n{self.said()}"
+        return found
+
+    @property
+    def running(self):
+        return self._process.poll() is None
+
+    def stop(self):
+        """As a supervisor does."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        """As kill -9; returns when it is gone."""
+        if self.running:
+            self._process.kill()
+        self.ended()
+
+    def ended(self):
+        """How it ended."""
+        code = self._process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        return code
