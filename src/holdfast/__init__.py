@@ -52,11 +52,12 @@ if TYPE_CHECKING:
     from holdfast.questions import Approval
     from holdfast.resources import Resource, resource
     from holdfast.retry import Retry
-    from holdfast.run import Deed, Progress, Receipt, Run, RunEvent, RunInfo
+    from holdfast.run import AgentInfo, Deed, Progress, Receipt, Run, RunEvent, RunInfo
     from holdfast.salvage import Reason, Salvaged, partial
     from holdfast.signature import Local
     from holdfast.spent import Spent
     from holdfast.streams import Chunk, StreamInfo
+    from holdfast.tokens import Token
     from holdfast.verbs.asking import Decision, Vote, approve, ask
     from holdfast.verbs.children import Child, spawn
     from holdfast.verbs.conversations import Conversation, conversation
@@ -90,6 +91,7 @@ __all__ = [
     "NOT_DONE",
     "Actor",
     "Agent",
+    "AgentInfo",
     "AlreadyDecided",
     "Approval",
     "BadArguments",
@@ -150,6 +152,7 @@ __all__ = [
     "StoreUnavailable",
     "Stream",
     "StreamInfo",
+    "Token",
     "Transcript",
     "Unanswered",
     "UnknownAgent",
@@ -213,11 +216,12 @@ _HOMES = {
     "holdfast.questions": "Approval",
     "holdfast.resources": "Resource resource",
     "holdfast.retry": "Retry",
-    "holdfast.run": "Deed Progress Receipt Run RunEvent RunInfo",
+    "holdfast.run": "AgentInfo Deed Progress Receipt Run RunEvent RunInfo",
     "holdfast.salvage": "Reason Salvaged partial",
     "holdfast.signature": "Local",
     "holdfast.spent": "Spent",
     "holdfast.streams": "Chunk StreamInfo",
+    "holdfast.tokens": "Token",
     "holdfast.verbs.asking": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.conversations": "Conversation conversation",

@@ -20,13 +20,15 @@ from holdfast.durations import Duration, milliseconds, moment
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
+from holdfast.people import checked_text
 from holdfast.questions import Questions
-from holdfast.run import Deed, Run, RunEvent, RunInfo, wants_worker
+from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, wants_worker
 from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
 from holdfast.store import choosing
 from holdfast.store.base import Change, NewRun, News, Store, spilled, unspilled
+from holdfast.tokens import Tokens
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
@@ -74,7 +76,7 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
     return list(specs.values())
 
 
-class Client(Questions, Conversations, Control):
+class Client(Questions, Conversations, Control, Tokens):
     """An open store. Use it as `async with holdfast.open(...) as hf`."""
 
     def __init__(
@@ -175,7 +177,7 @@ class Client(Questions, Conversations, Control):
             raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
         if not created and row.id == run_id:
             await self._check_same(row, name, text)
-        return Run(self, row.id, agent if isinstance(agent, Agent) else None)
+        return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
 
     async def _input(
         self, agent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -271,6 +273,10 @@ class Client(Questions, Conversations, Control):
         spent = await self.store.spent([row.id for row in rows])
         return [RunInfo.of(row, served, said.get(row.id), now, spent.get(row.id)) for row in rows]
 
+    async def agents(self) -> list[AgentInfo]:
+        """The agents that workers have published in this store, by name."""
+        return [AgentInfo.of(name, *told) for name, told in sorted((await self.store.agents()).items())]
+
     async def audit(self, *, run: str | None = None, limit: int = 100) -> list[Deed]:
         """Who did what to which run, the newest first; of a root run, to all below it too. Nothing is ever taken out."""
         found = await self.store.audit(run, limit)
@@ -343,6 +349,7 @@ def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in found.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise BadArguments(f"labels are strings: {name!r}={value!r} is not")
+        checked_text(name + value, "labels")
     return found
 
 

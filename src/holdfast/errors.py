@@ -110,6 +110,8 @@ class LoopDetected(HoldfastError):
 class RunFailed(HoldfastError):
     """The run failed. `type`, `message` and `traceback` are those of the exception its agent raised."""
 
+    http_status = 409
+
     def __init__(self, message: str | None = None, *, run: str = "", type: str = "", traceback: str = "") -> None:
         super().__init__(f"run {run!r} failed: {type}: {message}" if run else message)
         self.run, self.type, self.message, self.traceback = run, type, message or "", traceback

@@ -70,6 +70,13 @@ def checked_note(note: str) -> str:
     return note
 
 
+def checked_text(text: str, what: str) -> str:
+    """The text itself; `BadArguments` if no database could find it again."""
+    if not isinstance(text, str) or _UNWRITABLE.search(text):
+        raise BadArguments(f"{what}: {text!r} has what no database takes; use text without NUL and half characters")
+    return text
+
+
 def writable(text: str) -> str:
     """Text as every database takes it."""
     return _UNWRITABLE.sub("\ufffd", text)

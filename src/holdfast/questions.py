@@ -69,7 +69,8 @@ class Approval:
     decided_by: str | None
     decided_at: datetime | None
     note: str
-    row: ApprovalRow | None = field(default=None, repr=False, compare=False)  # so that it need not be looked up again
+    # So that it need not be looked up again.
+    row: ApprovalRow | None = field(default=None, repr=False, compare=False, metadata={"private": True})
 
     @classmethod
     def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
@@ -121,6 +122,10 @@ class Questions:
             person = Actor.of(to)
             rows = [row for row in rows if may_decide(person, json.loads(row.recipients), passed_on(row.delegations))]
         return [await self._seen(row) for row in rows[:limit]]
+
+    async def approval(self, approval: str) -> Approval:
+        """One question, by its id or that of a run with exactly one open."""
+        return await self._seen(await self._row(approval))
 
     async def approve(
         self,

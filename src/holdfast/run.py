@@ -26,6 +26,7 @@ from holdfast.errors import (
     UnknownRun,
 )
 from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses
+from holdfast.people import checked_note, checked_text
 from holdfast.questions import Approval, stored_text
 from holdfast.spent import NOTHING, Spent
 from holdfast.store.base import News, spilled, unspilled
@@ -142,6 +143,22 @@ class RunEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """An agent that was published: its newest version, what it takes, and the versions that live workers serve."""
+
+    name: str
+    version: str | None
+    schema: dict[str, Any]  # the JSON schema of its arguments, as one object
+    served: bool
+    versions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, version: str | None, schema: str, served: frozenset[str]) -> AgentInfo:
+        told = {key: value for key, value in json.loads(schema).items() if key not in ("x-flow", "x-budget")}
+        return cls(name, version, told, bool(served), tuple(sorted(served - {""})))
+
+
+@dataclass(frozen=True, slots=True)
 class Deed:
     """Something that was done to a run from outside: by whom, when, what and why."""
 
@@ -173,10 +190,10 @@ class Receipt:
 
 
 class Run(Generic[R_co]):
-    """A handle to a run. It holds nothing open."""
+    """A handle to a run. It holds nothing open. `created` is true for the `start` that made it, and for nobody else."""
 
-    def __init__(self, client: Client, id: str, agent: Agent[..., Any] | None = None) -> None:
-        self._client, self.id, self._agent = client, id, agent
+    def __init__(self, client: Client, id: str, agent: Agent[..., Any] | None = None, *, created: bool = False) -> None:
+        self._client, self.id, self._agent, self.created = client, id, agent, created
 
     def __await__(self) -> NoReturn:
         raise BadArguments("a run is a handle and cannot be awaited; write `await run.result()`")
@@ -210,6 +227,12 @@ class Run(Generic[R_co]):
         served = await store.agents() if wants_worker(row, now) else {}
         said, spent = (await store.progress([row.id])).get(row.id), (await store.spent([row.id])).get(row.id)
         return RunInfo.of(row, served, said, now, spent)
+
+    async def arguments(self) -> dict[str, Any]:
+        """What its agent was called with, by name, as plain data; those at their defaults are left out."""
+        row = await self._row()
+        found: dict[str, Any] = UNTYPED.load(await unspilled(self._client.store, row.input) or "{}")
+        return found
 
     async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
         """Until it is in one of these states (any finished one by default)."""
@@ -267,6 +290,8 @@ class Run(Generic[R_co]):
             while True:
                 heard.clear()
                 row = await self._row()
+                if after > row.next_seq:
+                    raise BadArguments(f"after={after}: run {self.id!r} has a history of {row.next_seq} events")
                 page = await self._client.store.journal(self.id, after, 500)
                 for event in page:
                     after = event.seq + 1
@@ -289,7 +314,7 @@ class Run(Generic[R_co]):
         text = stored_text(value)
         checked_size(text, self._client._settings.value_limit_bytes, "the message")
         stored, blobs = spilled(text)
-        signal = f"key:{key}" if key is not None else f"id:{secrets.token_hex(8)}"
+        signal = f"key:{checked_text(key, 'key')}" if key is not None else f"id:{secrets.token_hex(8)}"
         name = checked_topic(topic)
         return Receipt(
             self, await self._client.store.send(self.id, signal, "message.received", name, stored, {}, blobs)
@@ -302,7 +327,8 @@ class Run(Generic[R_co]):
     async def pause(self, *, reason: str = "", by: str = "") -> None:
         """Stop it at the next safe point, until it is resumed; a body that runs may end. Messages still reach it."""
         request = f"pause:{secrets.token_hex(8)}"  # this call, however often it must be made
-        await self._client.store.pause(self.id, by=by or "someone", reason=reason, request=request)
+        why = checked_note(reason)
+        await self._client.store.pause(self.id, by=by or "someone", reason=why, request=request)
 
     async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
         """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
@@ -311,7 +337,8 @@ class Run(Generic[R_co]):
         """
         grace_ms = milliseconds(grace)
         request = f"cancel:{secrets.token_hex(8)}"  # this call, however often it must be made
-        await self._client.store.cancel(self.id, by=by or "someone", reason=reason, grace_ms=grace_ms, request=request)
+        why = checked_note(reason)
+        await self._client.store.cancel(self.id, by=by or "someone", reason=why, grace_ms=grace_ms, request=request)
 
     async def resume(self, *, by: str = "") -> None:
         """Let a paused run go on."""

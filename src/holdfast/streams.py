@@ -54,7 +54,7 @@ class StreamInfo:
 
 async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
     """A stream from an offset on. It is over behind an `end` with nothing behind it, or when the run is."""
-    client, ended = run._client, False
+    client, ended, checked = run._client, False, after == 0
     with client._listening(run.id, News.GREW) as heard:
         while True:
             heard.clear()
@@ -67,7 +67,11 @@ async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIte
                     kind = cast('Literal["data", "restart", "end"]', piece.kind)
                     yield Chunk(after, data, kind, piece.attempt, piece.reason)
             if page:
+                checked = True
                 continue
+            if not checked:
+                await _check_reached(run, name, after)
+                checked = True
             if ended or not follow:
                 return
             if row.status in FINISHED:
@@ -76,6 +80,13 @@ async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIte
                     yield Chunk(after, "", "end", last.attempt if last else 1, _REASONS[row.status])
                 return
             await client._pause_for(heard)
+
+
+async def _check_reached(run: Run[Any], name: str, after: int) -> None:
+    """Nobody has seen more than there is: an offset beyond the end is that of another stream."""
+    last = next((each.position for each in await run._client.store.streams(run.id) if each.stream == name), 0)
+    if after > last:
+        raise BadArguments(f"after={after}: stream {name!r} of run {run.id!r} has come to {last}")
 
 
 async def streams(run: Run[Any]) -> list[StreamInfo]:

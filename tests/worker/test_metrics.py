@@ -38,7 +38,7 @@ def numbers(text):
 
 async def seen(hf):
     census = await hf.store.census(health.LATE_MS)
-    return numbers(exposition(Sight(hf._worker, census))[1])
+    return numbers(exposition(METRICS, Sight(census, hf._worker.clock.now(), hf._worker))[1])
 
 
 def test_two_workers_in_one_process_do_not_meet(tmp_path):
@@ -84,7 +84,7 @@ def test_without_an_answer_of_the_store_its_numbers_are_missing_and_not_zero(tmp
 
     async def main():
         async with holdfast.open(f"sqlite:{tmp_path}/a.db", agents=[worker_agent]) as hf:
-            found = numbers(exposition(Sight(hf._worker, None))[1])
+            found = numbers(exposition(METRICS, Sight(None, hf._worker.clock.now(), hf._worker))[1])
             assert found["holdfast_store_up"] == 0
             assert not [name for name in found if name.startswith(("holdfast_backlog", "holdfast_store_runs"))]
             assert found["holdfast_running_runs"] == 0

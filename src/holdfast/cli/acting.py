@@ -10,7 +10,6 @@ from holdfast.budget import Budget
 from holdfast.cli.output import answer as tell
 from holdfast.cli.output import command, print_json
 from holdfast.cli.reading import existing, row_of
-from holdfast.cli.showing import info_document
 from holdfast.client import Client
 
 
@@ -38,7 +37,7 @@ async def _say_ready(hf: Client, run: str, told: str, url: str | None, *, as_jso
     """A run is ready again: who goes on with it?"""
     info = await hf.get(run).info()
     if as_json:
-        print_json({"run": info_document(info)})
+        print_json({"run": info})
         return
     tell(told)
     if info.waits_for == "worker":

@@ -15,9 +15,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.output import console, plain, say, shown_value
+from holdfast.cli.output import console, say, shown_value
 from holdfast.cli.picture import clean
 from holdfast.client import Client
+from holdfast.documents import plain
 from holdfast.durations import spoken
 from holdfast.errors import HoldfastError
 from holdfast.people import Actor

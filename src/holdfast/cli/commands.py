@@ -81,6 +81,23 @@ def worker(
 
 
 @holdfast.command()
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address; any but this computer's needs a token."
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=8010, show_default=True, help="0: any free port.")
+@db_option
+def serve(host: str, port: int, db: str | None) -> None:
+    """Serve the store over HTTP: runs, histories as they grow, questions to people.
+
+    It carries no runs; workers do. SIGTERM or Ctrl-C: whoever follows something is told to come back, and the exit code is 0.
+    A second signal stops at once. Needs holdfast[server].
+    """
+    from holdfast.cli.hosting import serve as listen
+
+    click.get_current_context().exit(listen(db, host, port))
+
+
+@holdfast.command()
 @click.option("--keep", metavar="DIR", help="A folder for the files of the demo; a temporary one by default.")
 @json_option
 def demo(keep: str | None, as_json: bool) -> None:

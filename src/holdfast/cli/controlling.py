@@ -10,7 +10,6 @@ from holdfast.cli.acting import who
 from holdfast.cli.output import answer as tell
 from holdfast.cli.output import print_json
 from holdfast.cli.reading import existing, row_of
-from holdfast.cli.showing import info_document
 from holdfast.client import Client
 from holdfast.errors import BadArguments
 from holdfast.model import TRANSITIONS
@@ -73,7 +72,7 @@ async def _each(
             await one(hf.get(name))
         done = [await hf.get(name).info() for name in named or await those(hf)]
         if as_json:
-            print_json({"runs": [info_document(info) for info in done]})
+            print_json({"runs": done})
             return
         for info in done:
             tell(f"{info.id} {states.get(info.status, f'is {info.status}')}.")

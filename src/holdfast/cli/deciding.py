@@ -12,11 +12,11 @@ from rich.text import Text
 
 from holdfast.cli import asking
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import console, decide_command, glyphs, plain, print_json, say
+from holdfast.cli.output import console, decide_command, glyphs, print_json, say
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, row_of
-from holdfast.cli.showing import question_document
 from holdfast.client import Client
+from holdfast.documents import plain
 from holdfast.errors import BadArguments
 from holdfast.people import Actor
 from holdfast.questions import Approval
@@ -33,7 +33,7 @@ async def approvals(
             await row_of(hf, run)
         found = await hf.approvals(run=run, to=to, open=not every)
         if as_json:
-            print_json({"questions": [question_document(each) for each in found]})
+            print_json({"questions": found})
         elif not found:
             tell("Nothing waits for a person." if to is None else f"Nothing waits for {to}.")
         elif ask and not every and asking.is_at_terminal():
@@ -99,7 +99,7 @@ async def delegate(url: str | None, question: str, to: str, by: str | None, note
     async with existing(url) as hf:
         passed = await hf.delegate(question, to=to, by=asking.actor(by), note=note)
     if as_json:
-        print_json({"question": question_document(passed)})
+        print_json({"question": passed})
     else:
         tell(f"{passed.id} of run {passed.run} is now for {to}.")
 
@@ -110,7 +110,7 @@ async def _do(
     async with existing(url) as hf:
         decided = await act(hf, asking.actor(by))
     if as_json:
-        print_json({"question": question_document(decided)})
+        print_json({"question": decided})
     else:
         tell(asking.outcome(decided))
 

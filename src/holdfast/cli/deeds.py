@@ -1,4 +1,4 @@
-"""Commands that act upon runs and the store: answer, retry, pause, resume, cancel, send, prune, delete."""
+"""Commands that act upon runs and the store: retry, pause, resume, cancel, send, prune, delete, token, audit."""
 
 from __future__ import annotations
 
@@ -122,6 +122,39 @@ def delete(run: str, db: str | None, as_json: bool) -> None:
     from holdfast.cli.acting import delete as delete_it
 
     wait_for(delete_it(db, run, as_json=as_json))
+
+
+@holdfast.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--group", "groups", metavar="GROUP", multiple=True, help="A group that NAME is in; repeatable.")
+@click.option("--scope", "scopes", type=click.Choice(("read", "write", "decide")), multiple=True,
+              help="What it may do: look, start and control runs, decide questions; repeatable. Default: all.")  # fmt: skip
+@click.option("--read-only", is_flag=True, help="The same as --scope read.")
+@click.option("--list", "listed", is_flag=True, help="List all tokens.")
+@click.option("--revoke", metavar="ID|NAME", help="Refuse a token, or all of a name, from now on.")
+@db_option
+@json_option
+def token(
+    name: str | None, groups: tuple[str, ...], scopes: tuple[str, ...], read_only: bool, listed: bool, revoke: str | None,
+    db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Make a token for a person or a program that uses `holdfast serve`.
+
+    NAME is who acts, in histories and in the audit. The token is printed once; the store has only a digest of it.
+    """
+    from holdfast.cli import admitting
+
+    if sum((name is not None, listed, revoke is not None)) != 1:
+        raise click.UsageError("give a NAME, or --list, or --revoke ID")
+    if name is None and (groups or scopes or read_only):
+        raise click.UsageError("--group, --scope and --read-only are for a new token: give a NAME")
+    if name is not None:
+        may = ("read",) if read_only else scopes or ("read", "write", "decide")
+        wait_for(admitting.create(db, name, groups, may, as_json=as_json))
+    elif revoke is not None:
+        wait_for(admitting.revoke(db, revoke, as_json=as_json))
+    else:
+        wait_for(admitting.tokens(db, as_json=as_json))
 
 
 @holdfast.command()

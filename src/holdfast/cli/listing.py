@@ -15,7 +15,7 @@ from holdfast.cli.lines import is_quiet, line
 from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, print_json, reader_is_gone
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, latest_position, row_of
-from holdfast.cli.showing import event_document, info_document, status_text
+from holdfast.cli.showing import event_document, status_text
 from holdfast.cli.stopping import Stop, first
 from holdfast.client import Client
 from holdfast.durations import spoken
@@ -58,7 +58,7 @@ async def runs(
         found = await hf.runs(status=statuses or None, agent=agent, labels=labels or None, limit=limit)
         where = hf.store.url
     if as_json:
-        print_json({"runs": [info_document(info) for info in found]})
+        print_json({"runs": found})
         return
     if not found:
         answer(f"No runs{' that fit' if statuses or agent or labels else ''} in {where}.")

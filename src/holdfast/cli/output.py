@@ -8,14 +8,13 @@ import select
 import shlex
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
 import click
-from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.documents import plain
 from holdfast.questions import Approval
 
 PIPED_WIDTH: Final = 110
@@ -74,17 +73,6 @@ def fail(message: str, code: int = BAD_USAGE) -> NoReturn:
     """One red line, and the end."""
     say(f"Error: {message}", "red")
     click.get_current_context().exit(code)
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
 
 
 def print_json(document: Any, *, line: bool = False) -> None:

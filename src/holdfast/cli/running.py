@@ -29,7 +29,7 @@ from holdfast.cli.output import (
 )
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import family, input_preview, open_calls, row_of
-from holdfast.cli.showing import clean_line, info_document
+from holdfast.cli.showing import clean_line
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
 from holdfast.client import open as open_store
@@ -196,7 +196,7 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
     if request.as_json:
         info = await hf.get(row.id).info()
         failure = json.loads(row.error) if row.error else None
-        print_json({"run": info_document(info), "result": result, "failure": failure})
+        print_json({"run": info, "result": result, "failure": failure})
     elif row.status == "completed" and result is not None:
         sys.stdout.write(shown_value(result) + "\n")
         sys.stdout.flush()

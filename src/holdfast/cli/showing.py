@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from holdfast.cli.output import Glyphs, command, console, decide_command, glyphs, plain, print_json, shown_value
+from holdfast.cli.output import Glyphs, command, console, decide_command, glyphs, print_json, shown_value
 from holdfast.cli.picture import (
     MARGIN,
     STATUS_STYLES,
@@ -31,9 +31,9 @@ from holdfast.cli.reading import Account, account, existing, input_text
 from holdfast.cli.streaming import stream_line
 from holdfast.client import Client
 from holdfast.codec import UNTYPED
+from holdfast.documents import plain
 from holdfast.durations import moment, spoken
 from holdfast.model import FINISHED, Event
-from holdfast.questions import Approval
 from holdfast.run import RunInfo
 
 _RESULT_LINES: Final = 24
@@ -231,18 +231,13 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
     info = RunInfo.of(row, served, (await hf.store.progress([row.id])).get(row.id), spent=found.spent)
     result = await hf.get(row.id).result() if row.status == "completed" else None
     return {
-        "run": {**info_document(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,
+        "run": {**plain(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,
                 "failure": json.loads(row.error) if row.error else None},
         "events": [event_document(event) for event in found.events],
         "streams": [dataclasses.asdict(each) for each in await hf.get(row.id).streams()],
-        "questions": [question_document(each) for each in found.questions],
+        "questions": found.questions,
         "children": [await document(hf, child) for child in found.children],
     }  # fmt: skip
-
-
-def info_document(info: RunInfo) -> dict[str, Any]:
-    """What a list of runs has of one run, as data."""
-    return {name: plain(getattr(info, name)) for name in RunInfo.__dataclass_fields__}
 
 
 def event_document(event: Event) -> dict[str, Any]:
@@ -251,8 +246,3 @@ def event_document(event: Event) -> dict[str, Any]:
     return {"position": event.position, "run": event.run, "seq": event.seq, "kind": event.kind, "key": event.key,
             "at": moment(event.at), "data": event.data, "value": value, "blob": event.blob, "epoch": event.epoch,
             "dropped": event.dropped}  # fmt: skip
-
-
-def question_document(question: Approval) -> dict[str, Any]:
-    """A question to a person as data."""
-    return {name: value for name, value in dataclasses.asdict(question).items() if name != "row"}

@@ -9,7 +9,8 @@ from rich.text import Text
 from holdfast.cli.output import answer, command, console, glyphs, print_json
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing
-from holdfast.cli.showing import info_document, status_text
+from holdfast.cli.showing import status_text
+from holdfast.documents import plain
 from holdfast.durations import spoken
 from holdfast.model import Published, RunRow
 from holdfast.naming import cut
@@ -67,7 +68,7 @@ async def stuck_runs(
             found.append((info, row.queue, *why))
     if as_json:
         documents: list[dict[str, Any]] = [
-            info_document(info) | {"queue": queue, "stuck": reason, "advice": advice}
+            plain(info) | {"queue": queue, "stuck": reason, "advice": advice}
             for info, queue, reason, advice in found[:limit]
         ]
         print_json({"runs": documents})

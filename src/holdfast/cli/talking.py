@@ -8,9 +8,10 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.output import answer, console, fail, plain, print_json
+from holdfast.cli.output import answer, console, fail, print_json
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing
+from holdfast.documents import plain
 from holdfast.naming import cut
 
 _CHARACTERS: Final = 200  # of what is no text; --json has all of it

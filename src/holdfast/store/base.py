@@ -36,6 +36,7 @@ from holdfast.store.joint import Joint
 from holdfast.store.questions import NewApproval, QuestionStore
 from holdfast.store.rates import RateStore
 from holdfast.store.streams import Piece, StreamStore
+from holdfast.store.tokens import TokenStore
 
 
 @dataclass(slots=True)
@@ -164,7 +165,7 @@ def settle(
         future.set_exception(error)
 
 
-class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStore, Protocol):
+class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStore, TokenStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     clock: Clock

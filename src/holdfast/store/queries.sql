@@ -606,6 +606,24 @@ SELECT id, at, run_id, actor, action, data FROM audit
 WHERE :run IS NULL OR run_id = :run OR run_id IN (SELECT id FROM runs WHERE root_id = :run)
 ORDER BY id DESC LIMIT :limit
 
+-- name: insert_token
+-- Keep a new token.
+INSERT INTO tokens (id, name, member_of, scopes, digest, created_at)
+VALUES (:token, :name, :member_of, :scopes, :digest, :now) ON CONFLICT (id) DO NOTHING
+
+-- name: revoke_tokens
+-- A token with this id, or all with this name, are good no more.
+UPDATE tokens SET revoked_at = coalesce(revoked_at, :now) WHERE id = :token OR name = :token
+RETURNING id, name, member_of, scopes, digest, created_at, revoked_at
+
+-- name: token
+-- One token.
+SELECT id, name, member_of, scopes, digest, created_at, revoked_at FROM tokens WHERE id = :token
+
+-- name: tokens
+-- All tokens, the oldest first.
+SELECT id, name, member_of, scopes, digest, created_at, revoked_at FROM tokens ORDER BY created_at, id LIMIT :limit
+
 -- name: family
 -- A run and all its descendants, with their states.
 WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run

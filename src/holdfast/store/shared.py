@@ -22,13 +22,25 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Actor, Ballot
 from holdfast.spent import Spent
-from holdfast.store import admission, controlling, conversing, deciding, leases, outside, reads, spending, turns
+from holdfast.store import (
+    admission,
+    controlling,
+    conversing,
+    deciding,
+    issuing,
+    leases,
+    outside,
+    reads,
+    spending,
+    turns,
+)
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.rates import Closed, Turn
 from holdfast.store.streams import Piece
+from holdfast.store.tokens import TokenRow
 from holdfast.store.transaction import Asking, Transaction, to_json
 from holdfast.store.turns import in_milliseconds
 
@@ -255,6 +267,12 @@ class SharedStore(abc.ABC):
     async def delete_conversation(self, conversation: str) -> int:
         return await self._submit(conversing.delete_conversation(conversation))
 
+    async def add_token(self, token: TokenRow) -> TokenRow:
+        return await self._submit(issuing.add_token(token), journal=False)
+
+    async def revoke_tokens(self, which: str) -> list[TokenRow]:
+        return await self._submit(issuing.revoke_tokens(which), journal=False)
+
     # Reading
 
     async def run(self, run: str) -> RunRow | None:
@@ -320,6 +338,13 @@ class SharedStore(abc.ABC):
         else:
             found = await self._glance(reads.rows, "conversation", conversation=conversation)
         return [ConversationRow(*row) for row in found]
+
+    async def token(self, id: str) -> TokenRow | None:
+        found = await self._glance(reads.rows, "token", token=id)
+        return TokenRow(*found[0]) if found else None
+
+    async def tokens(self, limit: int = 1000) -> list[TokenRow]:
+        return [TokenRow(*row) for row in await self._read(reads.rows, "tokens", limit=limit)]
 
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
                        alone: bool = True) -> int | None:  # fmt: skip

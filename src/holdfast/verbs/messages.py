@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 from holdfast.codec import UNTYPED, shape_of
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments
+from holdfast.people import checked_text
 from holdfast.runtime import Called, current
 
 T = TypeVar("T")
@@ -39,4 +40,4 @@ def checked_topic(topic: str) -> str:
     """The topic itself; `BadArguments` if it is none."""
     if not isinstance(topic, str) or not 0 < len(topic) <= 200:
         raise BadArguments(f"{topic!r} is not a topic; use a string of 1 to 200 characters")
-    return topic
+    return checked_text(topic, "topic")

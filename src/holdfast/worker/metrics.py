@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
 from holdfast.store.base import Census
 from holdfast.worker.measures import Histogram
@@ -22,11 +22,11 @@ Sample = tuple[Labels, float | Histogram]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """A worker and its store at one moment; `census` is None when the store did not tell."""
+class StoreSight:
+    """A store at one moment; `census` is None when it did not tell."""
 
-    worker: Worker
     census: list[Census] | None
+    now: int
 
     def backlog(self) -> dict[str, list[Census]]:
         """By queue: what is due and not taken. The default queue is always there: no backlog is 0, not nothing."""
@@ -41,18 +41,28 @@ class Sight:
 
     def age_s(self, row: Census) -> float:
         """For how long the first of these runs has been due."""
-        return max(self.worker.clock.now() - (row.first_due_at or 0), 0) / 1000
+        return max(self.now - (row.first_due_at or 0), 0) / 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """One metric."""
+class Sight(StoreSight):
+    """A worker and its store at one moment."""
+
+    worker: Worker
+
+
+S_contra = TypeVar("S_contra", bound=StoreSight, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Described(Generic[S_contra]):
+    """One metric, of a worker or of its store."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     help: str
     labels: Labels
-    samples: Callable[[Sight], Iterable[Sample]]
+    samples: Callable[[S_contra], Iterable[Sample]]
 
 
 def _one(number: Callable[[Worker], float | Histogram]) -> Callable[[Sight], Iterable[Sample]]:
@@ -63,15 +73,33 @@ def _running(worker: Worker) -> int:
     return len(worker.executions) + len(worker.loading)
 
 
-def _backlog_runs(sight: Sight) -> Iterable[Sample]:
+def _backlog_runs(sight: StoreSight) -> Iterable[Sample]:
     return [((queue,), sum(row.due for row in rows)) for queue, rows in sight.backlog().items()]
 
 
-def _backlog_age(sight: Sight) -> Iterable[Sample]:
+def _backlog_age(sight: StoreSight) -> Iterable[Sample]:
     return [((queue,), max(map(sight.age_s, rows), default=0)) for queue, rows in sight.backlog().items()]
 
 
-METRICS: Final = (
+STORE_METRICS: Final[tuple[Described[StoreSight], ...]] = (
+    Described("holdfast_store_up", "gauge", "1 if the store answered when it was last asked for its counts, else 0.", (),
+              lambda sight: [((), int(sight.census is not None))]),
+    Described("holdfast_store_runs", "gauge", "Unfinished runs in the store.", ("queue", "status"),
+              lambda sight: [((row.queue, row.status), row.runs) for row in sight.census or ()]),
+    Described("holdfast_store_expired_leases", "gauge",
+              "Running runs whose lease is over and which nobody has taken over yet.", ("queue",),
+              lambda sight: [((row.queue,), row.due) for row in sight.census or () if row.status == "running"]),
+    Described("holdfast_store_stuck_runs", "gauge",
+              "Runs that nobody has taken though they have been due, or their lease over, for more than a minute.",
+              ("queue", "status"),
+              lambda sight: [((row.queue, row.status), row.late) for row in sight.census or () if row.late]),
+    Described("holdfast_backlog_runs", "gauge", "Runs that are due and that no worker has taken yet.", ("queue",),
+              _backlog_runs),
+    Described("holdfast_backlog_age_seconds", "gauge", "For how long the first run of the backlog has been due.",
+              ("queue",), _backlog_age),
+)  # fmt: skip
+
+METRICS: Final[tuple[Described[Sight], ...]] = (
     Described("holdfast_claimed_runs_total", "counter", "Runs this worker has claimed.", (),
               _one(lambda worker: worker.measures.claimed)),
     Described("holdfast_taken_over_runs_total", "counter",
@@ -109,29 +137,15 @@ METRICS: Final = (
               _one(lambda worker: worker.measures.hung_s)),
     Described("holdfast_draining", "gauge", "1 while this worker stops and takes no new runs, else 0.", (),
               _one(lambda worker: int(worker.draining))),
-    Described("holdfast_store_up", "gauge", "1 if the store answered when it was last asked for its counts, else 0.", (),
-              lambda sight: [((), int(sight.census is not None))]),
-    Described("holdfast_store_runs", "gauge", "Unfinished runs in the store.", ("queue", "status"),
-              lambda sight: [((row.queue, row.status), row.runs) for row in sight.census or ()]),
-    Described("holdfast_store_expired_leases", "gauge",
-              "Running runs whose lease is over and which nobody has taken over yet.", ("queue",),
-              lambda sight: [((row.queue,), row.due) for row in sight.census or () if row.status == "running"]),
-    Described("holdfast_store_stuck_runs", "gauge",
-              "Runs that nobody has taken though they have been due, or their lease over, for more than a minute.",
-              ("queue", "status"),
-              lambda sight: [((row.queue, row.status), row.late) for row in sight.census or () if row.late]),
-    Described("holdfast_backlog_runs", "gauge", "Runs that are due and that no worker has taken yet.", ("queue",),
-              _backlog_runs),
-    Described("holdfast_backlog_age_seconds", "gauge", "For how long the first run of the backlog has been due.",
-              ("queue",), _backlog_age),
+    *STORE_METRICS,
 )  # fmt: skip
 
 
-class _Collector:
+class _Collector(Generic[S_contra]):
     """What prometheus-client asks; made for one answer, so that nothing is global."""
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
+    def __init__(self, metrics: Sequence[Described[S_contra]], sight: S_contra) -> None:
+        self._metrics, self._sight = metrics, sight
 
     def collect(self) -> Iterator[Metric]:
         from prometheus_client.metrics_core import (  # noqa: PLC0415 - an optional dependency
@@ -140,7 +154,7 @@ class _Collector:
             HistogramMetricFamily,
         )
 
-        for each in METRICS:
+        for each in self._metrics:
             if each.kind == "histogram":
                 histogram = HistogramMetricFamily(each.name, each.help, labels=each.labels)
                 for labels, value in each.samples(self._sight):
@@ -156,8 +170,8 @@ class _Collector:
                 yield numbers
 
 
-def exposition(sight: Sight | None) -> tuple[str, bytes]:
-    """The media type and the text; only what concerns the process while there is no worker yet.
+def exposition(metrics: Sequence[Described[S_contra]], sight: S_contra | None) -> tuple[str, bytes]:
+    """The media type and the text; only what concerns the process while there is nothing to see yet.
 
     `ModuleNotFoundError` when prometheus-client is not installed.
     """
@@ -166,6 +180,6 @@ def exposition(sight: Sight | None) -> tuple[str, bytes]:
 
     registry = CollectorRegistry(auto_describe=False)
     if sight is not None:
-        registry.register(_Collector(sight))
+        registry.register(_Collector(metrics, sight))
     ProcessCollector(registry=registry)
     return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)

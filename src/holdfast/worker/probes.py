@@ -20,7 +20,7 @@ from typing import Final
 
 from holdfast.errors import BadArguments
 from holdfast.worker.health import Health, Verdict
-from holdfast.worker.metrics import Sight, exposition
+from holdfast.worker.metrics import METRICS, Sight, exposition
 
 _LARGEST_REQUEST_BYTES: Final = 8_192
 _REQUEST_S: Final = 5.0  # to send a request; as long again to be answered
@@ -52,7 +52,7 @@ class Probes:
 
     def __init__(self, host: str, port: int) -> None:
         self.health = Health()
-        self._socket = _bound(host, port)
+        self._socket = bound(host, port)
         self._connections = 0
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="holdfast-probes", daemon=True)
@@ -129,20 +129,22 @@ class Probes:
         await self.health.count()
         worker = self.health.worker
         try:
-            kind, text = exposition(None if worker is None else Sight(worker, self.health.census))
+            sight = None if worker is None else Sight(self.health.census, worker.clock.now(), worker)
+            kind, text = exposition(METRICS, sight)
         except ModuleNotFoundError:
             hint = 'pip install "holdfast[metrics]"'
             return _said(HTTPStatus.NOT_IMPLEMENTED, error=f"prometheus-client is not installed: {hint}", hint=hint)
         return _Reply(HTTPStatus.OK, text, kind)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or `BadArguments` that says why there is none."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise BadArguments(
-                f"port {port} of {host} is in use, by another worker perhaps; give this one its own port, or 0 for any free one"
+                f"port {port} of {host} is in use, by another process perhaps; give this one its own port, or 0 for any free one"
             ) from None
         raise BadArguments(f"cannot listen on port {port} of {host!r}: {error.strerror or error}") from None
 

@@ -253,6 +253,17 @@ CREATE TABLE workers (
   seen_at    BIGINT NOT NULL
 ) WITHOUT ROWID;
 
+-- Who may ask a server. Of the token itself only the digest of its secret is kept. A revoked one stays, so that its name is known.
+CREATE TABLE tokens (
+  id         TEXT   NOT NULL PRIMARY KEY,
+  name       TEXT   NOT NULL,                 -- of the person or program that acts with it
+  member_of  TEXT   NOT NULL,                 -- JSON list of groups
+  scopes     TEXT   NOT NULL,                 -- JSON list
+  digest     TEXT   NOT NULL,
+  created_at BIGINT NOT NULL,
+  revoked_at BIGINT
+);
+
 -- What people did to runs. No foreign key: it outlives the run.
 CREATE TABLE audit (
   id     INTEGER PRIMARY KEY AUTOINCREMENT,

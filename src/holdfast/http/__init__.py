@@ -1,0 +1,1 @@
+"""The server: what `Client` offers, over HTTP. Nothing here is imported unless somebody serves."""

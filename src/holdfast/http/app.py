@@ -1,0 +1,61 @@
+"""The whole server as an ASGI application: the paths, and what stands in front of each."""
+
+from __future__ import annotations
+
+import functools
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from holdfast.client import Client
+from holdfast.documents import json_bytes
+from holdfast.http.following import Followers
+from holdfast.http.guard import Guard
+from holdfast.http.health import Health
+from holdfast.http.openapi import description
+from holdfast.http.page import HEADERS, page
+from holdfast.http.paths import by_path
+from holdfast.http.problems import Refused, answer
+from holdfast.http.receiving import Receiver
+
+
+def application(hf: Client, guard: Guard, followers: Followers) -> Starlette:
+    """Serves what an open client offers to whom the guard knows. `followers.closing` tells all who follow to come back."""
+    health = Health(hf, followers)
+    receiver = Receiver(hf, guard, followers, health.served)
+
+    async def first_page(_: Request) -> Response:
+        return HTMLResponse(page(), headers=HEADERS)
+
+    async def openapi(_: Request) -> Response:
+        return Response(json_bytes(description()), media_type="application/json")
+
+    routes = [
+        Route("/", first_page),
+        Route("/healthz", health.alive),
+        Route("/readyz", health.ready),
+        Route("/metrics", health.metrics),
+        Route("/openapi.json", openapi),
+    ]
+    for path, endpoints in by_path().items():
+        routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _lost, Exception: _failed})
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _lost(request: Request, error: Exception) -> Response:
+    """There is no such path, or it is asked in another way."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        told = f"{request.method} is not what {request.url.path!r} is asked with; it is {allowed}"
+        return answer(Refused("wrong_method", told, error.headers))
+    return answer(Refused("unknown_path", f"there is nothing at {request.url.path!r}"))
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    return answer(error)

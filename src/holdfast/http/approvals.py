@@ -1,0 +1,81 @@
+"""Questions to people: listed, shown, decided. Who decides is who asks: the caller of the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from holdfast.http.endpoints import Call, Input, Nothing
+from holdfast.questions import Approval
+
+
+class Which(Input):
+    run: str | None = Field(None, description="Only questions of this run and of those below it.")
+    to: str | None = Field(None, description="Only what this person or group may decide.")
+    mine: bool = Field(default=False, description="Only what the caller may decide.")
+    open: bool = Field(default=True, description="false: also what was decided, expired or withdrawn.")
+    limit: int = Field(100, ge=1, le=1000, description="At most so many.")
+
+
+class _Said(Input):
+    note: str = Field("", description="For a deny the reason that the agent sees.")
+
+
+class Approve(_Said):
+    decision: Literal["approve"]
+    data: Any = Field(None, description="In the place of what is shown, where that may be edited.")
+    digest: str | None = Field(None, description="Of what the person was shown: refused if that was changed since.")
+
+
+class Deny(_Said):
+    decision: Literal["deny"]
+    digest: str | None = Field(None, description="Of what the person was shown: refused if that was changed since.")
+
+
+class Answer(_Said):
+    decision: Literal["answer"]
+    value: Any = Field(description="Of the question's schema. About a step in doubt: 'run', 'fail' or {'result': ...}.")
+
+
+class Delegate(_Said):
+    decision: Literal["delegate"]
+    to: str = Field(description="The person or group whose it is from now on.")
+
+
+Decision = Annotated[Approve | Deny | Answer | Delegate, Field(discriminator="decision")]
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    approvals: list[Approval]
+
+
+@dataclass(frozen=True, slots=True)
+class OneApproval:
+    approval: Approval
+
+
+async def listed(call: Call[Which, None]) -> Approvals:
+    which = call.query
+    to = call.by if which.mine else which.to
+    return Approvals(await call.hf.approvals(run=which.run, to=to, open=which.open, limit=which.limit))
+
+
+async def shown(call: Call[Nothing, None]) -> OneApproval:
+    return OneApproval(await call.hf.approval(call["id"]))
+
+
+async def decide(call: Call[Nothing, Approve | Deny | Answer | Delegate]) -> OneApproval:
+    hf, said, id, by = call.hf, call.body, call["id"], call.by
+    if isinstance(said, Approve):
+        edited = {"data": said.data} if "data" in said.model_fields_set else {}
+        done = await hf.approve(id, by=by, note=said.note, digest=said.digest, **edited)
+    elif isinstance(said, Deny):
+        done = await hf.deny(id, by=by, note=said.note, digest=said.digest)
+    elif isinstance(said, Answer):
+        done = await hf.answer(id, said.value, by=by, note=said.note)
+    else:
+        done = await hf.delegate(id, to=said.to, by=by, note=said.note)
+    return OneApproval(done)

@@ -1,0 +1,126 @@
+"""/openapi.json: what `PATHS` says, in the words of OpenAPI 3.1. Nothing is described that is not made from the code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from holdfast.http.endpoints import Endpoint
+from holdfast.http.paths import PATHS
+
+_REFERENCE: Final = "#/components/schemas/{model}"
+_PROBLEM: Final = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "hint"],
+            "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "hint": {"type": "string"}},
+            "additionalProperties": False,
+        }
+    },
+    "additionalProperties": False,
+}
+_PLAIN: Final = {
+    "/healthz": ("Is the server alive?", "application/json", 503),
+    "/readyz": ("Does it answer, and does its store?", "application/json", 503),
+    "/metrics": ("Numbers for Prometheus.", "text/plain", 501),
+    "/openapi.json": ("This document.", "application/json", None),
+    "/": ("A page for people.", "text/html", None),
+}
+_PARTS: Final = {"id": "The id.", "name": "The name of the stream."}
+
+
+def description() -> dict[str, Any]:
+    """The whole document."""
+    schemas: dict[str, Any] = {"Problem": _PROBLEM}
+    paths: dict[str, Any] = {}
+    for each in PATHS:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas)
+    for path, (says, kind, failing) in _PLAIN.items():
+        responses = {"200": {"description": says, "content": {kind: {}}}}
+        if failing is not None:
+            responses[str(failing)] = {"description": "Not now, and why.", "content": {"application/json": {}}}
+        paths[path] = {"get": {"summary": says, "responses": responses, "security": []}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Holdfast",
+            "version": str(getattr(sys.modules["holdfast"], "__version__", "unknown")),
+            "description": "Runs of durable agents: started, followed, controlled; and what they ask people.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {"application/json": {"schema": _schema(endpoint.answers, schemas)}}
+    if endpoint.follows is not None:
+        _schema(endpoint.follows, schemas)
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    responses: dict[str, Any] = {"200": {"description": endpoint.says, "content": content}}
+    for status, (means, document) in endpoint.more.items():
+        responses[str(status)] = {"description": means}
+        if document is not None:
+            responses[str(status)]["content"] = {"application/json": {"schema": _schema(document, schemas)}}
+    problem = {"application/json": {"schema": {"$ref": _REFERENCE.format(model="Problem")}}}
+    responses["default"] = {"description": "It was refused, and why.", "content": problem}
+    made: dict[str, Any] = {
+        "summary": endpoint.says,
+        "operationId": _name(endpoint),
+        "description": f"Needs a token that may {endpoint.needs}.",
+        "parameters": [*_parts(endpoint.path), *_query(endpoint, schemas)],
+        "responses": responses,
+    }
+    if endpoint.body is not None:
+        documents = {"application/json": {"schema": _schema(endpoint.body, schemas, mode="validation")}}
+        made["requestBody"] = {"required": True, "content": documents}
+    return made
+
+
+def _name(endpoint: Endpoint) -> str:
+    words = [word.strip("{}") for word in endpoint.path.removeprefix("/api/").split("/")]
+    return "_".join([endpoint.method.lower(), *words])
+
+
+def _parts(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "description": _PARTS[name], "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+
+
+def _query(endpoint: Endpoint, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    made = endpoint.query.model_json_schema(ref_template=_REFERENCE)
+    schemas.update(made.pop("$defs", {}))
+    found = []
+    for name, schema in made.get("properties", {}).items():
+        schema.pop("title", None)
+        described = schema.pop("description", "")
+        found.append({"name": name, "in": "query", "required": False, "description": described, "schema": schema})
+    if endpoint.follows is not None:
+        last = {"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}}
+        found.append(last | {"description": "The id of the last message seen; it goes before `after`."})
+    return found
+
+
+def _schema(kind: Any, schemas: dict[str, Any], *, mode: Any = "serialization") -> Any:
+    made = TypeAdapter(kind).json_schema(ref_template=_REFERENCE, mode=mode)
+    parts = made.pop("$defs", {})
+    if "Approval" in parts:  # its row is the store's, and is not told
+        parts.pop("ApprovalRow", None)
+        parts["Approval"]["properties"].pop("row", None)
+    schemas.update(parts)
+    if "title" not in made or "$ref" in made or "oneOf" in made:
+        return made
+    schemas[made["title"]] = made
+    return {"$ref": _REFERENCE.format(model=made["title"])}

@@ -1,0 +1,51 @@
+"""Every path under /api. What is not here is not there."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.http import approvals, runs
+from holdfast.http.endpoints import Endpoint, Nothing
+from holdfast.run import RunEvent
+from holdfast.streams import Chunk
+
+_FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
+
+PATHS: Final[tuple[Endpoint, ...]] = (
+    Endpoint("GET", "/api/runs", "Runs, newest first.", runs.listed, "read", runs.Runs, query=runs.Which),
+    Endpoint("POST", "/api/runs", "Start a run. The same id and arguments again are the same run.", runs.start, "write",
+             runs.OneRun, body=runs.Start, more={201: ("It was started by this request.", runs.OneRun)}),
+    Endpoint("GET", "/api/runs/{id}", "One run.", runs.shown, "read", runs.WholeRun),
+    Endpoint("DELETE", "/api/runs/{id}", "Delete a finished run with its children.", runs.delete, "write", runs.Deleted),
+    Endpoint("GET", "/api/runs/{id}/result", "What its agent returned.", runs.result, "read", runs.Result,
+             query=runs.Within, more={202: ("It has not ended.", runs.OneRun)}),
+    Endpoint("GET", "/api/runs/{id}/events", "Its history; as text/event-stream it is followed live until it ends.",
+             runs.events, "read", runs.Events, query=runs.Behind, more=_FOLLOWED, follows=RunEvent),
+    Endpoint("GET", "/api/runs/{id}/streams/{name}", "What it writes to a stream; as text/event-stream it is followed live.",
+             runs.stream, "read", runs.Chunks, query=runs.Behind, more=_FOLLOWED, follows=Chunk),
+    Endpoint("POST", "/api/runs/{id}/pause", "Stop it at the next safe point, until it is resumed.", runs.pause, "write",
+             runs.OneRun, body=runs.Why),
+    Endpoint("POST", "/api/runs/{id}/resume", "Let a paused run go on.", runs.resume, "write", runs.OneRun,
+             body=Nothing),
+    Endpoint("POST", "/api/runs/{id}/cancel", "Stop it for good: its children first, then its agent may tidy up.",
+             runs.cancel, "write", runs.OneRun, body=runs.Cancel),
+    Endpoint("POST", "/api/runs/{id}/retry", "Let a failed run go on from its failure.", runs.retry, "write", runs.OneRun,
+             body=runs.Retry),
+    Endpoint("POST", "/api/runs/{id}/send", "Send it a message.", runs.send, "write", runs.Sent, body=runs.Message),
+    Endpoint("GET", "/api/approvals", "What waits for people, in the order asked.", approvals.listed, "read",
+             approvals.Approvals, query=approvals.Which),
+    Endpoint("GET", "/api/approvals/{id}", "One question, by its id or that of a run with exactly one open.",
+             approvals.shown, "read", approvals.OneApproval),
+    Endpoint("POST", "/api/approvals/{id}", "Decide it: approve, deny, answer or delegate.", approvals.decide, "decide",
+             approvals.OneApproval, body=approvals.Decision),
+    Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
+             "read", runs.Agents),
+)  # fmt: skip
+
+
+def by_path() -> dict[str, dict[str, Endpoint]]:
+    """Path -> method -> endpoint."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in PATHS:
+        found.setdefault(each.path, {})[each.method] = each
+    return found

@@ -1,0 +1,132 @@
+"""From a request to a checked `Call`, and from what was done to a response."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from typing import Any, Final, NoReturn
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from holdfast.client import Client
+from holdfast.documents import json_bytes
+from holdfast.errors import BadArguments
+from holdfast.http.endpoints import Answer, Call, Endpoint
+from holdfast.http.following import Followers
+from holdfast.http.guard import Guard
+from holdfast.http.problems import Refused, answer
+from holdfast.naming import short
+
+MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class Receiver:
+    """Serves the endpoints of one path."""
+
+    def __init__(self, hf: Client, guard: Guard, followers: Followers, served: Counter[tuple[str, str, int]]) -> None:
+        self._hf, self._guard, self._followers, self._served = hf, guard, followers, served
+
+    async def serve(self, endpoints: dict[str, Endpoint], request: Request) -> Response:
+        """The answer, whatever happens."""
+        method = "GET" if request.method == "HEAD" else request.method
+        try:
+            response = await self._do(endpoints[method], request)
+        except ClientDisconnect:
+            response = Response(status_code=400)  # nobody is there to read it
+        except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
+            response = answer(error)
+        response.headers.update(_HEADERS)
+        self._served[method, endpoints[method].path, response.status_code] += 1
+        return response
+
+    async def _do(self, endpoint: Endpoint, request: Request) -> Response:
+        async def allowed() -> Any:
+            caller = await self._guard(request)
+            caller.check(endpoint.needs)
+            return caller
+
+        _check_text(request)
+        caller = await allowed()
+        query = _checked(endpoint.query, _parameters(endpoint.query, request), "the query")
+        body = None if endpoint.body is None else _checked(endpoint.body, await _document(request), "the document")
+        done = await endpoint.do(Call(self._hf, caller.actor, query, body, request, self._followers, allowed))
+        if isinstance(done, Response):
+            return done
+        status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
+        return Response(json_bytes(document), status, media_type="application/json")
+
+
+def _check_text(request: Request) -> None:
+    """No text of a database has a NUL, so nothing can be found by one."""
+    given = [*request.path_params.values(), *request.query_params.keys(), *request.query_params.values()]
+    if any("\0" in text for text in given):
+        raise BadArguments("the path or the query has a NUL in it")
+
+
+def _parameters(model: type[BaseModel], request: Request) -> dict[str, Any]:
+    """The parameters of the query by name; one that may come several times is a list."""
+    found: dict[str, Any] = {}
+    for name in request.query_params:
+        values = request.query_params.getlist(name)
+        known = model.model_fields.get(name)
+        many = known is not None and isinstance(known.get_default(), list)
+        if len(values) > 1 and not many:
+            raise BadArguments(f"{name!r} is given {len(values)} times in the query")
+        found[name] = values if many else values[0]
+    return found
+
+
+async def _document(request: Request) -> Any:
+    """What was sent, as data. An empty body is an empty document."""
+    kind = request.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        raise Refused("not_json", f"the document has the type {kind[:80]!r}" if kind else "the document has no type")
+    text = await _text(request)
+    try:
+        return json.loads(text, parse_constant=_no_number) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refused("bad_json", f"the document is no JSON: {told}") from None
+
+
+async def _text(request: Request) -> bytes:
+    told = f"a document has at most {MOST_BYTES} bytes"
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > MOST_BYTES:
+        raise Refused("too_large", f"{told}; this one has {length}")
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise Refused("too_large", told)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _checked(kind: Any, given: Any, what: str) -> Any:
+    try:
+        return _adapter(kind).validate_python(given)
+    except ValidationError as error:
+        raise BadArguments("; ".join(_wrong(each, what) for each in error.errors()[:5])) from None
+
+
+def _wrong(error: Any, what: str) -> str:
+    where = ".".join(str(part) for part in error["loc"]) or what
+    if error["type"] == "extra_forbidden":
+        return f"{where}: there is no such name in {what}"
+    if error["type"] == "missing":
+        return f"{where}: it is missing in {what}"
+    return f"{where}: found {short(error['input'])}. {error['msg']}"

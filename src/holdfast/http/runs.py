@@ -1,0 +1,277 @@
+"""Runs and agents: listed, started, looked at, followed, and told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field
+from starlette.responses import Response
+
+from holdfast.budget import Budget
+from holdfast.errors import BadArguments
+from holdfast.http.endpoints import Answer, Call, Input, Nothing
+from holdfast.http.following import Source
+from holdfast.model import FINISHED, Status
+from holdfast.run import AgentInfo, Run, RunEvent, RunInfo
+from holdfast.streams import Chunk, StreamInfo
+
+Page = Callable[[list[Any], int], Any]  # a page of items, and where to go on
+_PAGE: Final = Field(100, ge=1, le=1000, description="At most so many.")
+
+
+# What is taken
+
+
+class Which(Input):
+    status: list[Status] = Field([], description="Only runs in this state; may be given several times.")
+    agent: str | None = Field(None, description="Only runs of this agent.")
+    label: list[str] = Field([], description="Only runs with this label, as name=value; may be given several times.")
+    parent: str | None = Field(None, description="Only runs that this run has started.")
+    limit: int = _PAGE
+    after: str | None = Field(None, description="The `next` of the page before.")
+
+
+class Start(Input):
+    agent: str = Field(description="The name of a published agent.")
+    args: list[Any] = Field([], description="Its arguments by position.")
+    kwargs: dict[str, Any] = Field({}, description="Its arguments by name.")
+    id: str | None = Field(
+        None, description="The id of the run; the same one again is the same run. Default: a new one."
+    )
+    labels: dict[str, str] = Field({}, description="For lists.")
+    after: str | float | None = Field(None, description="Not before this long from now: '2h', or seconds.")
+    budget: Budget | None = Field(None, description="What it may spend; instead of what its agent declares.")
+
+
+class Behind(Input):
+    after: int = Field(0, ge=0, description="The `next` of the page before, or the id of the last message seen.")
+    limit: int = _PAGE
+
+
+class Within(Input):
+    timeout: float = Field(0, ge=0, le=60, description="How many seconds to wait for the end of the run.")
+
+
+class Why(Input):
+    reason: str = Field("", description="It is shown and kept.")
+
+
+class Cancel(Why):
+    grace: str | float = Field("30s", description="How long the agent may tidy up.")
+
+
+class Retry(Input):
+    budget: Budget | None = Field(None, description="What it may spend in all, instead of what it might before.")
+
+
+class Message(Input):
+    topic: str
+    value: Any = None
+    key: str | None = Field(None, description="The same key twice is one message.")
+
+
+# What is answered
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    runs: list[RunInfo]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OneRun:
+    run: RunInfo
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    run: RunInfo
+    arguments: dict[str, Any]
+    streams: list[StreamInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    run: str
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    events: list[RunEvent]
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    chunks: list[Chunk]
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    run: str
+    topic: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    agents: list[AgentInfo]
+
+
+# What is done
+
+
+async def listed(call: Call[Which, None]) -> Runs:
+    which = call.query
+    labels = dict(_label(text) for text in which.label)
+    found = await call.hf.runs(
+        status=which.status or None, agent=which.agent, labels=labels or None, parent=which.parent, limit=which.limit,
+        after=which.after,
+    )  # fmt: skip
+    following = found[-1].id if len(found) == which.limit else None
+    return Runs(found, following)
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise BadArguments(f"label={text!r} is not of the form name=value")
+    return name, value
+
+
+async def start(call: Call[Nothing, Start]) -> Answer:
+    given = call.body
+    run: Run[Any] = await call.hf.start(
+        given.agent, *given.args, id=given.id, labels=given.labels, kwargs=given.kwargs, after=given.after,
+        budget=given.budget,
+    )  # fmt: skip
+    return Answer(201 if run.created else 200, await _told(run))
+
+
+async def _told(run: Run[Any]) -> OneRun:
+    return OneRun(await run.info())
+
+
+async def shown(call: Call[Nothing, None]) -> WholeRun:
+    run = call.hf.get(call["id"])
+    return WholeRun(await run.info(), await run.arguments(), await run.streams())
+
+
+async def result(call: Call[Within, None]) -> Result | Answer:
+    run = call.hf.get(call["id"])
+    ending = asyncio.ensure_future(run.wait(*FINISHED, "paused"))
+    closing = asyncio.ensure_future(call.followers.closing.wait())
+    try:
+        if (await run.info()).status not in {*FINISHED, "paused"}:
+            await asyncio.wait([ending, closing], timeout=call.query.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not ending.done():
+                return Answer(202, await _told(run))
+        return Result(run.id, await run.result())
+    finally:
+        ending.cancel()
+        closing.cancel()
+
+
+async def events(call: Call[Behind, None]) -> Any:
+    run = call.hf.get(call["id"])
+
+    async def read(after: int, follow: bool) -> AsyncIterator[tuple[int, RunEvent]]:
+        async for event in run.events(after=after, follow=follow):
+            yield event.seq + 1, event
+
+    return await _read(call, Events, run, Source(("events", run.id), read))
+
+
+async def stream(call: Call[Behind, None]) -> Any:
+    run, name = call.hf.get(call["id"]), call["name"]
+
+    async def read(after: int, follow: bool) -> AsyncIterator[tuple[int, Chunk]]:
+        async for chunk in run.stream(name, after, follow=follow):
+            yield chunk.offset, chunk
+
+    return await _read(call, Chunks, run, Source(("stream", run.id, name), read))
+
+
+async def _read(call: Call[Behind, None], page: Page, run: Run[Any], source: Source) -> Any:
+    """A page, or all that comes for one who asks for a stream of events."""
+    headers = call.request.headers
+    seen = headers.get("last-event-id")
+    after = call.query.after if seen is None else _place(seen)
+    status = (await run.info()).status
+    if "text/event-stream" not in headers.get("accept", ""):
+        return await _page(page, source, after, call.query.limit)
+    seen_all = after > 0 and await _is_over(source, after)  # also finds a place that is none, before anything is sent
+    if seen is not None and seen_all and status in FINISHED:
+        return Response(status_code=204)  # one who has seen the end is told not to come back
+    return call.follow(source, after)
+
+
+async def _is_over(source: Source, after: int) -> bool:
+    async for _ in source.read(after, False):
+        return False
+    return True
+
+
+def _place(seen: str) -> int:
+    if not seen.isascii() or not seen.isdigit() or len(seen) > 18:
+        raise BadArguments(f"Last-Event-ID: {seen[:40]!r} is not the id of a message; send that of the last one seen")
+    return int(seen)
+
+
+async def _page(page: Page, source: Source, after: int, limit: int) -> Any:
+    found: list[Any] = []
+    async for place, item in source.read(after, False):
+        found.append(item)
+        after = place
+        if len(found) == limit:
+            break
+    return page(found, after)
+
+
+async def pause(call: Call[Nothing, Why]) -> OneRun:
+    run = call.hf.get(call["id"])
+    await run.pause(reason=call.body.reason, by=call.by.name)
+    return await _told(run)
+
+
+async def resume(call: Call[Nothing, Nothing]) -> OneRun:
+    run = call.hf.get(call["id"])
+    await run.resume(by=call.by.name)
+    return await _told(run)
+
+
+async def cancel(call: Call[Nothing, Cancel]) -> OneRun:
+    run = call.hf.get(call["id"])
+    await run.cancel(reason=call.body.reason, by=call.by.name, grace=call.body.grace)
+    return await _told(run)
+
+
+async def retry(call: Call[Nothing, Retry]) -> OneRun:
+    run = call.hf.get(call["id"])
+    await run.retry(by=call.by.name, budget=call.body.budget)
+    return await _told(run)
+
+
+async def send(call: Call[Nothing, Message]) -> Sent:
+    said = call.body
+    receipt = await call.hf.get(call["id"]).send(said.topic, said.value, key=said.key)
+    return Sent(receipt.run.id, said.topic, receipt.position)
+
+
+async def delete(call: Call[Nothing, None]) -> Deleted:
+    return Deleted(await call.hf.get(call["id"]).delete())
+
+
+async def agents(call: Call[Nothing, None]) -> Agents:
+    return Agents(await call.hf.agents())

@@ -1,0 +1,90 @@
+"""Tokens: who may ask a server, under which name, and what for. A secret is shown once; the store has only its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal
+
+from holdfast.durations import moment
+from holdfast.errors import BadArguments
+from holdfast.people import checked_name
+from holdfast.store.tokens import TokenRow
+
+if TYPE_CHECKING:
+    from holdfast.store.base import Store
+
+Scope = Literal["read", "write", "decide"]
+SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "decide")
+_SECRET: Final = re.compile(r"hf_([0-9a-f]{12})_([\w-]{43})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, without its secret. `name` acts with it, as a member of `groups`."""
+
+    id: str
+    name: str
+    groups: tuple[str, ...]
+    scopes: tuple[Scope, ...]  # look at everything; start and control runs; decide questions
+    created_at: datetime
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, row: TokenRow) -> Token:
+        """A row of the store."""
+        revoked_at = None if row.revoked_at is None else moment(row.revoked_at)
+        groups, scopes = json.loads(row.member_of), json.loads(row.scopes)
+        return cls(row.id, row.name, tuple(groups), tuple(scopes), moment(row.created_at), revoked_at)
+
+
+class Tokens:
+    """The part of a client that has to do with who may ask a server."""
+
+    @property
+    def store(self) -> Store:
+        """The store behind this client."""
+        raise NotImplementedError
+
+    async def create_token(
+        self, name: str, *, groups: Iterable[str] = (), scopes: Iterable[str] = SCOPES
+    ) -> tuple[Token, str]:
+        """A new token for a person or a program, and its secret, which cannot be shown again."""
+        may = tuple(dict.fromkeys(scopes))
+        wrong = [scope for scope in may if scope not in SCOPES]
+        if wrong or not may:
+            raise BadArguments(f"scopes={may!r}: use one or more of {', '.join(SCOPES)}")
+        member_of = json.dumps([checked_name(group, "groups") for group in groups])
+        id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        row = TokenRow(id, checked_name(name, "name"), member_of, json.dumps(may), _digest(secret))
+        return Token.of(await self.store.add_token(row)), f"hf_{id}_{secret}"
+
+    async def tokens(self) -> list[Token]:
+        """All tokens that were ever made here, the oldest first."""
+        return [Token.of(row) for row in await self.store.tokens()]
+
+    async def revoke_token(self, which: str) -> list[Token]:
+        """Revoke a token by its id, or all of a name; returns those revoked. It is refused from now on, everywhere."""
+        found = await self.store.revoke_tokens(which)
+        if not found:
+            raise BadArguments(f"there is no token with the id or name {which!r}; `holdfast token --list` shows them")
+        return [Token.of(row) for row in found]
+
+    async def token_of(self, secret: str) -> Token | None:
+        """The token with this secret, if it is good."""
+        parts = _SECRET.fullmatch(secret)
+        row = None if parts is None else await self.store.token(parts[1])
+        if parts is None or row is None or not hmac.compare_digest(row.digest, _digest(parts[2])):
+            return None
+        return Token.of(row) if row.revoked_at is None else None
+
+
+def _digest(secret: str) -> str:
+    """A secret is random and long, so a plain digest cannot be turned back."""
+    return hashlib.sha256(secret.encode()).hexdigest()

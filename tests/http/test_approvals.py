@@ -1,0 +1,75 @@
+"""Questions to people over HTTP: who decides is who has the credential."""
+
+from tests.http.serving import on_a_server
+
+
+async def bearer(site, name, **options):
+    _, secret = await site.hf.create_token(name, **options)
+    return {"headers": {"Authorization": f"Bearer {secret}"}}
+
+
+async def asked(site, agent, *args):
+    run = (await site.hf.start(agent, *args)).id
+    await site.until(run, "waiting")
+    return run
+
+
+@on_a_server
+async def test_the_credential_decides_who_may(site):
+    """A token's name and groups are checked against the question; a name in the body is refused, not believed."""
+    ana = await bearer(site, "ana", groups=["editors"])
+    bob = await bearer(site, "bob")
+    run = await asked(site, "publish", "draft")
+    assert (await site.get("/api/approvals?mine=true", **bob))["approvals"] == []
+    (question,) = (await site.get("/api/approvals?mine=true", **ana))["approvals"]
+    path = f"/api/approvals/{question['id']}"
+    assert (await site.post(path, {"decision": "approve"}, 403, **bob))["error"]["code"] == "not_allowed"
+    forged = await site.post(path, {"decision": "approve", "by": "ana"}, 422, **bob)
+    assert "by: there is no such name" in forged["error"]["message"]
+    edited = {"decision": "approve", "data": {"text": "better"}, "note": "fine", "digest": question["digest"]}
+    done = await site.post(path, edited, **ana)
+    assert (done["approval"]["decided_by"], done["approval"]["note"]) == ("ana", "fine")
+    late = await site.post(path, {"decision": "deny"}, 409, **ana)
+    assert (late["error"]["code"], "approved by 'ana'" in late["error"]["message"]) == ("already_decided", True)
+    assert (await site.get(f"/api/runs/{run}/result?timeout=20", **ana))["result"] == "better"
+    assert [(deed.by, deed.action) for deed in await site.hf.audit(run=run)] == [("ana", "decide")]
+
+
+@on_a_server
+async def test_a_question_is_denied_with_a_reason(site):
+    """The agent sees the note; it is found by the id of its run too."""
+    ana = await bearer(site, "ana", groups=["editors"])
+    run = await asked(site, "publish", "draft")
+    await site.post(f"/api/approvals/{run}", {"decision": "deny", "note": "too long"}, **ana)
+    assert (await site.get(f"/api/runs/{run}/result?timeout=20", **ana))["result"] == "no: too long"
+
+
+@on_a_server
+async def test_a_question_is_passed_on(site):
+    """Then it is for that person and no longer for the one before."""
+    ana, bob = await bearer(site, "ana", groups=["editors"]), await bearer(site, "bob")
+    run = await asked(site, "publish", "draft")
+    passed = await site.post(f"/api/approvals/{run}", {"decision": "delegate", "to": "bob"}, **ana)
+    assert passed["approval"]["delegations"][0]["to"] == "bob"
+    assert (await site.post(f"/api/approvals/{run}", {"decision": "approve"}, 403, **ana))["error"][
+        "code"
+    ] == "not_allowed"
+    await site.post(f"/api/approvals/{run}", {"decision": "approve"}, **bob)
+    assert (await site.get(f"/api/runs/{run}/result?timeout=20", **bob))["result"] == "draft"
+
+
+@on_a_server
+async def test_a_question_is_answered_with_a_value_of_its_type(site):
+    """Another type is refused with what was expected; so is a decision that does not fit the question."""
+    run = await asked(site, "number")
+    path = f"/api/approvals/{run}"
+    assert "expected integer" in str(await site.post(path, {"decision": "answer", "value": "many"}, 422))
+    assert "wants an answer" in str(await site.post(path, {"decision": "approve"}, 422))
+    assert "value: it is missing" in str(await site.post(path, {"decision": "answer"}, 422))
+    assert "decision" in str(await site.post(path, {"decision": "perhaps"}, 422))
+    await site.post(path, {"decision": "answer", "value": 7})
+    assert (await site.get(f"/api/runs/{run}/result?timeout=20"))["result"] == 7
+    assert (await site.get("/api/approvals"))["approvals"] == []
+    (old,) = (await site.get("/api/approvals?open=false"))["approvals"]
+    assert (old["status"], old["data"]) == ("decided", 7)
+    assert (await site.get("/api/approvals/q-nothing", 404))["error"]["code"] == "unknown_approval"

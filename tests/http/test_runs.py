@@ -1,0 +1,157 @@
+"""Runs over HTTP: started once, listed in pages, looked at, controlled, deleted."""
+
+import asyncio
+
+from tests.http.serving import on_a_server
+
+
+@on_a_server
+async def test_a_run_is_started_once(site):
+    """The first request makes it, the same again finds it, and other arguments are refused with both shown."""
+    document = {"agent": "twice", "args": [21], "id": "a", "labels": {"team": "x"}}
+    made = await site.post("/api/runs", document, 201)
+    assert (made["run"]["id"], made["run"]["labels"]) == ("a", {"team": "x"})
+    assert (await site.post("/api/runs", document, 200))["run"]["id"] == "a"
+    refused = await site.post("/api/runs", document | {"args": [22]}, 409)
+    assert refused["error"]["code"] == "run_exists"
+    assert "{'n': 21}" in refused["error"]["message"]
+    assert "{'n': 22}" in refused["error"]["message"]
+    assert await site.get("/api/runs/a/result?timeout=20") == {"run": "a", "result": 42}
+    whole = await site.get("/api/runs/a")
+    assert (whole["run"]["status"], whole["arguments"], whole["streams"]) == ("completed", {"n": 21}, [])
+
+
+@on_a_server
+async def test_many_starts_of_one_id_are_one_run(site):
+    """Of twenty at once one says that it made the run, and all name the same."""
+    document = {"agent": "twice", "kwargs": {"n": 1, "note": "x"}, "id": "one"}
+    answers = await asyncio.gather(*[site.web.post("/api/runs", json=document) for _ in range(20)])
+    assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
+    assert {answer.json()["run"]["id"] for answer in answers} == {"one"}
+
+
+@on_a_server
+async def test_wrong_starts_make_no_run(site):
+    """An unknown agent, wrong arguments, a bad id, labels or budget, a name too many: each is said, and nothing is there."""
+    wrong = {
+        "unknown_agent": {"agent": "twise"},
+        "n: found nothing": {"agent": "twice"},
+        "found str 'x', expected integer": {"agent": "twice", "args": ["x"]},
+        "by position": {"agent": "twice", "args": [1, "", 3]},
+        "is not a run id": {"agent": "twice", "args": [1], "id": "a b"},
+        "labels.a": {"agent": "twice", "args": [1], "labels": {"a": 1}},
+        "use an amount of dollars": {"agent": "twice", "args": [1], "budget": {"usd": -1}},
+        "is not a duration": {"agent": "twice", "args": [1], "after": "soon"},
+        "argz: there is no such name": {"agent": "twice", "argz": [1]},
+        "agent: it is missing": {"args": [1]},
+    }
+    for told, document in wrong.items():
+        refused = await site.post("/api/runs", document, 404 if told == "unknown_agent" else 422)
+        assert told in str(refused), refused
+    assert (await site.get("/api/runs"))["runs"] == []
+
+
+@on_a_server
+async def test_lists_come_in_pages_and_are_filtered(site):
+    """Every run is in exactly one page; state, agent, label and parent narrow the list."""
+    for n in range(5):
+        await site.start("twice", n, id=f"r{n}", labels={"even": str(n % 2 == 0)})
+    await site.start("listener", 1, id="waits")
+    await site.until("waits", "waiting")
+    for n in range(5):
+        await site.until(f"r{n}", "completed")
+    found, after = [], ""
+    while after is not None:
+        page = await site.get(f"/api/runs?limit=2{after and '&after=' + after}")
+        found += [run["id"] for run in page["runs"]]
+        after = page["next"]
+    assert found == ["waits", "r4", "r3", "r2", "r1", "r0"]
+
+    async def ids(query):
+        return [run["id"] for run in (await site.get(f"/api/runs?{query}"))["runs"]]
+
+    assert await ids("status=waiting&status=paused") == ["waits"]
+    assert await ids("agent=listener") == ["waits"]
+    assert await ids("label=even=False&status=completed") == ["r3", "r1"]
+    assert await ids("parent=r0") == []
+
+
+@on_a_server
+async def test_a_run_is_paused_resumed_sent_to_and_ends(site):
+    """Each does what it says, messages with one key are one, and the audit names the user of this computer."""
+    run = await site.start("listener", 2)
+    await site.until(run, "waiting")
+    assert (await site.post(f"/api/runs/{run}/pause", {"reason": "lunch"}))["run"]["reason"].endswith(": lunch")
+    for word in ("a", "a", "b"):
+        sent = await site.post(f"/api/runs/{run}/send", {"topic": "word", "value": word, "key": word})
+    assert sent == {"run": run, "topic": "word", "position": 2}
+    assert (await site.get(f"/api/runs/{run}/result", 409))["error"]["code"] == "run_paused"
+    await site.post(f"/api/runs/{run}/resume")
+    assert (await site.get(f"/api/runs/{run}/result?timeout=20"))["result"] == ["a", "b"]
+    refused = await site.post(f"/api/runs/{run}/send", {"topic": "word"}, 409)
+    assert refused["error"]["code"] == "run_finished"
+    deeds = await site.hf.audit(run=run)
+    assert [deed.action for deed in deeds] == ["resume", "pause"]
+    assert len({deed.by for deed in deeds} - {"", "someone"}) == 1
+
+
+@on_a_server
+async def test_a_run_is_cancelled_and_deleted(site):
+    """What has not ended cannot be deleted; what is deleted is gone."""
+    run = await site.start("listener", 1)
+    refused = await site.web.delete(f"/api/runs/{run}")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "run_active")
+    await site.post(f"/api/runs/{run}/cancel", {"reason": "enough", "grace": "1s"})
+    await site.until(run, "cancelled")
+    assert (await site.get(f"/api/runs/{run}/result", 409))["error"]["code"] == "run_cancelled"
+    assert (await site.web.delete(f"/api/runs/{run}")).json() == {"deleted": 1}
+    assert (await site.get(f"/api/runs/{run}", 404))["error"]["code"] == "unknown_run"
+
+
+@on_a_server
+async def test_a_failed_run_is_told_and_retried(site):
+    """Its result is a problem that names the exception; retried, it goes on."""
+    run = await site.start("broken")
+    await site.until(run, "failed")
+    refused = await site.get(f"/api/runs/{run}/result", 409)
+    assert refused["error"]["code"] == "run_failed"
+    assert "ValueError: no luck" in refused["error"]["message"]
+    assert "Traceback" not in str(refused)
+    assert (await site.post(f"/api/runs/{run}/retry"))["run"]["id"] == run
+    await site.until(run, "failed")
+    kinds = [event["kind"] for event in (await site.get(f"/api/runs/{run}/events"))["events"]]
+    assert kinds == ["run.retried", "run.failed"]
+
+
+@on_a_server
+async def test_a_result_is_waited_for(site):
+    """Within the time it is there or it is not yet, and a run that ends meanwhile is told at once."""
+    run = await site.start("listener", 1)
+    assert (await site.get(f"/api/runs/{run}/result", 202))["run"]["id"] == run
+    assert (await site.get(f"/api/runs/{run}/result?timeout=0.05", 202))["run"]["id"] == run
+    waiting = asyncio.ensure_future(site.get(f"/api/runs/{run}/result?timeout=30"))
+    await site.post(f"/api/runs/{run}/send", {"topic": "word", "value": "now"})
+    assert (await waiting)["result"] == ["now"]
+
+
+@on_a_server
+async def test_histories_come_in_pages(site):
+    """`next` is where to go on, and after the last page it stays."""
+    run = await site.start("twice", 1, id="a")
+    await site.until(run, "completed")
+    first = await site.get("/api/runs/a/events?limit=1")
+    assert ([event["kind"] for event in first["events"]], first["next"]) == (["step.completed"], 1)
+    second = await site.get("/api/runs/a/events?after=1")
+    assert ([event["kind"] for event in second["events"]], second["next"]) == (["run.completed"], 2)
+    assert await site.get("/api/runs/a/events?after=2") == {"events": [], "next": 2}
+    assert "has a history of 2" in str(await site.get("/api/runs/a/events?after=3", 422))
+
+
+@on_a_server
+async def test_agents_are_those_that_workers_published(site):
+    """Names, whether they are served, and the schemas of their arguments; how they are let through is not told."""
+    found = {agent["name"]: agent for agent in (await site.get("/api/agents"))["agents"]}
+    assert sorted(found) == ["broken", "listener", "number", "publish", "talker", "twice"]
+    assert found["twice"]["served"]
+    assert found["twice"]["schema"]["properties"]["n"] == {"type": "integer"}
+    assert not [name for name in found["twice"]["schema"] if name in ("x-flow", "x-budget")]
