@@ -3,6 +3,7 @@
 import os
 import sys
 
+from tests.cli.processes import terminal  # noqa: F401 - a fixture
 from tests.servers import own_server, postgres_server, postgres_url, store_url  # noqa: F401 - fixtures
 from tests.warm import commands  # noqa: F401 - a fixture
 

@@ -37,10 +37,10 @@ USED = (
 # The test's side
 
 
-def ours(more=()):
+def environment(more=()):
     """The environment of a command: that of the test, and more."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "PYTHONUNBUFFERED": "1"}
-    return os.environ | paths | dict(more)
+    return {name: value for name, value in os.environ.items() if name != "HOLDFAST_URL"} | paths | dict(more)
 
 
 class Server:
@@ -49,7 +49,7 @@ class Server:
     def __init__(self):
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=ours(),
+            [sys.executable, "-W", "error", __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment(),
             # Of the same kinds as those of the commands: the interpreter looks at its streams once, when it starts.
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -58,7 +58,7 @@ class Server:
     def start(self, words, folder, env):
         """A new process of `holdfast` with these words, in this folder, with this in its environment."""
         (output, write), (ended, tell) = os.pipe(), os.pipe()
-        request = {"words": [str(word) for word in words], "folder": str(folder), "env": ours(env)}
+        request = {"words": [str(word) for word in words], "folder": str(folder), "env": environment(env)}
         socket.send_fds(self._control, [json.dumps(request).encode()], [write, tell])
         for end in (write, tell):
             os.close(end)
@@ -107,7 +107,7 @@ class Cold:
 
     def start(self, words, folder, env):
         return subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "holdfast", *map(str, words)], cwd=folder, env=ours(env),
+            [sys.executable, "-W", "error", "-m", "holdfast", *map(str, words)], cwd=folder, env=environment(env),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 
 import pytest
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast import Limit, Rate, RunExists, Settings

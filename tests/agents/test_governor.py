@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import pytest
 from tests.agents.acting import history, with_client
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast import Rate, Retry, Settings

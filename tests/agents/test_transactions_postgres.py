@@ -6,7 +6,6 @@ import secrets
 
 import asyncpg
 import pytest
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.store.postgres.connection import parse_url
@@ -30,7 +29,7 @@ class Bank:
         return (await self.ask("SELECT amount FROM account"))[0][0]
 
 
-def with_bank(postgres_url, test, *agents, amount=0):  # noqa: F811
+def with_bank(postgres_url, test, *agents, amount=0):
     """Run a test with a client and a bank."""
 
     async def main():
@@ -94,7 +93,7 @@ async def mixed(seed: int) -> list[int]:
     return ended
 
 
-def test_in_any_order_and_company(postgres_url):  # noqa: F811
+def test_in_any_order_and_company(postgres_url):
     """Forty runs at once, with parallel steps that conflict, lose no update and do none twice."""
 
     async def test(hf, bank):
@@ -158,7 +157,7 @@ async def tries(what: str) -> str:
         ("SELECT 1/0", "division by zero", 0),
     ],
 )
-def test_what_fails(postgres_url, what, error, amount):  # noqa: F811
+def test_what_fails(postgres_url, what, error, amount):
     """A body that fails has written nothing, whatever the server was at; and what is refused says why."""
 
     async def test(hf, bank):
@@ -170,7 +169,7 @@ def test_what_fails(postgres_url, what, error, amount):  # noqa: F811
     with_bank(postgres_url, test, tries)
 
 
-def test_attempts_begin_afresh(postgres_url):  # noqa: F811
+def test_attempts_begin_afresh(postgres_url):
     """What failed attempts wrote is gone, and a large result is stored with the one that succeeds."""
 
     async def test(hf, bank):
@@ -198,7 +197,7 @@ async def side_by_side() -> list[str]:
     return [*done, await waiting]
 
 
-def test_other_steps_are_recorded_meanwhile(postgres_url):  # noqa: F811
+def test_other_steps_are_recorded_meanwhile(postgres_url):
     """While a body has its transaction open, other steps of the run go on and are durable."""
 
     async def test(hf, bank):
@@ -228,7 +227,7 @@ async def stopped() -> None:
         raise
 
 
-def test_a_cancel_undoes_the_transaction_that_is_open(postgres_url):  # noqa: F811
+def test_a_cancel_undoes_the_transaction_that_is_open(postgres_url):
     """What the step wrote is not there, and neither is a record of it; what the agent does to tidy up is."""
 
     async def main(hf, bank):

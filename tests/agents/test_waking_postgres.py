@@ -2,8 +2,6 @@
 
 import asyncio
 
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
-
 import holdfast
 
 
@@ -32,7 +30,7 @@ async def either() -> str:
     return "message"
 
 
-def test_code_past_the_message_runs_for_the_first_time(postgres_url):  # noqa: F811
+def test_code_past_the_message_runs_for_the_first_time(postgres_url):
     """What ran before the wait is a replay, what runs after it is not; bodies run once and messages come in order."""
 
     async def main():
@@ -53,7 +51,7 @@ def test_code_past_the_message_runs_for_the_first_time(postgres_url):  # noqa: F
     asyncio.run(main())
 
 
-def test_a_timer_that_was_due_first_comes_first(postgres_url):  # noqa: F811
+def test_a_timer_that_was_due_first_comes_first(postgres_url):
     """A message that came after the end of the wait, while no worker was there, is not received in its place."""
 
     async def main():

@@ -1,20 +1,13 @@
-"""Two ways to the command line: `cli` calls it in this process, `terminal` starts real ones."""
+"""Two ways to the command line: `cli` calls it in this process, `terminal` (for all tests) starts real ones."""
 
 import json
 import sys
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.processes import FLEET, Terminal
+from tests.cli.processes import FLEET
 
 from holdfast.cli import main
-
-
-@pytest.fixture
-def terminal(tmp_path):
-    started = Terminal(tmp_path)
-    yield started
-    started.close()
 
 
 @pytest.fixture

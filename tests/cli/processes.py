@@ -1,25 +1,29 @@
 """The command line as a real process: its output is read line by line, so that a test waits for what it says."""
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+
 FLEET = Path(__file__).parent / "fleet.py"
-SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture
+def terminal(commands, tmp_path):
+    started = Terminal(commands, tmp_path)
+    yield started
+    started.close()
 
 
 class Terminal:
     """Starts `holdfast` in a folder; whatever still runs when the test ends is killed."""
 
-    def __init__(self, folder):
-        self.folder, self.started = folder, []
-        self.env = os.environ | {"FLEET": str(folder), "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
-        self.env.pop("HOLDFAST_URL", None)
+    def __init__(self, commands, folder):
+        self._commands, self.folder, self.started, self.env = commands, folder, [], {"FLEET": str(folder)}
 
     def start(self, *words):
-        process = Holdfast(words, self.folder, self.env)
+        process = Holdfast(self._commands.start(words, self.folder, self.env))
         self.started.append(process)
         return process
 
@@ -46,12 +50,8 @@ class Terminal:
 class Holdfast:
     """One process; stdout and stderr come in one stream."""
 
-    def __init__(self, words, folder, env):
-        command = [sys.executable, "-m", "holdfast", *map(str, words)]
-        self._process = subprocess.Popen(
-            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        self._lines = []
+    def __init__(self, process):
+        self._process, self._lines = process, []
 
     def until(self, text):
         """Read until a line has this text."""

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from tests.cli.processes import FLEET
+from tests.warm import environment
 
 PATIENCE_S = 40.0  # a bound, never a measure
 pytestmark = pytest.mark.timeout(150)  # many processes, one after the other
@@ -49,7 +50,7 @@ class Person:
 
     def __init__(self, terminal, *words, **env):
         self._ours, theirs = pty.openpty()
-        env = terminal.env | {"TERM": "xterm", "COLUMNS": "100", "LINES": "50"} | env
+        env = environment(terminal.env) | {"TERM": "xterm", "COLUMNS": "100", "LINES": "50"} | env
         command = [sys.executable, "-m", "holdfast", *map(str, words)]
         self.process = subprocess.Popen(
             command, cwd=terminal.folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True

@@ -7,9 +7,7 @@ import urllib.request
 
 import click
 import pytest
-from tests.cli.processes import Terminal
 from tests.deploy.files import DEPLOY, ROOT, commands, option
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.cli import main
@@ -78,41 +76,29 @@ def test_the_pages_have_commands():
     assert sum(len(console_lines(path)) for path in PAGES) > 5
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request, tmp_path):
-    """The URL of an empty store of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:{tmp_path}/holdfast.db"
-    return request.getfixturevalue("postgres_url")
-
-
-def test_the_command_of_the_compose_file_serves_the_agents_beside_it(store, tmp_path):
+def test_the_command_of_the_compose_file_serves_the_agents_beside_it(store_url, terminal):
     """The worker as deployed, with the example's agents, carries a run to its end, is ready, and drains with exit code 0."""
     words = [word.replace("/app/", f"{DEPLOY}/app/") for word in commands()["compose.yaml"][1:]]
     words = [word.replace("=9464", "=0").replace("=0.0.0.0", "=127.0.0.1") for word in words]
     assert option(words, "port") == "0"
-    terminal = Terminal(tmp_path)
-    terminal.env["HOLDFAST_URL"] = store
+    terminal.env["HOLDFAST_URL"] = store_url
 
     async def run():
-        async with holdfast.open(store) as hf:
+        async with holdfast.open(store_url) as hf:
             return await hf.run("welcome", "ana")
 
-    try:
-        worker = terminal.start(*words)
-        at = re.search(r"http://\S+:\d+", worker.until("Health and metrics at"))[0]
-        worker.until("Serving welcome")
-        assert asyncio.run(run()) == "hello ana"
-        for path in ("/healthz", "/readyz"):
-            with urllib.request.urlopen(at + path, timeout=20) as answer:
-                assert answer.status == 200
-        with urllib.request.urlopen(at + "/metrics", timeout=20) as answer:
-            text = answer.read().decode()
-        assert "holdfast_store_up 1.0" in text
-        assert "holdfast_commit_operations_count 0.0" not in text
-        assert 'holdfast_step_seconds_count{outcome="completed"} 1.0' in text
-        assert terminal.run("runs", "--stuck")[1].startswith("No run is stuck in")
-        worker.signal(15)
-        assert worker.wait() == 0
-    finally:
-        terminal.close()
+    worker = terminal.start(*words)
+    at = re.search(r"http://\S+:\d+", worker.until("Health and metrics at"))[0]
+    worker.until("Serving welcome")
+    assert asyncio.run(run()) == "hello ana"
+    for path in ("/healthz", "/readyz"):
+        with urllib.request.urlopen(at + path, timeout=20) as answer:
+            assert answer.status == 200
+    with urllib.request.urlopen(at + "/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    assert "holdfast_store_up 1.0" in text
+    assert "holdfast_commit_operations_count 0.0" not in text
+    assert 'holdfast_step_seconds_count{outcome="completed"} 1.0' in text
+    assert terminal.run("runs", "--stuck")[1].startswith("No run is stuck in")
+    worker.signal(15)
+    assert worker.wait() == 0

@@ -8,10 +8,8 @@ import time
 import apsw
 import pytest
 from tests.chaos.server import programs
-from tests.cli.processes import Terminal
 from tests.docs.pages import ROOT, module
 from tests.docs.test_pages import between, page
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.worker.metrics import METRICS
@@ -121,11 +119,10 @@ def copied_database(tmp_path, request):
 
 
 @pytest.mark.parametrize("kind", [copied_file, copied_database])
-def test_a_backup_under_load_goes_on_with_the_same_keys(kind, tmp_path, request):
+def test_a_backup_under_load_goes_on_with_the_same_keys(kind, tmp_path, request, terminal):
     """A copy taken while a worker writes is sound; its runs go on from it, and what runs again has the same key."""
     source, copy, back_up = kind(tmp_path, request)
     (tmp_path / "agents.py").write_text(AGENT)
-    terminal = Terminal(tmp_path)
     terminal.env["EFFECTS"] = str(tmp_path / "effects")
     runs, steps = 20, 60
 
@@ -145,25 +142,22 @@ def test_a_backup_under_load_goes_on_with_the_same_keys(kind, tmp_path, request)
     def effects(name="effects"):
         return [tuple(line.split()) for line in (tmp_path / name).read_text().splitlines()]
 
-    try:
-        worker = terminal.start("worker", "agents.py", "--db", source, "--lease", 2)
-        worker.until("Serving busy")
-        asyncio.run(start())
-        worker.until("done")
-        back_up()  # the worker writes all the while
-        terminal.touch("copied")
-        assert asyncio.run(end(source)) == [steps] * runs
-        worker.kill()
-        first = {(run, n): key for run, n, key in effects()}
-        kept = asyncio.run(recorded(copy))
-        assert 0 < kept < runs * steps
-        terminal.env["EFFECTS"] = str(tmp_path / "again")
-        second = terminal.start("worker", "agents.py", "--db", copy)
-        second.until("Serving busy")
-        assert asyncio.run(end(copy)) == [steps] * runs
-        second.kill()
-    finally:
-        terminal.close()
+    worker = terminal.start("worker", "agents.py", "--db", source, "--lease", 2)
+    worker.until("Serving busy")
+    asyncio.run(start())
+    worker.until("done")
+    back_up()  # the worker writes all the while
+    terminal.touch("copied")
+    assert asyncio.run(end(source)) == [steps] * runs
+    worker.kill()
+    first = {(run, n): key for run, n, key in effects()}
+    kept = asyncio.run(recorded(copy))
+    assert 0 < kept < runs * steps
+    terminal.env["EFFECTS"] = str(tmp_path / "again")
+    second = terminal.start("worker", "agents.py", "--db", copy)
+    second.until("Serving busy")
+    assert asyncio.run(end(copy)) == [steps] * runs
+    second.kill()
     again = {(run, n): key for run, n, key in effects("again")}
     assert len(effects("again")) == len(again) == runs * steps - kept  # what was recorded did not run again
     assert all(first[call] == key for call, key in again.items())

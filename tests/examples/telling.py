@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from tests.cli.processes import SOURCE
+from tests.warm import ROOT
 
 PATIENCE_S = 60.0  # a bound, never a measure
 CHANGES = [  # what is another one each time
@@ -69,7 +69,7 @@ class Shell:
         ):
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
-        path = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(SOURCE)}
+        path = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
         whole = {key: value for key, value in os.environ.items() if key not in ("HOLDFAST_URL", "COLUMNS")}
         self.folder, self._typed = folder, 0
         self._process = subprocess.Popen(

@@ -1,20 +1,12 @@
 """The onboarding example with real workers that die of SIGKILL, and people who decide from processes of their own."""
 
-import asyncio
 import time
 
 import pytest
-from tests.cli.processes import Terminal
 from tests.examples.office import EXAMPLE, open_office
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
-
-import holdfast
+from tests.serving import ask
 
 PATIENCE_S = 60.0  # a bound, never a measure
-STORES = {
-    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'agents.db'}",
-    "postgres": lambda request: request.getfixturevalue("postgres_url"),
-}
 
 
 @pytest.fixture
@@ -23,18 +15,16 @@ def office(tmp_path):
         yield opened
 
 
-@pytest.fixture(params=STORES)
-def company(request, tmp_path, office):
-    started = Company(STORES[request.param](request), tmp_path, office)
-    yield started
-    started.terminal.close()
+@pytest.fixture
+def company(store_url, terminal, office):
+    return Company(store_url, terminal, office)
 
 
 class Company:
     """Workers and people on one store; nothing but the store and the office connects them."""
 
-    def __init__(self, url, folder, office):
-        self.url, self.terminal = url, Terminal(folder)
+    def __init__(self, url, terminal, office):
+        self.url, self.terminal = url, terminal
         self.terminal.env |= {"OFFICE_URL": office.url, "HOLDFAST_URL": url}
 
     def worker(self):
@@ -48,11 +38,7 @@ class Company:
         return code, output.strip()
 
     def ask(self, what):
-        async def main():
-            async with holdfast.open(self.url) as hf:
-                return await asyncio.wait_for(what(hf), PATIENCE_S)
-
-        return asyncio.run(main())
+        return ask(self.url, what)
 
     def questions(self):
         return self.ask(lambda hf: hf.approvals())

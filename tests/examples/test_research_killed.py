@@ -4,7 +4,6 @@ import asyncio
 from contextlib import contextmanager
 
 import pytest
-from tests.cli.processes import Terminal
 from tests.examples.coast import EXAMPLE, START, open_coast, part
 
 import holdfast
@@ -24,15 +23,12 @@ class Model:
 
 
 @contextmanager
-def desk(folder):
-    """Where somebody runs the example: the site, the model, its script, and a terminal."""
-    script, shell = Model(), Terminal(folder)
+def desk(terminal):
+    """Where somebody runs the example: the site, the model, and its script."""
+    script = Model()
     with open_coast(script=script) as (site, model):
-        shell.env |= {"MODEL_URL": model.url, "HOLDFAST_URL": f"sqlite:{folder / 'agents.db'}"}
-        try:
-            yield site, model, script, shell
-        finally:
-            shell.close()
+        terminal.env |= {"MODEL_URL": model.url, "HOLDFAST_URL": f"sqlite:{terminal.folder / 'agents.db'}"}
+        yield site, model, script
 
 
 async def answered(folder):
@@ -43,12 +39,12 @@ async def answered(folder):
 
 
 @pytest.mark.timeout(300)
-def test_killed_again_and_again_over_a_deploy_it_pays_for_each_answer_once(tmp_path):
+def test_killed_again_and_again_over_a_deploy_it_pays_for_each_answer_once(tmp_path, terminal):
     """With four requests in the air at each of three kills, 12 are asked again: nothing that was on record, and no page."""
-    with desk(tmp_path) as (site, model, script, shell):
+    with desk(terminal) as (site, model, script):
 
         def run(release):
-            return shell.start("run", EXAMPLE / f"{release}.py:research", site.url + START, "--id", "atlas")
+            return terminal.start("run", EXAMPLE / f"{release}.py:research", site.url + START, "--id", "atlas")
 
         def killed_after(answers, release):
             script.answers = model.asked + answers
@@ -66,12 +62,12 @@ def test_killed_again_and_again_over_a_deploy_it_pays_for_each_answer_once(tmp_p
         assert asyncio.run(answered(tmp_path)) == 40
         assert model.asked == 40 + 2 * 4 + 1
 
-        assert shell.run("retry", "atlas")[0] == 0
+        assert terminal.run("retry", "atlas")[0] == 0
         killed_after(1, "release2")  # of five sections
         script.answers = 1000
         second = run("release2")
         second.until("waits for a person")
-        assert shell.run("approve", "atlas", "--by", "ana")[0] == 0
+        assert terminal.run("approve", "atlas", "--by", "ana")[0] == 0
         second.until(f"{site.url}/reports/1")
         assert asyncio.run(answered(tmp_path)) == 40 + 5 + 1
         assert (model.asked, model.paid) == (40 + 5 + 1 + 3 * 4 + 1, 40 + 5 + 1)

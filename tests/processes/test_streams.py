@@ -11,7 +11,6 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.processes.talking import TOKENS, talk
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 

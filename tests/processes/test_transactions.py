@@ -7,7 +7,6 @@ import signal
 import pytest
 from tests.processes import transacting
 from tests.processes.transacting import look
-from tests.servers import postgres_server  # noqa: F401 - a fixture
 
 import holdfast
 
@@ -117,7 +116,7 @@ def result(books, run="run"):
 
 
 @pytest.mark.timeout(60)
-def test_a_stopped_process_leaves_nothing(forks, folder, postgres_server):  # noqa: F811
+def test_a_stopped_process_leaves_nothing(forks, folder, postgres_server):
     """Stopped in a body for longer than its lease, a process loses the run and all it wrote; its locks do not last."""
     books = Books(postgres_server, folder)
     stale = serving(forks, folder, books)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.servers import own_server, postgres_server, postgres_url  # noqa: F401 - fixtures
 from tests.store.scenes import Place
 
 from holdfast.store.choosing import store_at
@@ -29,6 +28,6 @@ def file(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def database(postgres_url: str) -> Place:  # noqa: F811
+def database(postgres_url: str) -> Place:
     """An empty schema of PostgreSQL, for what is particular to it."""
     return Place(store_at, postgres_url)
