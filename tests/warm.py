@@ -27,8 +27,10 @@ ROOT = Path(__file__).parents[1]
 USED = (
     "asyncpg",
     "holdfast.cli",
+    "holdfast.cli.hosting",
     "holdfast.cli.serving",
     "holdfast.client",
+    "holdfast.http.server",
     "holdfast.store.postgres",
     "holdfast.worker",
 )

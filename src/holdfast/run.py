@@ -292,10 +292,11 @@ class Run(Generic[R_co]):
                 row = await self._row()
                 if after > row.next_seq:
                     raise BadArguments(f"after={after}: run {self.id!r} has a history of {row.next_seq} events")
-                page = await self._client.store.journal(self.id, after, 500)
+                # Without their values: these are large, and a slow reader takes its time.
+                page = [RunEvent.of(event) for event in await self._client.store.journal(self.id, after, 500)]
                 for event in page:
                     after = event.seq + 1
-                    yield RunEvent.of(event)
+                    yield event
                 if not page:
                     if not follow or row.status in FINISHED:
                         return

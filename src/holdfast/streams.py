@@ -14,6 +14,7 @@ from holdfast.store.base import News
 if TYPE_CHECKING:
     from holdfast.run import Run
 
+_PAGE: Final = 32  # rows; each has up to 16 Ki characters, and they stay in memory while a slow reader takes them
 _REASONS: Final[dict[str, Reason | None]] = {"completed": None, "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -59,7 +60,7 @@ async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIte
         while True:
             heard.clear()
             row = await run._row()
-            page = await client.store.pieces(run.id, name, after)
+            page = await client.store.pieces(run.id, name, after, _PAGE)
             for piece in page:
                 data = piece.text[after - piece.position :] if piece.kind == "data" else ""
                 after, ended = piece.position, piece.kind == "end"

@@ -77,7 +77,9 @@ class Served:
         return self._told(await self.web.get(path, **options), expected)
 
     async def post(self, path: str, document: Any = None, expected: int = 200, **options: Any) -> Any:
-        return self._told(await self.web.post(path, json=document or {}, **options), expected)
+        headers = {"Content-Type": "application/json"} | options.pop("headers", {})
+        content = json.dumps(document or {})  # in ASCII, so that any text can be sent
+        return self._told(await self.web.post(path, content=content, headers=headers, **options), expected)
 
     async def start(self, agent: str, *args: Any, **more: Any) -> str:
         run = await self.post("/api/runs", {"agent": agent, "args": args, **more}, 201)

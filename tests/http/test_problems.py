@@ -8,7 +8,6 @@ import apsw
 import pytest
 from tests.docs.test_pages import between, page
 from tests.http.serving import on_a_server, served
-from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.http.paths import PATHS
@@ -111,13 +110,11 @@ async def test_a_document_is_bounded(site):
     assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_large")
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_text_that_no_database_takes(store, request, tmp_path):
+def test_text_that_no_database_takes(store_url):
     """NUL and half a pair of surrogates in any place are stored or refused with a reason; the server has no fault."""
-    url = f"sqlite:{tmp_path}/runs.db" if store == "sqlite" else request.getfixturevalue("postgres_url")
 
     async def main():
-        async with served(url) as site:
+        async with served(store_url) as site:
             await send_odd_text(site)
 
     asyncio.run(main())
