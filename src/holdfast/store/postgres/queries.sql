@@ -193,7 +193,7 @@ decided AS (
   FROM held
   WHERE approvals.id = :approval AND run_id = held.id AND status = 'open' AND votes = :votes_before
     AND delegations = :passed_before AND digest = :digest_before AND needs = :needs_before
-  RETURNING approvals.*),
+  RETURNING run_id),
 told AS (
   UPDATE runs
   SET inbox_count = inbox_count + 1, due_at = {woken}
@@ -204,7 +204,7 @@ signalled AS (
   SELECT :run, inbox_count, :signal_id, :kind, :approval, :value, :told, :now FROM told),
 noted AS (
   INSERT INTO audit (at, run_id, actor, action, data) SELECT :now, :run, :actor, :action, :told FROM decided)
-SELECT {approval} FROM decided
+SELECT run_id FROM decided
 
 -- name: lock_counts
 -- One lock for all keys: many pieces of work share a transaction, and with a lock for each key two transactions could wait

@@ -162,8 +162,8 @@ class PostgresStore(SharedStore):
             self._writer.submit(batch)
 
     def _written(self, results: Sequence[Result], changes: dict[str, News]) -> None:
+        self._wakeups.tell(changes)  # first: whoever waits here goes on while others hear of it
         self._deliver(results, changes)
-        self._wakeups.tell(changes)
 
     async def _hold_lock(self) -> None:
         try:
