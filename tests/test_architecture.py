@@ -8,8 +8,8 @@ from pathlib import Path
 LAYERS = {
     "words": "errors durations people model clock retry naming tagged exact sameness codec hints signature schema failures flow "
     "spent budget loops salvage",
-    "contracts": "runtime store.base store.questions store.rates store.budgets store.conversations store.streams store.tokens "
-    "store.joint",
+    "contracts": "runtime store.base store.arrivals store.questions store.rates store.budgets store.conversations "
+    "store.streams store.tokens store.joint",
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",
     "services": "worker questions conversations streams run controlling documents tokens client",

@@ -21,7 +21,8 @@ from holdfast.store.base import Append, Faults, NewRun, Store, Transition
 
 SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000
-PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending"})  # of other queries, and none themselves
+# Of other queries, and none themselves.
+PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival"})
 _uids = itertools.count()
 
 

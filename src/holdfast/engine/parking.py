@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from holdfast.engine import foreign
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.runtime import Placed
+from holdfast.store.arrivals import Taken
 from holdfast.store.base import Append, InboxMoved, Transition, unspilled
 
 if TYPE_CHECKING:
@@ -109,12 +110,60 @@ def resume_asking(execution: Execution) -> None:
     execution.gate.kick()
 
 
-def notice(execution: Execution) -> None:
-    """Something may have come into the run's inbox: fetch it now, or once the run is live and the fetch before is over."""
+def notice(execution: Execution, *, sure: bool = False) -> None:
+    """Something may have come into the run's inbox: fetch it now, or once the run is live and the fetch before is over.
+
+    `sure`: something has.
+    """
     execution.noticed = True
     if execution.live and not execution.closing and not execution.fetching:
         execution.fetching = True
-        _ = execution.start_driver(lambda: _fetch(execution))
+        if not (sure and _take(execution)):
+            _ = execution.start_driver(lambda: _fetch(execution))
+
+
+def _take(execution: Execution) -> bool:
+    """Have the store put it into the journal, if the run only waits. As long as that takes, nothing new begins.
+
+    For it is not known what comes, nor which numbers it gets; a checkpoint would have to tell of it.
+    """
+    busy = execution.drivers or execution.unacked or execution.ready or execution.pen_held
+    if busy or execution.holding or not execution.resting or execution.gate.pumping or execution.stopping:
+        return False
+    run = execution.run
+    try:
+        taking = execution.store.take(run.id, run.lease_epoch, execution.next_seq, execution.inbox_seen)
+    except StoreUnavailable:
+        return False
+    if taking is None:
+        return False
+    execution.noticed = False
+    execution.may_begin.clear()
+    execution.expect()
+    taking.add_done_callback(lambda future: _taken(execution, future), context=execution.outside)
+    return True
+
+
+def _taken(execution: Execution, future: asyncio.Future[Taken]) -> None:
+    error = future.exception()
+    events, more = future.result() if error is None else Taken([], False)
+    execution.make_way(events)
+    execution.let_go(lost=error is not None)
+    execution.fetching = False
+    if error is not None:
+        if not isinstance(error, LeaseLost | StoreUnavailable):
+            _log.error("run %r: what came to it could not be taken: %r", execution.run.id, error)
+        execution.close("lost")
+        return
+    execution.inbox_seen += len(events)
+    for event in events:
+        execution.landed(event)
+    if execution.closing:
+        return
+    if not execution.finishing:
+        resume_asking(execution)
+    if more or execution.noticed:
+        notice(execution)
 
 
 async def _fetch(execution: Execution) -> None:

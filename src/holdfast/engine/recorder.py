@@ -108,6 +108,10 @@ class Recorder:
 
     def _written(self, event: Event, at: int, then: Callable[[Event], None] | None) -> None:
         event.at = at
+        self.landed(event, then)
+
+    def landed(self, event: Event, then: Callable[[Event], None] | None = None) -> None:
+        """It is durable."""
         if self._heard is not None:
             self._heard(event)
         if not self.closing:
@@ -145,7 +149,37 @@ class Recorder:
             _log.error("run %r: its journal could not be written: %r", self.run.id, error)
         self.close("lost")
 
+    # What the store itself puts into the journal
+
+    def expect(self) -> None:
+        """The next numbers are the store's: what is recorded from now on waits until it is known how many it took."""
+        assert self._held is None
+        self._held = []
+        self.unacked += 1
+
+    def make_way(self, events: list[Event]) -> None:
+        """It took this many: what was recorded meanwhile moves behind them. Nobody has seen any of that."""
+        assert self._held is not None
+        self.unacked -= 1
+        for append, _ in reversed(self._held):
+            append.expected_seq += len(events)
+            for event in reversed(append.events):
+                self._renumber(event, len(events))
+        self.next_seq += len(events)
+        self.numbered += len(events)
+        self.undelivered |= {event.seq: event for event in events}
+
+    def _renumber(self, event: Event, by: int) -> None:
+        moved = self.undelivered.pop(event.seq, None)
+        event.seq += by
+        if moved is not None:
+            self.undelivered[event.seq] = moved
+
     # Writing in somebody's transaction
+
+    @property
+    def pen_held(self) -> bool:
+        return self._held is not None
 
     async def hold(self) -> None:
         """Keep back what is recorded from now on; returns when all before it is in the store."""
@@ -178,10 +212,7 @@ class Recorder:
         for later, _ in self._held[nth:]:
             later.expected_seq -= count
             for event in later.events:
-                moved = self.undelivered.pop(event.seq, None)
-                event.seq -= count
-                if moved is not None:
-                    self.undelivered[event.seq] = moved
+                self._renumber(event, -count)
         self.next_seq -= count
 
     def let_go(self, *, lost: bool = False) -> None:

@@ -29,7 +29,8 @@ from typing import Any, Protocol
 from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
 from holdfast.flow import Lane
-from holdfast.model import Event, Published, RunRow, Signal
+from holdfast.model import Event, Published, RunRow
+from holdfast.store.arrivals import ArrivalStore
 from holdfast.store.budgets import BudgetStore
 from holdfast.store.conversations import ConversationStore, Talking
 from holdfast.store.joint import Joint
@@ -165,7 +166,7 @@ def settle(
         future.set_exception(error)
 
 
-class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStore, TokenStore, Protocol):
+class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStore, TokenStore, ArrivalStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     clock: Clock
@@ -352,7 +353,6 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """Events of all runs after a position, in the order in which they became visible."""
         ...
 
-    async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]: ...
     async def blob(self, digest: str) -> bytes: ...
     async def agents(self) -> Published:
         """What was published, and which of it live workers serve."""

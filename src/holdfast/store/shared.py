@@ -35,6 +35,7 @@ from holdfast.store import (
     turns,
 )
 from holdfast.store.appends import QueuedAppend
+from holdfast.store.arrivals import Taken
 from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
@@ -143,6 +144,9 @@ class SharedStore(abc.ABC):
             self._loop.call_soon(self._flush, context=self._context)  # not in that of whoever writes first
 
     # Writing
+
+    def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
+        return None  # there is no way to the database that could be spared
 
     async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, *, root: str | None = None,
                     queues: Sequence[str] | None = None, alone: bool = False, sure: bool = False,

@@ -229,7 +229,7 @@ class Worker:
             return
         execution = self.executions.get(change.run)
         if execution is not None and not execution.closing:
-            parking.notice(execution)
+            parking.notice(execution, sure=True)
             return
         if change.run in self.loading:
             self.loading[change.run] = True

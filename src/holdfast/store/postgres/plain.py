@@ -13,12 +13,14 @@ from typing import Any, Final
 from holdfast.errors import HoldfastError
 from holdfast.model import ApprovalRow, Claimed, Event, RunRow
 from holdfast.store.appends import insert_run
+from holdfast.store.arrivals import Taken
 from holdfast.store.base import News
 from holdfast.store.budgets import BUDGET
 from holdfast.store.deciding import Decide, count, what_changes
 from holdfast.store.leases import Claim
 from holdfast.store.outside import Create, Send
 from holdfast.store.signals import wake_token
+from holdfast.store.taking import MOST, Take
 from holdfast.store.transaction import Asking, Transaction, to_json
 
 SHORT: Final = 50  # events: a journal up to this length is read by the claim itself
@@ -87,6 +89,16 @@ def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
     return said.row  # nothing else of a question ever changes
 
 
+def take(tx: Transaction, work: Take) -> Asking[Taken]:
+    """What came to a run, if all of it is simple; a fence that does not hold is found by what its owner does next."""
+    rows = yield from tx.rows("take_plain", run=work.run, epoch=work.epoch, expected=work.seq, inbox_seen=work.seen,
+                              limit=MOST)  # fmt: skip
+    events = [work.event(seq, kind, data, value, tx.now) for _, seq, kind, data, value in rows if seq is not None]
+    if events:
+        tx.changed(work.run)
+    return Taken(events, more=len(events) < rows[0][0])
+
+
 PLAIN: Final[Mapping[type, Callable[[Transaction, Any], Asking[Any]]]] = {
-    Claim: claim, Send: send, Create: create, Decide: decide,
+    Claim: claim, Send: send, Create: create, Decide: decide, Take: take,
 }  # fmt: skip

@@ -117,6 +117,16 @@ SELECT * FROM unnest(:conversation[], :position[], :value[], :run[], :now[])
 -- What another worker is taking is passed over, not waited for.
 {due} FOR NO KEY UPDATE SKIP LOCKED
 
+-- name: simple
+-- What may go from the inbox into the journal without its owner: it is for the agent, and not large.
+(kind IN ('message.received', 'approval.decided') AND (value IS NULL OR strpos(value, '$blob') = 0))
+
+-- name: arrival
+-- What its event says, as the owner would write it.
+CASE WHEN arrived.data IS NULL THEN '{' ELSE left(arrived.data, -1) || ',' END
+|| CASE arrived.kind WHEN 'approval.decided' THEN '"approval":' || to_json(arrived.topic)
+   ELSE '"topic":' || to_json(arrived.topic) || ',"position":' || arrived.position END || '}'
+
 -- name: claim_plain
 -- A claim in one round trip: looks, and takes what is due if none of it needs a slot, a turn or the event that it was
 -- interrupted. The first columns say how many were due and how many of them need more; there is one row at least.
@@ -133,8 +143,7 @@ found AS (SELECT count(*) AS due, count(*) FILTER (WHERE needs_more) AS needing 
 unseen AS (
   SELECT run_id, position, kind, topic, value, data, next_seq - 1 + row_number() OVER run AS seq,
          count(*) OVER every_one AS came, inbox_count - inbox_seen AS counted,
-         bool_and(kind IN ('message.received', 'approval.decided') AND sent_at <= due_at
-                  AND (value IS NULL OR strpos(value, '$blob') = 0)) OVER every_one AS fit
+         bool_and({simple} AND sent_at <= due_at) OVER every_one AS fit
   FROM picked JOIN signals ON run_id = id AND position > inbox_seen
   WHERE status = 'waiting' AND inbox_count - inbox_seen BETWEEN 1 AND 10
   WINDOW run AS (PARTITION BY run_id ORDER BY position), every_one AS (PARTITION BY run_id)),
@@ -154,10 +163,7 @@ recorded AS (
   INSERT INTO events (position, run_id, seq, kind, key, data, value, blob, epoch, at)
   SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20) + row_number() OVER (),
          run_id, seq, arrived.kind, NULL,
-         CASE WHEN data IS NULL THEN '{' ELSE left(data, -1) || ',' END
-         || CASE arrived.kind WHEN 'approval.decided' THEN '"approval":' || to_json(topic)
-            ELSE '"topic":' || to_json(topic) || ',"position":' || arrived.position END || '}',
-         value, NULL, lease_epoch, :now
+         {arrival}, value, NULL, lease_epoch, :now
   FROM arrived JOIN claimed ON claimed.id = run_id
   RETURNING run_id, seq, kind, data, value)
 SELECT due, needing, claimed.*,
@@ -169,6 +175,31 @@ SELECT due, needing, claimed.*,
                 SELECT seq, kind, NULL, data, value, NULL, :now, lease_epoch FROM recorded
                 WHERE run_id = claimed.id) AS known) END
 FROM found LEFT JOIN claimed ON true ORDER BY place
+
+-- name: take_plain
+-- What came to a run that somebody carries goes into its journal, in one round trip: read, fenced and recorded. Nothing of it
+-- if any of it is not simple, or much. Who sends has the run's row to himself, so what is seen here has no gaps. There is one
+-- row at least: how much came.
+WITH arrived AS MATERIALIZED (
+  SELECT position, kind, topic, value, data, row_number() OVER (ORDER BY position) AS nth
+  FROM signals WHERE run_id = :run AND position > :inbox_seen ORDER BY position LIMIT :limit),
+found AS (
+  SELECT count(*) AS came, count(*) < :limit AND max(position) = :inbox_seen + count(*) AND bool_and({simple}) AS fit
+  FROM arrived),
+reserved AS (
+  UPDATE runs
+  SET next_seq = next_seq + came, inbox_seen = :inbox_seen + came, crash_count = 0, updated_at = :now
+  FROM found
+  WHERE id = :run AND fit AND status = 'running' AND lease_epoch = :epoch AND next_seq = :expected
+    AND runs.inbox_seen <= :inbox_seen
+  RETURNING id),
+recorded AS (
+  INSERT INTO events (position, run_id, seq, kind, key, data, value, blob, epoch, at)
+  SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20) + nth,
+         reserved.id, :expected + nth - 1, arrived.kind, NULL, {arrival}, value, NULL, :epoch, :now
+  FROM arrived, reserved
+  RETURNING seq, kind, data, value)
+SELECT came, seq, kind, data, value FROM found LEFT JOIN recorded ON true ORDER BY seq
 
 -- name: send_plain
 -- A signal in one round trip, if its run takes any and this one did not come before.

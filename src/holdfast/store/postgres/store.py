@@ -22,6 +22,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import Published
 from holdfast.store import joining, leases, reads
 from holdfast.store.appends import QueuedAppend
+from holdfast.store.arrivals import Taken
 from holdfast.store.base import Ailment, Faults, Lease, News
 from holdfast.store.joint import Joint
 from holdfast.store.operations import Result
@@ -34,6 +35,7 @@ from holdfast.store.postgres.migrate import migrate
 from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.shared import SharedStore, forget
+from holdfast.store.taking import Take
 from holdfast.store.transaction import Asking, Transaction, listed, to_json
 
 _log = logging.getLogger("holdfast.store")
@@ -138,6 +140,11 @@ class PostgresStore(SharedStore):
 
     async def _may_be_due(self, claim: leases.Claim) -> bool:
         return True  # a claim that finds nothing is one statement that writes nothing
+
+    def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
+        if self._waiting or not self._writer.idle:
+            return None  # what is appended goes out together with what others write
+        return self._submit(Take(run, epoch, expected_seq, seen), small=True, runs=[run])
 
     def transaction(self, isolation: str) -> AbstractAsyncContextManager[Joint]:
         self._check_open()

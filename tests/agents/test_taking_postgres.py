@@ -1,0 +1,134 @@
+"""A run in memory on PostgreSQL, into whose journal the store itself puts what came: meanwhile its owner numbers nothing."""
+
+import asyncio
+import threading
+
+from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
+
+import holdfast
+from holdfast.client import Client
+from holdfast.store.postgres.store import PostgresStore
+
+IN_MEMORY = holdfast.Settings(park_grace_s=60.0, stop_grace_s=20.0)
+
+
+class Holds:
+    """Keeps what is taken from an inbox from being committed until it may be, or loses the answer."""
+
+    def __init__(self):
+        self.reached, self.opened, self.loses = threading.Event(), threading.Event(), False
+
+    def before_commit(self, writes):
+        if writes == ["take"]:
+            self.reached.set()
+            assert self.opened.wait(20)
+
+    def after_commit(self, writes):
+        if writes == ["take"] and self.loses:
+            self.loses = False
+            raise OSError("lost")
+
+
+class Held(Client):
+    """A client whose store has this hook."""
+
+    def __init__(self, url, hook, agent):
+        super().__init__(url, agents=[agent], settings=IN_MEMORY)
+        self.hook = hook
+
+    def _make_store(self):
+        return PostgresStore.from_url(self._url, faults=self.hook)
+
+
+@holdfast.step
+async def act(value: object) -> object:
+    return value
+
+
+@holdfast.agent(name="taking-both")
+async def both() -> list[object]:
+    async def rings() -> str:
+        await holdfast.sleep("1h")
+        return "rang"
+
+    async def hears() -> int:
+        return await holdfast.receive("mail", int)
+
+    return [await act(each) for each in await asyncio.gather(rings(), hears())]
+
+
+@holdfast.agent(name="taking-listener")
+async def listener() -> object:
+    return await act(await holdfast.receive("mail", int))
+
+
+async def waits(hf, agent):
+    """A run that only waits, in memory: it would be parked if the grace were over."""
+    run = await hf.start(agent)
+    while not (found := hf._worker.executions.get(run.id)) or found.park_timer is None or found.gate.pumping:
+        await asyncio.sleep(0.002)
+    return run, found
+
+
+async def kinds(run):
+    return [event.kind async for event in run.events(follow=False)]
+
+
+def test_a_timer_that_fires_meanwhile_comes_behind(postgres_url):  # noqa: F811
+    """It has a number and nobody has seen it: it moves behind the message, and another life sees the same order."""
+
+    async def main():
+        hook = Holds()
+        async with Held(postgres_url, hook, both) as hf, holdfast.open(postgres_url) as other:
+            run, execution = await waits(hf, both)
+            await other.get(run.id).send("mail", 7)
+            assert await asyncio.to_thread(hook.reached.wait, 20)
+            (timer,) = (call for call in execution.calls.values() if call.of == "timer")
+            execution.outside.run(timer._fire)  # its time has come
+            assert [append.expected_seq for append in execution.held()] == [1]
+            hook.opened.set()
+            assert await run.result(timeout=20) == ["rang", 7]
+            found = await kinds(run)
+            assert found[:3] == ["timer.set", "message.received", "timer.fired"]
+            assert [event.seq async for event in run.events(follow=False)] == list(range(len(found)))
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_stops_meanwhile_gives_the_run_back(postgres_url):  # noqa: F811
+    """It waits for what is on its way; the next worker goes on at once with the message, which came once."""
+
+    async def main():
+        hook = Holds()
+        async with holdfast.open(postgres_url) as other:
+            async with Held(postgres_url, hook, listener) as hf:
+                run, _ = await waits(hf, listener)
+                await other.get(run.id).send("mail", 7)
+                assert await asyncio.to_thread(hook.reached.wait, 20)
+                stopping = asyncio.ensure_future(hf._worker.stop(0.0))
+                await asyncio.sleep(0)
+                hook.opened.set()
+                await stopping
+            assert (await other.get(run.id).info()).status in ("ready", "waiting")
+            async with holdfast.open(postgres_url, agents=[listener]):
+                assert await other.get(run.id).result(timeout=5) == 7
+            assert (await kinds(other.get(run.id))).count("message.received") == 1
+
+    asyncio.run(main())
+
+
+def test_a_message_whose_answer_was_lost_comes_once(postgres_url):  # noqa: F811
+    """The commit happened and nobody was told: the run finds it in its journal and goes on in the same life."""
+
+    async def main():
+        hook = Holds()
+        hook.opened.set()
+        hook.loses = True
+        async with Held(postgres_url, hook, listener) as hf, holdfast.open(postgres_url) as other:
+            run, _ = await waits(hf, listener)
+            await other.get(run.id).send("mail", 7)
+            assert await run.result(timeout=20) == 7
+            assert not hook.loses
+            assert await kinds(run) == ["message.received", "step.completed", "run.completed"]
+
+    asyncio.run(main())
