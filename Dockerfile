@@ -1,4 +1,5 @@
-# A worker with everything the fleet needs (PostgreSQL, metrics). Agents are yours: mount them at /app, or build on this:
+# A worker or a server, with everything the fleet needs (PostgreSQL, metrics, HTTP). Agents are yours: mount them at /app, or
+# build on this:
 #
 #     FROM holdfast
 #     COPY agents.py /app/
@@ -22,7 +23,7 @@ COPY --from=build /opt/holdfast /opt/holdfast
 ENV PATH=/opt/holdfast/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOLDFAST_URL=sqlite:/data/holdfast.db
 WORKDIR /app
 VOLUME /data
-EXPOSE 9464
+EXPOSE 9464 8010
 USER 10001:10001
 # The first SIGTERM drains: what runs may end within --grace, every run is given back, and the exit code is 0.
 STOPSIGNAL SIGTERM

@@ -7,7 +7,7 @@ import urllib.request
 
 import click
 import pytest
-from tests.deploy.files import DEPLOY, ROOT, commands, option
+from tests.deploy.files import DEPLOY, ROOT, commands, option, servers
 
 import holdfast
 from holdfast.cli import main
@@ -39,11 +39,19 @@ def test_each_command_is_one_that_the_command_line_has(where):
     assert len(params["apps"]) == 1
 
 
+@pytest.mark.parametrize("where", servers())
+def test_each_server_is_one_that_the_command_line_has(where):
+    """With its port; a container listens for all, which needs a token, and a machine's service for itself."""
+    name, params = parsed(servers()[where])
+    assert (name, params["port"]) == ("serve", 8010)
+    assert params["host"] == ("127.0.0.1" if where.endswith(".service") else "0.0.0.0")
+
+
 def test_an_option_that_is_not_there_is_noticed():
     """The check itself fails on an unknown option and on an unknown command."""
     with pytest.raises(click.UsageError, match="no-such"):
         parsed(["holdfast", "worker", "app.py", "--no-such"])
-    with pytest.raises(click.UsageError, match="serv"):
+    with pytest.raises(click.UsageError, match="servee"):
         parsed(["holdfast", "servee"])
 
 
@@ -102,3 +110,21 @@ def test_the_command_of_the_compose_file_serves_the_agents_beside_it(store_url, 
     assert terminal.run("runs", "--stuck")[1].startswith("No run is stuck in")
     worker.signal(15)
     assert worker.wait() == 0
+
+
+def test_the_server_of_the_compose_file_begins_with_a_token(store_url, terminal):
+    """As deployed it is refused until somebody has a token; then it answers whoever has one, and stops with exit code 0."""
+    words = [word.replace("=8010", "=0") for word in servers()["compose.yaml"][1:]]
+    terminal.env["HOLDFAST_URL"] = store_url
+    code, told = terminal.run(*words)
+    assert (code, "holdfast token NAME" in told) == (2, True)
+    secret = terminal.run("token", "ana", "--json")[1].split('"secret": "')[1].split('"')[0]
+    server = terminal.start(*words)
+    at = re.search(r"http://\S+:\d+", server.until("Serving"))[0].replace("0.0.0.0", "127.0.0.1")
+    request = urllib.request.Request(f"{at}/api/runs", headers={"Authorization": f"Bearer {secret}"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert answer.read() == b'{"runs":[],"next":null}'
+    with urllib.request.urlopen(f"{at}/readyz", timeout=20) as answer:
+        assert answer.status == 200
+    server.signal(15)
+    assert server.wait() == 0

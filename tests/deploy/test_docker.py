@@ -10,9 +10,10 @@ from importlib import resources
 import check_jsonschema.builtin_schemas.vendor
 import jsonschema
 import pytest
-from tests.deploy.files import DEPLOY, ROOT, commands, compose, instruction, instructions, option
+from tests.deploy.files import DEPLOY, ROOT, commands, compose, instruction, instructions, option, servers
 
 from holdfast.durations import seconds
+from holdfast.http.server import END_S
 from holdfast.worker.probes import listening
 
 
@@ -43,6 +44,18 @@ def test_the_compose_file_waits_for_the_database_and_lets_workers_drain():
     assert worker["cap_drop"] == ["ALL"]
     for service in services.values():
         assert re.search(r"^\S+:\d|^holdfast$", service["image"]), service["image"]
+
+
+def test_the_compose_file_has_a_server_for_this_machine():
+    """It waits for the database, is asked for its health on its own port, and is reached from this machine alone."""
+    server = compose()["services"]["server"]
+    port = option(server["command"], "port")
+    assert server["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert f":{port}/readyz" in server["healthcheck"]["test"][-1]
+    assert server["depends_on"]["postgres"]["condition"] == "service_healthy"
+    assert seconds(server["stop_grace_period"]) > END_S + 5
+    assert server["restart"] == "unless-stopped"  # until somebody has a token it is refused
+    assert (server["read_only"], server["cap_drop"]) == (True, ["ALL"])
 
 
 def test_images_are_named_with_a_version():
@@ -81,7 +94,7 @@ def test_what_is_installed_is_checked_by_hash_and_has_the_extras():
     assert "--no-deps" in installs[1]
     locked = (ROOT / "requirements" / "fleet.txt").read_text()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for needed in (*extras["postgres"], *extras["metrics"]):
+    for needed in (*extras["postgres"], *extras["metrics"], *extras["server"]):
         assert f"\n{re.split('[<>=]', needed)[0]}==" in locked
 
 
@@ -93,7 +106,10 @@ def test_the_image_stops_and_is_asked_for_its_health_as_it_should():
     words = json.loads(command)
     assert words[0] == "python"
     assert f":{option(commands()['Dockerfile'], 'port')}/healthz" in words[2]
-    assert instruction("EXPOSE") == option(commands()["Dockerfile"], "port")
+    assert instruction("EXPOSE").split() == [
+        option(commands()["Dockerfile"], "port"),
+        option(servers()["compose.yaml"], "port"),
+    ]
 
 
 def test_the_health_check_tells_the_living_from_the_dead():

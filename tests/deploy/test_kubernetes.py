@@ -4,6 +4,7 @@ import kubernetes_validate
 import pytest
 from tests.deploy.files import DEPLOY, KUBERNETES, container, document, kind, option
 
+from holdfast.http.server import END_S
 from holdfast.worker.health import PATIENCE_S
 from holdfast.worker.metrics import METRICS
 from holdfast.worker.settings import Settings
@@ -30,7 +31,7 @@ def test_a_wrong_manifest_is_noticed():
 def test_the_kustomization_names_every_manifest_and_the_image():
     """What is applied is what is there."""
     found = document(DEPLOY / "kubernetes" / "kustomization.yaml")
-    assert sorted(found["resources"]) == [path.name for path in MANIFESTS]
+    assert sorted(found["resources"]) == sorted(path.name for path in MANIFESTS)
     assert found["namespace"] == kind("Namespace")["metadata"]["name"]
     assert [image["name"] for image in found["images"]] == [container()["image"]]
     assert all(image["newTag"] != "latest" for image in found["images"])
@@ -83,17 +84,41 @@ def test_probes_ask_the_port_of_the_worker_and_wait_long_enough():
     assert kind("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"] == port["containerPort"]
 
 
-def test_a_pod_can_do_nothing_but_work():
+@pytest.mark.parametrize("of", ["worker", "server"])
+def test_a_pod_can_do_nothing_but_work(of):
     """Not root, no rights, a root file system that cannot be written, bounded memory."""
-    pod, worker = kind("Deployment")["spec"]["template"]["spec"], container()
+    pod, work = kind("Deployment", of)["spec"]["template"]["spec"], container(of)
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert worker["securityContext"] == {
+    assert work["securityContext"] == {
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
     assert pod["automountServiceAccountToken"] is False
-    assert "memory" in worker["resources"]["limits"]
-    assert worker["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert "memory" in work["resources"]["limits"]
+    assert work["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_servers_are_selected_probed_and_ended_as_they_should():
+    """Budget, policy and service are about its pods and its port; probes are its paths; it has time to end; two are there."""
+    deployment, (port,) = kind("Deployment", "server"), container("server")["ports"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["replicas"] >= 2
+    assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    for selector in (deployment["spec"]["selector"], kind("PodDisruptionBudget", "server")["spec"]["selector"],
+                     kind("NetworkPolicy", "server")["spec"]["podSelector"]):  # fmt: skip
+        assert selector["matchLabels"].items() <= labels.items()
+    service = kind("Service", "server")["spec"]
+    assert service["selector"].items() <= labels.items()
+    assert [each["targetPort"] for each in service["ports"]] == [port["name"]]
+    assert str(port["containerPort"]) == option(container("server")["args"], "port")
+    assert kind("NetworkPolicy", "server")["spec"]["ingress"][0]["ports"][0]["port"] == port["containerPort"]
+    paths = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    for name, path in paths.items():
+        probe = container("server")[name]
+        assert probe["httpGet"] == {"path": path, "port": port["name"]}
+        assert probe["timeoutSeconds"] > PATIENCE_S
+    waits_s = container("server")["lifecycle"]["preStop"]["sleep"]["seconds"] + END_S
+    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= waits_s + 5
 
 
 def test_the_autoscaler_follows_a_metric_that_workers_have():

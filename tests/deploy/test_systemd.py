@@ -1,4 +1,4 @@
-"""The systemd unit: read by systemd itself where there is one, and by us everywhere."""
+"""The systemd units: read by systemd itself where there is one, and by us everywhere."""
 
 import re
 import shutil
@@ -6,18 +6,20 @@ import subprocess
 import sys
 
 import pytest
-from tests.deploy.files import UNIT, commands, option, unit
+from tests.deploy.files import SERVER_UNIT, UNIT, commands, option, unit
+
+from holdfast.http.server import END_S
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed: the unit was not read by systemd"
 )
 
 
-@pytest.fixture
-def installed(tmp_path):
-    """The unit with a program that is there."""
-    copy = tmp_path / UNIT.name
-    copy.write_text(UNIT.read_text().replace("/opt/holdfast/bin/holdfast", sys.executable))
+@pytest.fixture(params=[UNIT, SERVER_UNIT], ids=lambda path: path.name)
+def installed(request, tmp_path):
+    """Each unit with a program that is there."""
+    copy = tmp_path / request.param.name
+    copy.write_text(request.param.read_text().replace("/opt/holdfast/bin/holdfast", sys.executable))
     return copy
 
 
@@ -57,3 +59,14 @@ def test_the_unit_gives_the_worker_one_folder_and_no_rights():
     assert f"sqlite:/var/lib/{service['StateDirectory']}/" in service["Environment"]
     assert "PORT=9464" in service["Environment"].split()
     assert service["EnvironmentFile"].startswith("-/etc/holdfast/")
+
+
+def test_the_server_has_the_folder_and_the_limits_of_the_workers():
+    """All that protects the machine from a worker protects it from the server; it has time to end its requests."""
+    worker, server = unit()["Service"], unit(SERVER_UNIT)["Service"]
+    own = {"Environment", "EnvironmentFile", "ExecStart", "TimeoutStopSec"}
+    assert {name: server[name] for name in server if name not in own} == {
+        name: worker[name] for name in worker if name not in own
+    }
+    assert "HOLDFAST_URL=sqlite:/var/lib/holdfast/" in server["Environment"]
+    assert float(server["TimeoutStopSec"]) > END_S + 5

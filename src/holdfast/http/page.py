@@ -45,7 +45,7 @@ a { color: inherit }
 </head>
 <body>
 <h1>Holdfast</h1>
-<p>This server shows runs of agents, starts them, and lets people decide what they ask. It carries none itself: workers do.</p>
+<p>This server shows runs of agents, starts them, and lets people answer what agents ask. It carries none itself: workers do.</p>
 <table>
 ROWS
 </table>
