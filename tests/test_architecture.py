@@ -1,6 +1,7 @@
 """The layers of docs/design.md, held: imports go down only, and no file or function outgrows a reader."""
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -33,7 +34,12 @@ ROOT = Path(__file__).parents[1] / "src" / "holdfast"
 LEVEL = {part: level for level, parts in enumerate(LAYERS.values()) for part in parts.split()}
 PATHS = {path.relative_to(ROOT).with_suffix("").as_posix(): path for path in ROOT.rglob("*.py")}
 FILES = {name.removesuffix("__init__").strip("/").replace("/", ".") or "holdfast": PATHS[name] for name in PATHS}
-TREES = {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
+
+
+@functools.cache
+def trees():
+    """Every module, parsed."""
+    return {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
 
 
 def part_of(module, parts=None):
@@ -49,7 +55,7 @@ def targets(node):
     """The modules of the package that an import statement names; `from holdfast import errors` names `errors`."""
     if isinstance(node, ast.ImportFrom):
         full = [f"{node.module}.{alias.name}" for alias in node.names]
-        names = [name if name.removeprefix("holdfast.") in TREES else node.module for name in full]
+        names = [name if name.removeprefix("holdfast.") in FILES else node.module for name in full]
     else:
         names = [alias.name for alias in node.names]
     return [name.removeprefix("holdfast.") for name in names if f"{name}.".startswith("holdfast.")]
@@ -67,7 +73,7 @@ def names_only(tree):
 
 def imports():
     """Every import of the package by itself: (module, imported module, line, whether inside a function)."""
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         inner = names_only(tree) | {id(node) for function in functions(tree) for node in ast.walk(function)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -77,7 +83,7 @@ def imports():
 
 
 def test_every_module_has_a_layer():
-    assert [module for module in TREES if not part_of(module)] == []
+    assert [module for module in FILES if not part_of(module)] == []
 
 
 def test_imports_go_down_only():
@@ -92,7 +98,7 @@ def test_imports_go_down_only():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    graph = {module: set() for module in TREES}
+    graph = {module: set() for module in FILES}
     for module, target, _, inside in imports():
         if not inside and target != module:
             graph[module].add(target)
@@ -104,7 +110,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 def test_the_package_is_imported_at_the_top_of_files():
     wrong = []
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         inner = {id(node) for function in functions(tree) for node in ast.walk(function)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom) and id(node) in inner and not part_of(module, LAZY):
@@ -115,7 +121,7 @@ def test_the_package_is_imported_at_the_top_of_files():
 
 def test_modules_and_functions_stay_readable():
     sizes = {module: (len(path.read_text("utf-8").splitlines()), LINES_OF_A_MODULE) for module, path in FILES.items()}
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for function in functions(tree):
             lines = function.end_lineno - function.lineno + 1
             sizes[f"{module}, {function.name}, line {function.lineno}"] = (lines, LINES_OF_A_FUNCTION)

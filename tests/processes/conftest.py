@@ -1,9 +1,6 @@
 """Processes for tests: each worker of pytest has one fork server; each test's processes end with the test."""
 
-import os
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 from tests.processes.forks import Forks, Server
@@ -21,25 +18,14 @@ def fork_server():
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A folder in memory, if possible: a killed process leaves the same there as on a disk, and it is quicker."""
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory, prefix="holdfast-") as name:
-        yield Path(name)
-
-
-@pytest.fixture
-def forks(fork_server, folder):
+def forks(fork_server, tmp_path):
     """Starts processes; what is left of them when the test ends is killed."""
-    starts = Forks(fork_server, folder)
+    starts = Forks(fork_server, tmp_path)
     yield starts
     starts.close()
 
 
 @pytest.fixture
-def place(folder):
+def place(tmp_path):
     """A store and a ledger that several processes share."""
-    return Place(folder)
+    return Place(tmp_path)

@@ -89,9 +89,9 @@ CASES += [(name, IN_MEMORY_S) for name in ("sleep", "child", "messages", "timeou
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
-def test_killed_at_every_commit(forks, folder, agent, grace_s, request):
+def test_killed_at_every_commit(forks, tmp_path, agent, grace_s, request):
     """Killed before or after any commit, a run ends like an undisturbed one and repeats no recorded step."""
-    story = Story(forks, folder, agent, grace_s)
+    story = Story(forks, tmp_path, agent, grace_s)
     deaths = [
         story.with_death(when, commit=commit) for commit in range(story.commits + 1) for when in ("before", "after")
     ]
@@ -101,9 +101,9 @@ def test_killed_at_every_commit(forks, folder, agent, grace_s, request):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("agent", [agent.name for agent in scenes.ALL])
-def test_killed_in_every_body(forks, folder, agent, request):
+def test_killed_in_every_body(forks, tmp_path, agent, request):
     """Killed in a body before or after its effect, a run ends like an undisturbed one by the step's own policy."""
-    story = Story(forks, folder, agent, 0.0)
+    story = Story(forks, tmp_path, agent, 0.0)
     deaths = [
         story.with_death(when, effect=effect) for effect in range(1, story.effects + 1) for when in ("before", "after")
     ]

@@ -62,13 +62,13 @@ def check(place, kills):
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", schedules.ALL)
-def test_killed_at_random(forks, folder, name, request):
+def test_killed_at_random(forks, tmp_path, name, request):
     """Many runs, each killed up to four times at random moments: all end right, and no recorded body runs again."""
     rounds = schedules.rounds(name, ROUNDS)
 
     def new_place(number):
-        (folder / str(number)).mkdir()
-        return Place(folder / str(number))
+        (tmp_path / str(number)).mkdir()
+        return Place(tmp_path / str(number))
 
     undisturbed = carry(forks, new_place("undisturbed"), name, random.Random(name))
     assert undisturbed.read()["begun"]

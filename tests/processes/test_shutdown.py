@@ -97,15 +97,15 @@ CASES += [(name, 60.0) for name in ("sleep", "child", "messages", "timeout")]
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
-def test_closed_at_every_commit(forks, folder, agent, grace_s, request):
+def test_closed_at_every_commit(forks, tmp_path, agent, grace_s, request):
     """Closed at any commit, a process leaves nothing in doubt and no crash on record; the run ends undisturbed."""
 
     def carry(place, **arguments):
         return forks.start(scenes.play, folder=str(place.folder), agent=agent, grace_s=grace_s, **arguments)
 
     def new_place(name):
-        (folder / name).mkdir()
-        return Place(folder / name)
+        (tmp_path / name).mkdir()
+        return Place(tmp_path / name)
 
     undisturbed = carry(new_place("undisturbed"))
     expected = undisturbed.read()

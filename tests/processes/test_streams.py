@@ -16,7 +16,7 @@ import holdfast
 
 ROOT = Path(__file__).parents[2]
 STORES = {
-    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('folder') / 'runs.db'}",
+    "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'runs.db'}",
     "postgres": lambda request: request.getfixturevalue("postgres_url"),
 }
 

@@ -60,8 +60,8 @@ class Books:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def books(request, folder):
-    made = Books(None if request.param == "sqlite" else request.getfixturevalue("postgres_server"), folder)
+def books(request, tmp_path):
+    made = Books(None if request.param == "sqlite" else request.getfixturevalue("postgres_server"), tmp_path)
     yield made
     made.close()
 
@@ -71,21 +71,21 @@ def carried(forks, folder, books, run, at=None):
 
 
 @pytest.mark.timeout(300)
-def test_killed_at_every_statement(forks, folder, books, request):
+def test_killed_at_every_statement(forks, tmp_path, books, request):
     """Killed between any two statements of any transaction, its writes and its record are both there or both not."""
-    process = carried(forks, folder, books, "whole")
+    process = carried(forks, tmp_path, books, "whole")
     said = process.read()
     process.ends()
     assert said["result"] == RESULT
     assert books.agree("whole") == 5
     dead = []
     for at in range(1, said["statements"] + 1):
-        process = carried(forks, folder, books, f"run{at}", at)
+        process = carried(forks, tmp_path, books, f"run{at}", at)
         if process.wait() != 0:  # with other conflicts there are other statements
             assert process.code == -signal.SIGKILL, process.log.read_text()
             dead.append(f"run{at}")
         books.agree(f"run{at}")
-    last = forks.start(transacting.carry_all, folder=str(folder), url=books.url, runs=dead)
+    last = forks.start(transacting.carry_all, folder=str(tmp_path), url=books.url, runs=dead)
     assert last.read(60)["results"] == [RESULT] * len(dead)
     last.ends()
     assert {books.agree(run) for run in dead} == {5}
@@ -116,16 +116,16 @@ def result(books, run="run"):
 
 
 @pytest.mark.timeout(60)
-def test_a_stopped_process_leaves_nothing(forks, folder, postgres_server):
+def test_a_stopped_process_leaves_nothing(forks, tmp_path, postgres_server):
     """Stopped in a body for longer than its lease, a process loses the run and all it wrote; its locks do not last."""
-    books = Books(postgres_server, folder)
-    stale = serving(forks, folder, books)
+    books = Books(postgres_server, tmp_path)
+    stale = serving(forks, tmp_path, books)
     start(books, transacting.holding, "run")
     assert stale.read() == {"body": stale.pid}
     stale.stop()
-    other = serving(forks, folder, books)
+    other = serving(forks, tmp_path, books)
     assert other.read() == {"body": other.pid}  # it has changed the row that the other one had locked
-    (folder / "go").touch()
+    (tmp_path / "go").touch()
     assert result(books) == f"{other.pid}"
     stale.go_on()
     stale.tell("end")
@@ -137,19 +137,19 @@ def test_a_stopped_process_leaves_nothing(forks, folder, postgres_server):
 
 
 @pytest.mark.timeout(60)
-def test_a_body_that_begins_too_late_leaves_nothing(forks, folder):
+def test_a_body_that_begins_too_late_leaves_nothing(forks, tmp_path):
     """On SQLite a transaction has the file to itself; one that would begin when the run is somebody else's has no effect."""
-    books = Books(None, folder)
-    stale = serving(forks, folder, books, waits=True)
+    books = Books(None, tmp_path)
+    stale = serving(forks, tmp_path, books, waits=True)
     start(books, transacting.holding, "run")
     assert stale.read() == {"before": stale.pid}
     stale.stop()
-    other = serving(forks, folder, books)
+    other = serving(forks, tmp_path, books)
     assert other.read() == {"body": other.pid}
-    (folder / "go").touch()
+    (tmp_path / "go").touch()
     assert result(books) == f"{other.pid}"
     stale.go_on()
-    (folder / "begin").touch()
+    (tmp_path / "begin").touch()
     stale.tell("end")
     assert stale.wait() == 0
     other.tell("end")
@@ -158,15 +158,15 @@ def test_a_body_that_begins_too_late_leaves_nothing(forks, folder):
 
 
 @pytest.mark.timeout(90)
-def test_leases_outlive_transactions(forks, folder, books):
+def test_leases_outlive_transactions(forks, tmp_path, books):
     """Two processes whose transactions follow each other for longer than a lease lasts lose no lease by it."""
-    workers = [serving(forks, folder, books) for _ in range(2)]
+    workers = [serving(forks, tmp_path, books) for _ in range(2)]
     for n in range(2):
         start(books, transacting.waiting, f"waiting{n}")
     for n in range(12):
         start(books, transacting.slow, f"slow{n}", 1)
     assert [result(books, f"slow{n}") for n in range(12)] == [1] * 12  # one after another they take 3.6 s
-    (folder / "go").touch()
+    (tmp_path / "go").touch()
     assert [result(books, f"waiting{n}") for n in range(2)] == ["waited"] * 2
     for worker in workers:
         worker.tell("end")

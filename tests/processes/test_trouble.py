@@ -44,9 +44,9 @@ def full(folder):
 
 
 @pytest.mark.parametrize("fate", ["lives", "is killed"])
-def test_a_full_disk_only_delays(forks, small_disk, folder, fate):
+def test_a_full_disk_only_delays(forks, small_disk, tmp_path, fate):
     """On a full disk nothing is acknowledged and nothing begins; when there is room, the run goes on from there."""
-    place = Place(folder, small_disk)
+    place = Place(tmp_path, small_disk)
     settings = {"durability": "power", "lease_ttl_s": 1.0}
     worker = serve(forks, place, "bulky", "quick", runs=[("bulky", [60], "run")], **settings)
     until(lambda: len(place.lines()) > 5)
