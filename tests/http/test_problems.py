@@ -7,9 +7,10 @@ import logging
 import apsw
 import pytest
 from tests.docs.test_pages import between, page
-from tests.http.serving import on_a_server, served
+from tests.http.serving import on_a_server, served, twice
 
 import holdfast
+from holdfast.http import receiving
 from holdfast.http.paths import PATHS
 from holdfast.http.problems import HINTS, REFUSALS, Refused, code_of, codes, problem
 from holdfast.http.receiving import MOST_BYTES
@@ -152,3 +153,55 @@ async def test_a_fault_is_logged_and_not_told(site, caplog, tmp_path):
     assert "JSON" not in str(told) and "Traceback" not in str(told)
     assert "JSONDecodeError" in caplog.text
     assert (await site.get("/api/runs"))["runs"] == []
+
+
+@on_a_server
+async def test_a_store_that_does_not_answer_is_told(site, monkeypatch, tmp_path):
+    """The request gets 503 in time, and is not forgotten: asked again, the run is there, made once."""
+    monkeypatch.setattr(receiving, "PATIENCE_S", 0.5)
+    document = {"agent": "listener", "args": [1], "id": "a"}
+    db = apsw.Connection(str(tmp_path / "runs.db"))
+    db.execute("BEGIN IMMEDIATE")  # nobody else can write
+    refused = await site.post("/api/runs", document, 503)
+    assert refused["error"]["code"] == "store_unavailable"
+    assert "did not answer within 0.5 s" in refused["error"]["message"]
+    db.execute("COMMIT")
+    db.close()
+    monkeypatch.setattr(receiving, "PATIENCE_S", 20)
+    await site.post("/api/runs", document, 200)
+
+
+def test_a_store_that_is_away_is_told(own_server):
+    """Requests get 503 and are not lost in waiting; ready says why, alive stays; when it is back all goes on."""
+    again = {"agent": "twice", "args": [2], "id": "b"}
+
+    async def main():
+        async with served(own_server.url, agents=[twice]) as site:
+            await site.start("twice", 1, id="a")
+            await site.until("a", "completed")
+            own_server.kill()
+            for refused in (await site.get("/api/runs/a", 503), await site.post("/api/runs", again, 503)):
+                assert refused["error"]["code"] == "store_unavailable"
+            assert (await site.get("/readyz", 503))["status"] == "unavailable"
+            assert (await site.get("/healthz"))["status"] == "ok"
+            assert "holdfast_store_up 0.0" in (await site.web.get("/metrics")).text
+            own_server.start()
+            while (await site.web.get("/readyz")).status_code != 200:
+                await asyncio.sleep(0.01)
+            assert (await site.web.post("/api/runs", json=again)).status_code in (200, 201)
+            assert (await site.get("/api/runs/b/result?timeout=20"))["result"] == 4
+
+    asyncio.run(main())
+
+
+@on_a_server
+async def test_a_document_that_never_comes(site, monkeypatch):
+    """Whoever sends half of one and no more is told, and holds nothing for longer."""
+    monkeypatch.setattr(receiving, "PATIENCE_S", 0.2)
+    host, _, port = site.address.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        f"POST /api/runs HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{".encode()
+    )
+    assert b"408" in await reader.readline()
+    writer.close()

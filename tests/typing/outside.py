@@ -66,6 +66,12 @@ async def watching(hf: holdfast.Client, run: Run[str]) -> None:
     assert_type(await hf.audit(run="otters"), list[holdfast.Deed])
     assert_type(info.progress, holdfast.Progress | None)
     assert_type(await run.delete(), int)
+    assert_type(await run.arguments(), dict[str, Any])
+    assert_type(run.created, bool)
+    assert_type(await hf.agents(), list[holdfast.AgentInfo])
+    assert_type(await hf.approval("otters"), holdfast.Approval)
+    assert_type(await hf.create_token("ana", groups=["it"], scopes=["read"]), tuple[holdfast.Token, str])
+    assert_type(await hf.revoke_token("ana"), list[holdfast.Token])
     for question in await run.approvals():
         await hf.answer(question, {"result": 1}, by="ana", note="looked")
     for question in await hf.approvals(run="otters", to=holdfast.Actor("ana", groups=["it"])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from typing import Any, Final
@@ -35,6 +36,7 @@ _PLAIN: Final = {
 _PARTS: Final = {"id": "The id.", "name": "The name of the stream."}
 
 
+@functools.cache
 def description() -> dict[str, Any]:
     """The whole document."""
     schemas: dict[str, Any] = {"Problem": _PROBLEM}

@@ -63,5 +63,5 @@ def page() -> str:
 def _row(method: str, path: str, says: str) -> str:
     shown = f"<code>{escape(path)}</code>"
     if method == "GET" and "{" not in path:
-        shown = f'<a href="{escape(path)}">{shown}</a>'
+        shown = f'<a href="{escape(path[1:])}">{shown}</a>'
     return f'<tr><td><code class="{method}">{method}</code></td><td>{shown}</td><td>{escape(says)}</td></tr>'

@@ -50,6 +50,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     ),
     "unknown_path": (404, "/openapi.json lists the paths there are."),
     "wrong_method": (405, "/openapi.json says how each path is asked."),
+    "too_slow": (408, "Send it again, or send less."),
     "too_large": (413, "Send less, or put the value somewhere else and send its address."),
     "not_json": (415, "Send `Content-Type: application/json`; with curl: --json '{}'."),
     "internal": (500, "The server's log says more. Nothing is known to be lost; ask again."),

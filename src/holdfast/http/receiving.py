@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any, Final, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -13,13 +16,14 @@ from starlette.responses import Response
 
 from holdfast.client import Client
 from holdfast.documents import json_bytes
-from holdfast.errors import BadArguments
+from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.http.endpoints import Answer, Call, Endpoint
 from holdfast.http.following import Followers
 from holdfast.http.guard import Guard
 from holdfast.http.problems import Refused, answer
 from holdfast.naming import short
 
+PATIENCE_S: Final = 30.0  # for the store, and for a document on its way
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -50,14 +54,27 @@ class Receiver:
             return caller
 
         _check_text(request)
-        caller = await allowed()
+        async with _patience():
+            caller = await allowed()
         query = _checked(endpoint.query, _parameters(endpoint.query, request), "the query")
         body = None if endpoint.body is None else _checked(endpoint.body, await _document(request), "the document")
-        done = await endpoint.do(Call(self._hf, caller.actor, query, body, request, self._followers, allowed))
+        async with _patience(getattr(query, "timeout", 0.0)):
+            done = await endpoint.do(Call(self._hf, caller.actor, query, body, request, self._followers, allowed))
         if isinstance(done, Response):
             return done
         status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
         return Response(json_bytes(document), status, media_type="application/json")
+
+
+@contextlib.asynccontextmanager
+async def _patience(more_s: float = 0.0) -> AsyncIterator[None]:
+    """A store that is away is asked again and again; whoever waits for it should hear of it."""
+    try:
+        async with asyncio.timeout(PATIENCE_S + more_s):
+            yield
+    except TimeoutError:
+        told = f"the store did not answer within {PATIENCE_S + more_s:g} s"
+        raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
 
 
 def _check_text(request: Request) -> None:
@@ -85,7 +102,11 @@ async def _document(request: Request) -> Any:
     kind = request.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", f"the document has the type {kind[:80]!r}" if kind else "the document has no type")
-    text = await _text(request)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            text = await _text(request)
+    except TimeoutError:
+        raise Refused("too_slow", f"the document did not come within {PATIENCE_S:g} s") from None
     try:
         return json.loads(text, parse_constant=_no_number) if text.strip() else {}
     except (ValueError, RecursionError) as error:

@@ -209,7 +209,7 @@ async def _read(call: Call[Behind, None], page: Page, run: Run[Any], source: Sou
     seen = headers.get("last-event-id")
     after = call.query.after if seen is None else _place(seen)
     status = (await run.info()).status
-    if "text/event-stream" not in headers.get("accept", ""):
+    if call.request.method == "HEAD" or "text/event-stream" not in headers.get("accept", ""):
         return await _page(page, source, after, call.query.limit)
     seen_all = after > 0 and await _is_over(source, after)  # also finds a place that is none, before anything is sent
     if seen is not None and seen_all and status in FINISHED:

@@ -17,11 +17,12 @@ import uvicorn
 from holdfast.client import Client
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
-from holdfast.http.following import Followers
+from holdfast.http.following import MOST_FOLLOWERS, Followers
 from holdfast.http.guard import Tokens, user
 from holdfast.people import Actor
 from holdfast.worker.probes import bound
 
+MOST_CONNECTIONS: Final = MOST_FOLLOWERS + 1_000
 END_S: Final = 5.0  # that requests on their way have when the server ends
 
 
@@ -65,6 +66,7 @@ async def serving(hf: Client, listener: socket.socket) -> AsyncIterator[str]:
     config = uvicorn.Config(
         application(hf, Tokens(hf, local), followers), log_config=None, access_log=False, lifespan="off", ws="none",
         proxy_headers=False, server_header=False, timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
+        limit_concurrency=MOST_CONNECTIONS,
     )  # fmt: skip
     server = _Server(config)
     work = asyncio.get_running_loop().create_task(server.serve([listener]))
