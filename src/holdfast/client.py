@@ -312,8 +312,7 @@ class Client(Questions, Conversations, Control, Tokens):
     # Hearing of changes
 
     def _hear(self, change: Change) -> None:
-        runs = self._ears if not change.run else {change.run, ""}
-        for run in runs:
+        for run in (change.run, "") if change.run else self._ears:
             for ear, least in self._ears.get(run, {}).items():
                 if change.news >= least:
                     ear.set()
@@ -332,9 +331,11 @@ class Client(Questions, Conversations, Control, Tokens):
 
     async def _pause_for(self, ear: asyncio.Event) -> None:
         """Wait to be told, or look again after a while: being told is only a hint."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_AGAIN_S):
-                await ear.wait()
+        again = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, ear.set)
+        try:
+            await ear.wait()
+        finally:
+            again.cancel()
 
     def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
         """The code of an agent, if it is here; the newest, unless a version is named."""

@@ -209,12 +209,15 @@ class Run(Generic[R_co]):
 
     @contextlib.asynccontextmanager
     async def _within(self, timeout: Duration | None) -> AsyncIterator[None]:
-        limit = asyncio.timeout(None if timeout is None else seconds(timeout))
+        if timeout is None:
+            yield
+            return
+        limit = asyncio.timeout(seconds(timeout))
         try:
             async with limit:
                 yield
         except TimeoutError:
-            if timeout is None or not limit.expired():
+            if not limit.expired():
                 raise
             told = f"run {self.id!r} did not come so far within {spoken(seconds(timeout))}"
             raise TimeoutError(f"{told}; it goes on all the same, and can be asked again") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ class Past:
     loop: bool = False  # the question is whether to go on with a loop
 
     @classmethod
-    def of(cls, events: list[Event]) -> Past:
+    def of(cls, events: Sequence[Event]) -> Past:
         past = cls()
         for event in events:
             if event.kind == "step.started":

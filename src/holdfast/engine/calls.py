@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from holdfast.codec import Shape
@@ -78,9 +78,9 @@ class Call:
     def facts(self, **more: Any) -> dict[str, Any]:
         return facts(self.name, self.digest, self.preview, self.asked, **more)
 
-    def past(self) -> list[Event]:
+    def past(self) -> Sequence[Event]:
         """What the journal says was begun under this key."""
-        return self.execution.journal.begun.get(self.key, [])
+        return self.execution.journal.begun.get(self.key, ())
 
 
 class TimerCall(Call):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.engine import foreign
 from holdfast.engine.journal import Divergence
+from holdfast.engine.receipts import Receipt
 from holdfast.store.base import Append, Transition
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def pause(execution: Execution, reason: str) -> None:
     _log.error("%s", reason)
     append = Append(execution.run.id, execution.run.lease_epoch, execution.next_seq)
     append.transition = execution.left = Transition("paused", reason=reason)
-    execution.write(append, lambda _: None)
+    execution.write(append, Receipt(execution))
     execution.close("paused")
 
 

@@ -70,25 +70,29 @@ class Drivers(Recorder):
     ) -> asyncio.Task[None]:
         """Run work of ours beside the agent's tasks; an unexpected error in it becomes the call's failure."""
 
-        async def guarded() -> None:
-            try:
-                await work()
-            except (Suspended, LeaseLost):
-                pass  # it is leaving: somebody else goes on
-            except StoreUnavailable:
-                self.close("lost")  # without what it wanted to read it would wait for ever; it is begun anew
-            except Exception as error:
-                _log.exception("run %r: unexpected error", self.run.id)
-                if failed is not None:
-                    failed(error)
-            finally:
-                self._driver_done(task)
-
         context = context or contextvars.copy_context()
         context.run(_here.set, None)
-        task = task_of_ours(self.loop, guarded(), context)
+        task = task_of_ours(self.loop, self._guard(work, failed), context)
         self.drivers.add(task)
         return task
+
+    async def _guard(
+        self, work: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[Exception], None] | None
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            await work()
+        except (Suspended, LeaseLost):
+            pass  # it is leaving: somebody else goes on
+        except StoreUnavailable:
+            self.close("lost")  # without what it wanted to read it would wait for ever; it is begun anew
+        except Exception as error:
+            _log.exception("run %r: unexpected error", self.run.id)
+            if failed is not None:
+                failed(error)
+        finally:
+            self._driver_done(task)
 
     def stop_driver(self, task: asyncio.Task[None]) -> None:
         """Cancel it. One that has not begun ends without having run, so it is asyncio that must say so."""
@@ -109,8 +113,13 @@ class Drivers(Recorder):
 
     async def permission(self) -> None:
         """Begin no effect unless the lease is surely ours and the run is not being released."""
-        while self.holding or not self._trusted():
+        while not self.permitted:
             await (self.may_begin.wait() if self.holding else self.host.trust())
+
+    @property
+    def permitted(self) -> bool:
+        """May an effect begin now?"""
+        return self.may_begin.is_set() and self._trusted()
 
     async def assurance(self) -> None:
         """The same for what has begun already, and may end although the run is being released."""

@@ -18,6 +18,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -193,8 +194,11 @@ class Execution(Leaving):
 
     def _begin(self, call: Call) -> None:
         call.begun = True
-        with Placed(None):  # what begins here (timers, drivers) is ours, not the agent's
+        token = _here.set(None)  # what begins here (timers, drivers) is ours, not the agent's
+        try:
             call.begin()
+        finally:
+            _here.reset(token)
 
     def rest(self, call: Call) -> Generator[Any, Any, Event]:
         """Wait until the gate has delivered the call's outcome.
@@ -329,16 +333,13 @@ class Execution(Leaving):
         # What was pending while nobody looked comes in the order of its own times; signals in the order in which they came.
         pending: list[tuple[int, int, Callable[[], None]]] = self.edge_due
         times = accumulate((signal.sent_at for signal in self.signals), max)  # for senders' clocks differ
-        pending += [(at, n, self._arrival(self.signals[n])) for n, at in enumerate(times)]
+        pending += [(at, n, partial(self.arrive, self.signals[n])) for n, at in enumerate(times)]
         self.edge_due, self.signals = None, []
         for _, _, happen in sorted(pending, key=lambda entry: entry[:2]):
             happen()
         control.go_on(self)
         if self.noticed:  # something came while the run was loaded or replayed
             parking.notice(self)
-
-    def _arrival(self, signal: Signal) -> Callable[[], None]:
-        return lambda: self.arrive(signal)
 
     def arm(self, due: int, fire: Callable[[], None]) -> Timer | None:
         """Have a durable timer fire at its time; one that is due at the edge fires in the order of due times."""

@@ -6,7 +6,7 @@ an attempt) is kept by key, for the call that will ask for it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +135,7 @@ class Divergence:
         )
 
 
-def first_of(events: list[Event] | None, kind: str) -> Event | None:
+def first_of(events: Sequence[Event] | None, kind: str) -> Event | None:
     """The first event of a kind, if there is one."""
     return next((event for event in events or () if event.kind == kind), None)
 

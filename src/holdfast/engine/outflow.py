@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from holdfast.engine.receipts import Receipt
 from holdfast.runtime import Placed
 from holdfast.store.base import Append
 from holdfast.store.streams import Piece
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
 FLUSH_S: Final = 0.1
 FLUSH_CHARACTERS: Final = 16_384  # so much in one row, at about the most
 MOST_CHARACTERS: Final = 131_072  # not in the store yet: then whoever writes must wait
+
+
+class Landed(Receipt):
+    """So many characters are in the store."""
+
+    __slots__ = ("_outflow", "_size")
+
+    def __init__(self, recorder: Recorder, outflow: Outflow, size: int) -> None:
+        self.recorder, self._outflow, self._size = recorder, outflow, size
+
+    def acknowledged(self, at: int) -> None:
+        self._outflow.landed(self._size)
 
 
 class Outflow:
@@ -75,9 +88,10 @@ class Outflow:
         self._waiting = []
         self._growing.clear()
         recorder.unacked -= 1
-        recorder.write(append, lambda _at: self._landed(size))
+        recorder.write(append, Landed(recorder, self, size))
 
-    def _landed(self, size: int) -> None:
+    def landed(self, size: int) -> None:
+        """There is room for more."""
         self._unwritten -= size
         self._recorder.rested()
         if self._room is not None and self._unwritten < MOST_CHARACTERS:

@@ -14,12 +14,13 @@ import asyncio
 import contextvars
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.codec import BLOB_BYTES, Shape, checked_size
 from holdfast.engine.host import Host
 from holdfast.engine.outflow import Outflow
+from holdfast.engine.receipts import Receipt, Written
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import OUTCOMES, Event, RunRow
 from holdfast.store.base import Append, NewRun, Transition, settle, spilled
@@ -43,7 +44,7 @@ class Recorder:
         self.next_seq = run.next_seq
         self.unacked = 0
         self._on_their_way = 0  # of these: given to the store
-        self._held: list[tuple[Append, Callable[[int], None]]] | None = None  # and those that wait for a transaction
+        self._held: list[tuple[Append, Receipt]] | None = None  # and those that wait for a transaction
         self.numbered = 0  # outcomes that have a place in the journal, over all eras
         self.undelivered: dict[int, Event] = {}  # those of them that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
@@ -68,10 +69,10 @@ class Recorder:
         data: dict[str, Any],
         text: str | None = None,
         *,
-        children: list[NewRun] | None = None,
-        approvals: list[NewApproval] | None = None,
-        withdraws: list[str] | None = None,
-        talks: list[Talking] | None = None,
+        children: Sequence[NewRun] = (),
+        approvals: Sequence[NewApproval] = (),
+        withdraws: Sequence[str] = (),
+        talks: Sequence[Talking] = (),
         checkpoint: bool = False,
         inbox_seen: int | None = None,
         transition: Transition | None = None,
@@ -90,25 +91,28 @@ class Recorder:
         if kind in OUTCOMES:
             self.numbered += 1
             self.undelivered[event.seq] = event
+        append = Append(
+            self.run.id, self.run.lease_epoch, event.seq, (event,), None, children, approvals, withdraws, talks
+        )
+        append.inbox_seen, append.transition = inbox_seen, transition
+        append.checkpoint_seq = event.seq if checkpoint else None
+        self._spill(append, event)
+        self.write(append, Written(self, event, then), alone=alone)
+
+    def _spill(self, append: Append, event: Event) -> None:
+        """Large values are kept once, apart from what refers to them."""
         blobs: dict[str, bytes] = {}
-        if text is not None and len(text) > BLOB_BYTES:
-            content = text.encode()
-            event.blob, event.value = hashlib.sha256(content).hexdigest(), None
-            blobs[event.blob], self.texts[event.blob] = content, text
-        for child in children or ():
+        if event.value is not None and len(event.value) > BLOB_BYTES:
+            content = event.value.encode()
+            event.blob = hashlib.sha256(content).hexdigest()
+            blobs[event.blob], self.texts[event.blob], event.value = content, event.value, None
+        for child in append.children:
             child.input, more = spilled(child.input)
             blobs.update(more)
-        if transition is not None and transition.result is not None:
-            transition.result, more = spilled(transition.result)
+        if append.transition is not None and append.transition.result is not None:
+            append.transition.result, more = spilled(append.transition.result)
             blobs.update(more)
-        append = Append(self.run.id, self.run.lease_epoch, event.seq, [event], blobs, children or [], approvals or [])
-        append.inbox_seen, append.transition, append.talks = inbox_seen, transition, talks or []
-        append.checkpoint_seq, append.withdraws = event.seq if checkpoint else None, withdraws or []
-        self.write(append, lambda at: self._written(event, at, then), alone=alone)
-
-    def _written(self, event: Event, at: int, then: Callable[[Event], None] | None) -> None:
-        event.at = at
-        self.landed(event, then)
+        append.blobs = blobs or None
 
     def landed(self, event: Event, then: Callable[[Event], None] | None = None) -> None:
         """It is durable."""
@@ -119,31 +123,29 @@ class Recorder:
                 then(event)
             self.became_durable(event)
 
-    def write(self, append: Append, acknowledged: Callable[[int], None], *, alone: bool = False) -> None:
+    def write(self, append: Append, receipt: Receipt, *, alone: bool = False) -> None:
         """Queue an append; what is refused ends this attempt."""
         self.unacked += 1
         if self._held is None:
-            self._post(append, acknowledged, alone)
+            self._post(append, receipt, alone)
         else:
-            self._held.append((append, acknowledged))
+            self._held.append((append, receipt))
 
-    def _post(self, append: Append, acknowledged: Callable[[int], None], alone: bool = False) -> None:
+    def _post(self, append: Append, receipt: Receipt, alone: bool = False) -> None:
         self._on_their_way += 1
         try:
-            self.store.post(
-                append, lambda at, error: self.outside.run(self._told, acknowledged, at, error), alone=alone
-            )
+            self.store.post(append, receipt, alone=alone)
         except StoreUnavailable:
             self._on_their_way -= 1
             self.unacked -= 1
             self.close("lost")
 
-    def _told(self, acknowledged: Callable[[int], None], at: int, error: BaseException | None) -> None:
+    def told(self, receipt: Receipt, at: int, error: BaseException | None) -> None:
         self._on_their_way -= 1
         self.unacked -= 1
         self.progress.set()
         if error is None:
-            acknowledged(at)
+            receipt.acknowledged(at)
             return
         if not isinstance(error, LeaseLost | StoreUnavailable):
             _log.error("run %r: its journal could not be written: %r", self.run.id, error)
@@ -197,9 +199,9 @@ class Recorder:
         """So many of them are in the store now, by the transaction."""
         assert self._held is not None
         done, self._held = self._held[:count], self._held[count:]
-        for _, acknowledged in done:
+        for _, receipt in done:
             self.unacked -= 1
-            self.outside.run(acknowledged, at)
+            self.outside.run(receipt.acknowledged, at)
 
     def take_back(self, nth: int) -> None:
         """The n-th of them did not happen: it loses its number, and those after it move up. Nobody has seen any of them."""
@@ -221,8 +223,8 @@ class Recorder:
         if lost:
             self.unacked -= len(held)
         else:
-            for append, acknowledged in held:
-                self._post(append, acknowledged)
+            for append, receipt in held:
+                self._post(append, receipt)
         self.progress.set()
 
     async def let_through(self) -> None:

@@ -59,29 +59,32 @@ class StepCall(Call):
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = None
         self._has_copy = False
-        self._began_at, self._limit_s = 0, spec.timeout_s
-        self.bill = Bill()
         self.looped = False  # a person has looked at the loop that it would go on with
         # The body sees the caller's context variables, live and resumed alike.
-        self._context = contextvars.copy_context()
+        self._context: contextvars.Context | None = contextvars.copy_context()
 
     def begin(self) -> None:
         self.so_far = Past.of(self.past())
         self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
+        self._began_at, self._limit_s = 0, self.spec.timeout_s
+        self.bill = Bill()
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
+        self._context = None
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
-        spec, past = self.spec, self.so_far
+        spec, past, execution = self.spec, self.so_far, self.execution
         ended = RUN_IT
         if self._resumed:
-            await self.execution.streams.know()
+            await execution.streams.know()
         if past.in_doubt:
             ended = await resolve(self, InDoubt("a crash came while the body ran"), crashed=True)
         while True:
             while ended is RUN_IT:
-                await self.until_due()
-                refused = await self._refused()
+                if past.due is not None:
+                    await self.until_due()
+                watched = execution.watch is not None or execution.meter is not None
+                refused = await self._refused() if watched else None
                 if refused is not None:
                     ended = Ended(error=refused, final=True)
                     break
@@ -98,7 +101,7 @@ class StepCall(Call):
             past.failures += 1
             wait_s = None if ended.final else spec.retry.delay_s(past.failures, ended.error, self.key)
             if wait_s is None:
-                await self.execution.streams.recall(self.key)
+                await execution.streams.recall(self.key)
                 self._fail(ended.error)
                 return
             await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
@@ -129,7 +132,8 @@ class StepCall(Call):
 
     async def _attempt(self) -> Ended:
         execution, spec = self.execution, self.spec
-        await execution.permission()
+        if not execution.permitted:
+            await execution.permission()
         execution.bodies += 1  # from the intent on: a run that is given back in between would be in doubt for nothing
         try:
             if spec.in_doubt != "retry":
@@ -277,7 +281,9 @@ class StepCall(Call):
         self.execution.streams.over(self.key)
         # The agent's only task waits for this, so nothing else can be recorded now.
         alone = self.execution.resting and self.execution.alone
-        self.execution.record("step.completed", self.key, self._ended(), text, then=self._landed, alone=alone)
+        self._task = None  # its driver ends here
+        then = None if self.execution.meter is None else self._landed
+        self.execution.record("step.completed", self.key, self._ended(), text, then=then, alone=alone)
 
     def _fail(self, error: Exception) -> None:
         self.numbered = True

@@ -225,8 +225,7 @@ class Attempt:
 
     def __init__(self, call: StepCall) -> None:
         self.call, self.number = call, call.so_far.attempt
-        self.opened: set[str] = set()
-        self.open_now: set[str] = set()
+        self.opened = self.open_now = frozenset[str]()
         self.ended = False
 
     def __call__(self, name: str) -> StepOutlet:
@@ -266,20 +265,20 @@ class StepOutlet:
             raise Suspended from None
 
     async def _open(self) -> None:
-        streams, opened = self._execution.streams, self._attempt.opened
+        streams = self._execution.streams
         await streams.know()
         if self._name in self._attempt.open_now:
             raise busy(self._name, self._key)
         if self._attempt.over:
             raise closed(self._name)
         tail = streams.hold(self._name, self._key)
-        self._attempt.open_now.add(self._name)
-        if self._name not in opened:
+        self._attempt.open_now |= {self._name}
+        if self._name not in self._attempt.opened:
             self.salvaged = await streams.salvage(tail, self._key)
             self._number = max(self._number, tail.attempt + 1 if tail.key == self._key else 0)
         else:  # this very body wrote to it before, and goes on
             self._number, self._begun = tail.attempt, tail.key == self._key
-        opened.add(self._name)
+        self._attempt.opened |= {self._name}
         self._tail = tail
 
     def keep(self) -> None:
@@ -312,7 +311,7 @@ class StepOutlet:
     def close(self, reason: Reason | None) -> None:
         if reason is None and not self._attempt.over:
             self._execution.streams.end(self._writable())
-        self._attempt.open_now.discard(self._name)
+        self._attempt.open_now -= {self._name}
         # Who raised may be tried again: the outcome of the step, or the next attempt, says what it was.
         self._tail = None
 

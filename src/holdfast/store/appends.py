@@ -47,7 +47,7 @@ class QueuedAppend:
         self.append, self.told, self.again = append, told, False
         run, epoch, seq = append.run, append.epoch, append.expected_seq
         self.steps = self.progress = 0
-        self.spendings: list[Spending] = []
+        self.spendings: Sequence[Spending] = ()
         self.rows: list[tuple[Any, ...]] = []
         for event in append.events:
             if event.seq != seq:
@@ -60,15 +60,16 @@ class QueuedAppend:
                 if kind == "step.completed":
                     self.steps += 1
             if "spent" in event.data:
-                self.spendings.append(Spending.of(event))
+                self.spendings = (*self.spendings, Spending.of(event))
             data = to_json(event.data) if event.data else None
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
-        self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces]
+        self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces] if append.pieces else ()
         self.stored_with = bool(
             append.blobs or append.children or append.approvals or append.withdraws or append.talks or self.spendings
         )
-        self.runs: Sequence[str] | None = [new.about for new in append.approvals if new.about]  # beside its own
+        about = [new.about for new in append.approvals if new.about] if append.approvals else ()
+        self.runs: Sequence[str] | None = about  # beside its own
         self.plain = not (self.stored_with or self.chunks) and append.transition is None  # it only goes on
         if append.transition is not None and append.transition.status not in _LEFT:
             raise BadArguments(f"a running run cannot become {append.transition.status!r}")
@@ -185,7 +186,7 @@ def _awaited(topics: Sequence[str] | None) -> str | None:
 
 
 def _store_with(tx: Transaction, append: Append) -> Asking[None]:
-    for digest, content in append.blobs.items():
+    for digest, content in (append.blobs or {}).items():
         yield from tx.rows("insert_blob", digest=digest, content=content)
     for child in append.children:
         yield from insert_run(tx, child)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -80,13 +80,13 @@ class Append:
     run: str
     epoch: int
     expected_seq: int
-    events: list[Event] = field(default_factory=list)  # their `seq` counts up from expected_seq; the store sets `at`
-    blobs: dict[str, bytes] = field(default_factory=dict)  # digest -> content
-    children: list[NewRun] = field(default_factory=list)
-    approvals: list[NewApproval] = field(default_factory=list)
-    withdraws: list[str] = field(default_factory=list)  # questions that nobody waits for any more
-    talks: list[Talking] = field(default_factory=list)  # what the run does in conversations
-    pieces: list[Piece] = field(default_factory=list)  # what was written to streams since the append before
+    events: Sequence[Event] = ()  # their `seq` counts up from expected_seq; the store sets `at`
+    blobs: Mapping[str, bytes] | None = None  # digest -> content
+    children: Sequence[NewRun] = ()
+    approvals: Sequence[NewApproval] = ()
+    withdraws: Sequence[str] = ()  # questions that nobody waits for any more
+    talks: Sequence[Talking] = ()  # what the run does in conversations
+    pieces: Sequence[Piece] = ()  # what was written to streams since the append before
     inbox_seen: int | None = None  # the last inbox position these events take in
     checkpoint_seq: int | None = None
     transition: Transition | None = None
