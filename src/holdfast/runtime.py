@@ -177,7 +177,7 @@ class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
     It is no truth value, for `if approve(...)` without await would always hold.
     """
 
-    __slots__ = ("__name__", "__qualname__", "_begin", "_number", "_on_await", "_steps")
+    __slots__ = ("__name__", "__qualname__", "_begin", "_on_await", "_steps", "number")
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
         on_await: Callable[[Durable[Any]], None] | None = None,
     ) -> None:
         self.__name__ = self.__qualname__ = name
-        self._begin, self._number, self._on_await = begin, number, on_await
+        self._begin, self.number, self._on_await = begin, number, on_await
         self._steps: Generator[Any, Any, T_co] | None = None
 
     def __await__(self) -> Generator[Any, Any, T_co]:
@@ -229,7 +229,7 @@ class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
         )
 
     def __hash__(self) -> int:  # by order of creation, so that sets of calls iterate alike on replay
-        return self._number
+        return self.number
 
     def __eq__(self, other: object) -> bool:
         return self is other

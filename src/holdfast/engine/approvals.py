@@ -51,7 +51,9 @@ class ApprovalCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution
-        yield from execution.ask(self)
+        execution.asks(self)
+        if execution.closing:
+            yield from execution.refusal()
         asked = first_of(self.past(), "approval.asked")
         try:
             if asked is not None and not self.begun:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from holdfast.codec import Shape
 from holdfast.engine.divergence import pause
-from holdfast.engine.journal import facts, first_of
+from holdfast.engine.journal import first_of
 from holdfast.engine.tasks import GateFuture
 from holdfast.errors import BadArguments, NotStorable, Suspended
 from holdfast.model import Event
@@ -49,11 +49,14 @@ class Call:
 
     def wait(self) -> Generator[Any, Any, Any]:
         """Ask, and wait for the outcome."""
-        yield from self.execution.ask(self)
+        execution = self.execution
+        execution.asks(self)
+        if execution.closing:
+            yield from execution.refusal()
         try:
-            event = yield from self.execution.rest(self)
+            event = yield from execution.rest(self)
         except asyncio.CancelledError:
-            self.execution.withdraw(self)
+            execution.withdraw(self)
             raise
         return self.read(event)
 
@@ -76,7 +79,8 @@ class Call:
         """The same while the run is replayed: nothing was begun in this life, but perhaps in an earlier one."""
 
     def facts(self, **more: Any) -> dict[str, Any]:
-        return facts(self.name, self.digest, self.preview, self.asked, **more)
+        """The data of an event: what identifies the call, and more."""
+        return {"name": self.name, "digest": self.digest, "input": self.preview, "asked": self.asked, **more}
 
     def past(self) -> Sequence[Event]:
         """What the journal says was begun under this key."""

@@ -64,7 +64,9 @@ class ChildCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution, mailbox = self.execution, self.execution.mailbox
-        yield from execution.ask(self)
+        execution.asks(self)
+        if execution.closing:
+            yield from execution.refusal()
         event = mailbox.ended.get(self._child)
         try:
             if event is None:

@@ -69,7 +69,6 @@ class Drivers(Recorder):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[None]:
         """Run work of ours beside the agent's tasks; an unexpected error in it becomes the call's failure."""
-
         context = context or contextvars.copy_context()
         context.run(_here.set, None)
         task = task_of_ours(self.loop, self._guard(work, failed), context)

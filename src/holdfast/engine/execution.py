@@ -154,33 +154,29 @@ class Execution(Leaving):
         return call
 
     def _awaited(self, call: Durable[Any]) -> None:
-        self.unawaited.pop(hash(call), None)
+        self.unawaited.pop(call.number, None)
 
     def enter(self, call: Call | None) -> Generator[Any, Any, None]:
         """A verb is awaited: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
         if call is not None and not self.closing:
-            self._not_first(call)
+            self.asked_any = True
+            if self.awaits_restore:
+                self._before_restore(call)
         if self.closing:
-            yield from self._refusal()
+            yield from self.refusal()
 
-    def ask(self, call: Call) -> Generator[Any, Any, None]:
-        """The agent waits for this call."""
-        self.asks(call)
-        if self.closing:  # it was, or the call diverged
-            yield from self._refusal()
-
-    def _not_first(self, call: Call) -> None:
-        self.asked_any = True
-        if self.awaits_restore:
-            assert self.journal.checkpoint is not None
-            found = f"the agent called {call.name}({call.preview}) before restore()"
-            diverge(self, Divergence.of(self.journal.checkpoint), found)
+    def _before_restore(self, call: Call) -> None:
+        assert self.journal.checkpoint is not None
+        found = f"the agent called {call.name}({call.preview}) before restore()"
+        diverge(self, Divergence.of(self.journal.checkpoint), found)
 
     def asks(self, call: Call) -> None:
         """Claim the call in the journal, and begin it if the run is live."""
-        if not self.closing:
-            self._not_first(call)
         if self.closing:
+            return
+        self.asked_any = True
+        if self.awaits_restore:
+            self._before_restore(call)
             return
         divergence = self.journal.claim(call.key, call.name, call.digest, call.of)
         if divergence is not None:
@@ -212,11 +208,11 @@ class Execution(Leaving):
             if future.done():
                 yield
                 if self.closing:
-                    yield from self._refusal()
+                    yield from self.refusal()
                 result: Event = future.result()
                 return result
             if self.closing:
-                yield from self._refusal()
+                yield from self.refusal()
             self.resting = True
             nothing_comes = self.ready or not (self.drivers or self.unacked)
             (self.gate.kick if nothing_comes else self.gate.cease)()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from holdfast.model import KINDS, OUTCOMES, Event
 
@@ -138,8 +137,3 @@ class Divergence:
 def first_of(events: Sequence[Event] | None, kind: str) -> Event | None:
     """The first event of a kind, if there is one."""
     return next((event for event in events or () if event.kind == kind), None)
-
-
-def facts(name: str, digest: str, preview: str, asked: int, **more: Any) -> dict[str, Any]:
-    """The part of an event's data that identifies its call."""
-    return {"name": name, "digest": digest, "input": preview, "asked": asked, **more}

@@ -82,9 +82,10 @@ class Leaving(Drivers):
         self.refusals += 1
         if self.refusals <= REFUSALS:
             raise Suspended
-        return Durable(verb, self._refusal)
+        return Durable(verb, self.refusal)
 
-    def _refusal(self) -> Generator[Any, Any, Any]:
+    def refusal(self) -> Generator[Any, Any, Any]:
+        """What a call that is awaited meanwhile comes to: it was asked too late, or it diverged."""
         self.refusals += 1
         if self.refusals <= REFUSALS:
             raise Suspended

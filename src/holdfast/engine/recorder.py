@@ -96,7 +96,8 @@ class Recorder:
         )
         append.inbox_seen, append.transition = inbox_seen, transition
         append.checkpoint_seq = event.seq if checkpoint else None
-        self._spill(append, event)
+        if children or transition is not None or (text is not None and len(text) > BLOB_BYTES):
+            self._spill(append, event)
         self.write(append, Written(self, event, then), alone=alone)
 
     def _spill(self, append: Append, event: Event) -> None:

@@ -30,7 +30,7 @@ from holdfast.engine.streams import Attempt
 from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.flow import lane_of
 from holdfast.model import Event
-from holdfast.runtime import Placed, StepContext, StepSpec
+from holdfast.runtime import StepContext, StepSpec, _here
 from holdfast.signature import Bound
 
 
@@ -176,19 +176,19 @@ class StepCall(Call):
         fn, threaded = self._function()
         args = self.bound.args if self.target is None else (self.target, *self.bound.args)
         limit = None if self._limit_s is None else asyncio.timeout(self._limit_s)
+        place = _here.set(context)
         try:
-            with Placed(context):
-                if not threaded:
-                    coroutine = fn(*args, **self.bound.kwargs)
-                else:
-                    ended = await self._in_thread(functools.partial(fn, *args, **self.bound.kwargs))
-                    if not inspect.iscoroutine(ended.value):
-                        return ended
-                    coroutine = ended.value  # a decorator hid that the function is async
-                if limit is None:
-                    return Ended(await coroutine)
-                async with limit:
-                    return Ended(await coroutine)
+            if not threaded:
+                coroutine = fn(*args, **self.bound.kwargs)
+            else:
+                ended = await self._in_thread(functools.partial(fn, *args, **self.bound.kwargs))
+                if not inspect.iscoroutine(ended.value):
+                    return ended
+                coroutine = ended.value  # a decorator hid that the function is async
+            if limit is None:
+                return Ended(await coroutine)
+            async with limit:
+                return Ended(await coroutine)
         except InDoubt as error:
             return Ended(error=error, doubt=True)
         except Exception as error:
@@ -205,6 +205,8 @@ class StepCall(Call):
             problem = RuntimeError(f"the body of the step raised {type(error).__name__}: {error}")
             problem.__cause__ = error
             return Ended(error=problem)
+        finally:
+            _here.reset(place)
 
     async def _in_thread(self, body: Any) -> Ended:
         """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
@@ -260,9 +262,12 @@ class StepCall(Call):
 
     def ending(self, **more: Any) -> dict[str, Any]:
         """What an event that ends an attempt says of the call, with what it has spent."""
+        data, bill = self.facts(**more), self.bill
         if self.looped:
-            more["loop"] = True
-        return self.facts(**more, **self.bill.due(self.execution.clock))
+            data["loop"] = True
+        if bill.spendings or bill.purses is not None:
+            data |= bill.due(self.execution.clock)
+        return data
 
     def _landed(self, _: Event) -> None:
         if self.execution.meter is not None:
