@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engine.flag import Flag
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
 from holdfast.engine.recorder import Recorder
@@ -33,6 +34,11 @@ class NotBegun(Exception):
 class Drivers(Recorder):
     """The work in progress of one attempt, and whether more may begin."""
 
+    __slots__ = (
+        "_turn", "asleep", "bodies", "clock", "drivers", "lease_until", "loop", "may_begin", "means", "meter",
+        "unstoppable", "unsure", "watch",
+    )  # fmt: skip
+
     gate: Gate
     resting: bool
 
@@ -45,17 +51,23 @@ class Drivers(Recorder):
         self.asleep = 0  # drivers that wait for a time or a person; the run may leave memory meanwhile
         self.unsure = False  # the last heartbeat did not find its lease; a write on its way will tell
         self.lease_until = 0.0  # of time.monotonic(): of its claim, or of the last heartbeat that found it
-        self.may_begin = asyncio.Event()  # cleared while the run is being given back: nothing new begins
-        self.may_begin.set()
-        self.turn = asyncio.Lock()  # of the one transaction a run may have open
+        self.may_begin = Flag(up=True)  # down while the run is being given back: nothing new begins
+        self._turn: asyncio.Lock | None = None
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
         self.meter: Meter | None = None
         self.watch: Watch | None = None
 
     @property
+    def turn(self) -> asyncio.Lock:
+        """Of the one transaction a run may have open."""
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        return self._turn
+
+    @property
     def holding(self) -> bool:
         """Is the run being given back?"""
-        return not self.may_begin.is_set()
+        return not self.may_begin.up
 
     @property
     def driving(self) -> bool:
@@ -118,7 +130,7 @@ class Drivers(Recorder):
     @property
     def permitted(self) -> bool:
         """May an effect begin now?"""
-        return self.may_begin.is_set() and self._trusted()
+        return self.may_begin.up and self._trusted()
 
     async def assurance(self) -> None:
         """The same for what has begun already, and may end although the run is being released."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
@@ -39,11 +38,17 @@ from holdfast.engine.tasks import RunTask, Stirring, made_at
 from holdfast.model import KINDS, OUTCOMES, Event, RunRow, Signal
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here
 
-_log = logging.getLogger("holdfast")
-
 
 class Execution(Leaving):
     """The state of one attempt. Verbs come in through `Scope`; outcomes go out through the gate."""
+
+    __slots__ = (
+        "_facts", "_waited", "asked_any", "awaits_restore", "call_count", "children", "choices", "counters",
+        "delivered", "dusty", "edge_due", "era", "fetching", "foreign", "gate", "hash_base", "inbox_seen", "journal",
+        "live", "mailbox", "new_outcomes", "noticed", "open_scopes", "outside", "patches", "plan", "ready", "resting",
+        "root", "settled", "signals", "spec", "state_shape", "task_count", "ticked_s", "ticks", "time", "unawaited",
+        "waits",
+    )  # fmt: skip
 
     def __init__(self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal]) -> None:
         super().__init__(host, run)
@@ -354,16 +359,13 @@ class Execution(Leaving):
         if not self.ready:
             self.gate.awaited()
         self.ready.append(event)
-        asker = self.calls.get(event.key or "")
-        at_rest = self.resting and self.alone and len(self.ready) == 1
-        if at_rest and asker is not None and asker.future is self._awaited_alone():
-            self._deliver(self.ready.popleft())
-        else:
-            self.gate.kick()
-
-    def _awaited_alone(self) -> Any:
-        """What the only task waits for. Anything else wakes nobody, and the run must come to rest again."""
-        return getattr(next(iter(self.tasks)), "_fut_waiter", None)
+        if self.resting and self.alone and len(self.ready) == 1:
+            # What the only task waits for. Anything else wakes nobody, and the run must come to rest again.
+            (task,), asker = self.tasks, self.calls.get(event.key or "")
+            if asker is not None and asker.future is getattr(task, "_fut_waiter", None):
+                self._deliver(self.ready.popleft())
+                return
+        self.gate.kick()
 
     def arrive(self, signal: Signal) -> None:
         control.arrive(self, signal)

@@ -27,6 +27,12 @@ _UNWIND_S = 1.0
 class Leaving(Drivers):
     """What is open in one attempt, and how all of it is let go."""
 
+    __slots__ = (
+        "calls", "cancelling", "childless", "closing", "ended", "ends_now", "finishing", "given_up",
+        "grace_timer", "left", "park_timer", "pausing", "refusals", "releasing", "stopping", "streams", "tasks",
+        "unwinding",
+    )  # fmt: skip
+
     def __init__(self, host: Host, run: RunRow) -> None:
         super().__init__(host, run)
         self.tasks: dict[RunTask, None] = {}

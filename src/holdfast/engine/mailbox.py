@@ -7,7 +7,7 @@ replay, and taking from it needs no record.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Mailbox:
     """Arrivals, and who waits for them. A waiter is a future that gets the event."""
 
-    letters: dict[str, deque[Event]] = field(default_factory=lambda: defaultdict(deque))
+    letters: dict[str, deque[Event]] = field(default_factory=dict)
     ended: dict[str, Event] = field(default_factory=dict)
     decided: dict[str, Event] = field(default_factory=dict)
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)  # of votes, by question
@@ -30,15 +30,15 @@ class Mailbox:
     # Conversations nobody waits for: call, id, request.
     unwanted: list[tuple[str, str, str]] = field(default_factory=list)
     talks: dict[str, Talk] = field(default_factory=dict)  # conversations that the run has or asks for
-    _said: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=lambda: defaultdict(deque))
+    _said: dict[str, list[Event]] = field(default_factory=dict)
+    _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=dict)
 
     def deliver(self, event: Event) -> None:
         """Give an arrival to whoever waits for it, or keep it."""
         if event.kind == "message.received":
             topic = event.data["topic"]
             if not self._wake_one("message", topic, event):
-                self.letters[topic].append(event)
+                self._box(topic).append(event)
         elif event.kind == "child.ended":
             self.ended[event.data["child"]] = event
             while self._wake_one("child", event.data["child"], event):
@@ -56,9 +56,12 @@ class Mailbox:
             ):
                 talk.taken(event)  # nobody asked for it but the run itself, which had lost it
         else:
-            self._said[event.data["approval"]].append(event)
+            self._said.setdefault(event.data["approval"], []).append(event)
             if event.data["approval"] in self.hearers:
                 self.hearers[event.data["approval"]]()
+
+    def _box(self, topic: str) -> deque[Event]:
+        return self.letters.setdefault(topic, deque())
 
     def said(self, approval: str) -> list[Event]:
         """What people have said to a question without deciding it."""
@@ -75,7 +78,7 @@ class Mailbox:
 
     def wait(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
         """Have this future resolved by the next arrival of the kind and name."""
-        self._waiters[kind, name].append(future)
+        self._waiters.setdefault((kind, name), deque()).append(future)
 
     def forget(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
         """The waiter is gone; a message it was given but never saw goes to the next one, or back to the front."""
@@ -85,7 +88,7 @@ class Mailbox:
         if kind == "message" and future.done() and not future.cancelled() and future.exception() is None:
             letter = future.result()
             if not self._wake_one(kind, name, letter):
-                self.letters[name].appendleft(letter)
+                self._box(name).appendleft(letter)
 
     def take(self, topic: str) -> Event | None:
         """The oldest message of a topic that nobody has received."""
@@ -98,7 +101,7 @@ class Mailbox:
 
     def put_back(self, topic: str, letters: list[Event]) -> None:
         """Messages that were taken and not received after all: the next ones again."""
-        self.letters[topic].extendleft(reversed(letters))
+        self._box(topic).extendleft(reversed(letters))
 
     def kept(self) -> list[Event]:
         """Every arrival that may still be asked for."""

@@ -41,6 +41,8 @@ class Landed(Receipt):
 class Outflow:
     """The text of one attempt at a run on its way to the store."""
 
+    __slots__ = ("_growing", "_recorder", "_room", "_size", "_timer", "_unwritten", "_waiting")
+
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._waiting: list[Piece] = []

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 class Patches:
     """The answers of one run. They are carried over checkpoints."""
 
+    __slots__ = ("_execution", "_unwritten", "answers")
+
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         checkpoint = execution.journal.checkpoint

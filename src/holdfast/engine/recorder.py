@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.codec import BLOB_BYTES, Shape, checked_size
+from holdfast.engine.flag import Flag
 from holdfast.engine.host import Host
 from holdfast.engine.outflow import Outflow
 from holdfast.engine.receipts import Receipt, Written
@@ -32,6 +33,11 @@ _log = logging.getLogger("holdfast")
 
 class Recorder:
     """The owner's pen: one per attempt at a run."""
+
+    __slots__ = (
+        "_heard", "_held", "_on_their_way", "host", "next_seq", "numbered", "outflow", "progress", "run",
+        "store", "texts", "unacked", "undelivered",
+    )  # fmt: skip
 
     closing: str | None
     live: bool
@@ -49,7 +55,7 @@ class Recorder:
         self.undelivered: dict[int, Event] = {}  # those of them that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
         self.outflow = Outflow(self)
-        self.progress = asyncio.Event()  # set whenever a write is acknowledged or a body ends
+        self.progress = Flag()  # put up whenever a write is acknowledged or a body ends
 
     def became_durable(self, event: Event) -> None:
         """An event is in the store."""

@@ -288,7 +288,10 @@ class StepCall(Call):
         alone = self.execution.resting and self.execution.alone
         self._task = None  # its driver ends here
         then = None if self.execution.meter is None else self._landed
-        self.execution.record("step.completed", self.key, self._ended(), text, then=then, alone=alone)
+        data = self._ended()
+        if then is None:
+            del self.bound, self.bill, self.so_far  # as long as it is on its way nobody asks for these
+        self.execution.record("step.completed", self.key, data, text, then=then, alone=alone)
 
     def _fail(self, error: Exception) -> None:
         self.numbered = True

@@ -48,6 +48,8 @@ class Tail:
 class Streams:
     """What one life of a run knows of its streams."""
 
+    __slots__ = ("_execution", "_known", "_of_call", "_reasons", "_tails", "open_here", "texts", "written")
+
     def __init__(self, execution: Leaving) -> None:
         self._execution = execution
         self._tails: dict[str, Tail] = {}
