@@ -1,6 +1,7 @@
-"""Three parallel Pydantic AI agents in a process that kills itself in the middle of its nth effect.
+"""Three parallel Pydantic AI agents in processes that kill themselves in the middle of their nth effect, one after the other.
 
-Arguments: the file of the store, a file to which each effect is added before it happens, and n (0: live on).
+Arguments: the file of the store, a file to which each effect is added before it happens, and n for each (0: live on). The
+processes are forks of this one, which has imported the framework and does nothing else; it tells how each has ended.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from tests.integrations.scripted import Script, calls, says
 import holdfast
 from holdfast.integrations.pydantic_ai import HoldfastDurability
 
-file, log, deadly = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+file, log, deadly = Path(sys.argv[1]), Path(sys.argv[2]), 0
 effects = []
 
 
@@ -57,7 +58,13 @@ async def job() -> list[str]:
 async def main():
     async with holdfast.open(f"sqlite:{file}", agents=[job]) as hf:
         run = await hf.start(job, id="r")
-        sys.stdout.write(f"{await run.result(timeout=30)}\n")
+        print(await run.result(timeout=30), flush=True)  # noqa: T201
 
 
-asyncio.run(main())
+for n in map(int, sys.argv[3:]):
+    pid = os.fork()
+    if pid == 0:
+        deadly = n
+        asyncio.run(main())
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)  # noqa: T201
