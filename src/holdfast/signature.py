@@ -75,6 +75,12 @@ class _Argument:
         if not parameter.local and value is not parameter.default:
             self.text = parameter.shape.text(value, where, argument=True)
 
+    @property
+    def counts(self) -> bool:
+        """Is it recorded under its own name?"""
+        text, parameter = self.text, self.parameter
+        return text is not None and text != parameter.default_text and parameter.kind is not _REST
+
     def fresh(self) -> Any:
         """A copy of the argument as it was when the call was made."""
         if self.text is None or type(self.value) in ATOMS:
@@ -93,29 +99,24 @@ class Bound:
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
         self._by_position, self._by_keyword = by_position, by_keyword
-        self._recorded: list[_Argument] = []
-        pieces: list[str] = []
-        for argument in by_position:
-            self._record(argument, pieces)
+        self._recorded = [argument for argument in by_position if argument.counts]
+        pieces = [f"{tagged.quote(argument.where)}:{argument.text}" for argument in self._recorded]
         if parts.rest is not None and len(by_position) > len(parts.positional) and not parts.rest.local:
             rest = by_position[len(parts.positional) :]
             pieces.append(f"{tagged.quote(parts.rest.name)}:[{','.join([str(argument.text) for argument in rest])}]")
             self._recorded += rest
         for argument in by_keyword.values():
-            self._record(argument, pieces)
+            if argument.counts:
+                pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")
+                self._recorded.append(argument)
         self.text = "{" + ",".join(pieces) + "}"
         if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
             name, text = self._recorded[0].where, self._recorded[0].text
             self.text = f'{{"$map":[[{tagged.quote(name)},{text}]]}}'
         # Without parsing, if the names sort as their JSON does and nothing inside has keys.
         simple = parts.sortable and self.text.count("{") == 1
-        self._canonical = "{" + ",".join(sorted(pieces)) + "}" if simple else ""
-
-    def _record(self, argument: _Argument, pieces: list[str]) -> None:
-        text, parameter = argument.text, argument.parameter
-        if text is not None and text != parameter.default_text and parameter.kind is not _REST:
-            pieces.append(f"{tagged.quote(argument.where)}:{text}")
-            self._recorded.append(argument)
+        in_order = self.text if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
+        self._canonical = in_order if simple else ""
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -125,7 +126,7 @@ class Bound:
     @property
     def kwargs(self) -> dict[str, Any]:
         """Fresh copies at each access."""
-        return {name: argument.fresh() for name, argument in self._by_keyword.items()}
+        return {name: argument.fresh() for name, argument in self._by_keyword.items()} if self._by_keyword else {}
 
     @property
     def digest(self) -> str:
