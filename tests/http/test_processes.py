@@ -4,6 +4,8 @@ import asyncio
 import re
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx2
@@ -13,6 +15,7 @@ from tests.http.serving import followed
 from tests.serving import Worker
 
 import holdfast
+from holdfast.http.server import listening
 
 AGENTS = Path(agents.__file__)
 
@@ -154,3 +157,21 @@ def test_a_server_that_cannot_begin_says_why(start, store_url):
         assert refused.ended() == 2
         assert told in refused.said()
         assert "Traceback" not in refused.said()
+
+
+def test_answers_are_not_held_back():
+    """Connections send at once: otherwise each small answer would wait 40 ms for an acknowledgement."""
+    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_nobody_else_imports_the_server():
+    """Neither the package nor a worker nor other commands need what only a server needs."""
+    script = """
+import sys, holdfast, holdfast.client, holdfast.cli, holdfast.cli.serving, holdfast.cli.showing, holdfast.cli.admitting
+assert holdfast.open
+print([name for name in sys.modules if name.split(".")[0] in ("starlette", "uvicorn", "h11") or "holdfast.http" in name])
+"""
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"

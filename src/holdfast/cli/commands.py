@@ -87,10 +87,11 @@ def worker(
 @click.option("--port", type=click.IntRange(0, 65_535), default=8010, show_default=True, help="0: any free port.")
 @db_option
 def serve(host: str, port: int, db: str | None) -> None:
-    """Serve the store over HTTP: runs, histories as they grow, questions to people.
+    """Serve the store over HTTP until stopped.
 
-    It carries no runs; workers do. SIGTERM or Ctrl-C: whoever follows something is told to come back, and the exit code is 0.
-    A second signal stops at once. Needs holdfast[server].
+    Runs are started and followed, and people's decisions taken; none is carried: workers do that. Needs holdfast[server].
+
+    SIGTERM or Ctrl-C: whoever follows something is told to come back, and the exit code is 0. A second signal stops at once.
     """
     from holdfast.cli.hosting import serve as listen
 

@@ -138,7 +138,7 @@ def token(
     name: str | None, groups: tuple[str, ...], scopes: tuple[str, ...], read_only: bool, listed: bool, revoke: str | None,
     db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Make a token for a person or a program that uses `holdfast serve`.
+    """Make a token for users of `holdfast serve`.
 
     NAME is who acts, in histories and in the audit. The token is printed once; the store has only a digest of it.
     """

@@ -43,4 +43,5 @@ async def _serve(server: Any, url: str | None, listener: socket.socket) -> None:
             say(f"Serving {hf.store.url} at {address}. Ctrl-C stops.")
             await stop.asked.wait()
             say("Stopping: whoever follows something comes back by itself.", "yellow")
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # that requests are cut off now is no news
         say("Stopped.")
