@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Scope = Literal["read", "write", "decide"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "decide")
-_SECRET: Final = re.compile(r"hf_([0-9a-f]{12})_([\w-]{43})", re.ASCII)
+_SECRET: Final = re.compile(r"holdfast_([0-9a-f]{12})_([\w-]{43})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Tokens:
         member_of = json.dumps([checked_name(group, "groups") for group in groups])
         id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         row = TokenRow(id, checked_name(name, "name"), member_of, json.dumps(may), _digest(secret))
-        return Token.of(await self.store.add_token(row)), f"hf_{id}_{secret}"
+        return Token.of(await self.store.add_token(row)), f"holdfast_{id}_{secret}"
 
     async def tokens(self) -> list[Token]:
         """All tokens that were ever made here, the oldest first."""

@@ -26,7 +26,7 @@ async def test_once_there_is_a_token_all_of_the_api_needs_one(site):
         "Basic YTpi",
         f"Bearer {secret}x",
         f"Bearer {secret[:-1]}",
-        f"Bearer hf_{token.id}_{'a' * 43}",
+        f"Bearer holdfast_{token.id}_{'a' * 43}",
     ]
     asked = [(each, None) for each in PATHS] + [(PATHS[0], given) for given in wrong]
     for each, given in asked:
@@ -92,7 +92,7 @@ async def test_web_pages_cannot_use_a_server_without_tokens(site):
     preflight = await site.web.options("/api/runs", headers={"Origin": "http://evil.example"})
     assert not [name for name in preflight.headers if name.startswith("access-control")]
     assert (await site.get("/api/runs"))["runs"] == []
-    for host in ("localhost", f"localhost:{port}", "127.0.0.1", f"[::1]:{port}"):
+    for host in ("localhost", f"LocalHost:{port}", "127.0.0.1", f"[::1]:{port}"):
         assert (await site.web.get("/api/runs", headers={"Host": host})).status_code == 200
     assert (await site.web.get("/api/runs", headers={"Origin": own})).status_code == 200
 

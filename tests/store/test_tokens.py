@@ -57,7 +57,7 @@ def test_a_secret_is_known_by_its_digest_alone(place: Place) -> None:
                 secret[:-1],
                 secret + "x",
                 secret.replace(token.id, "0" * 12),
-                f"hf_{token.id}_{row.digest}",
+                f"holdfast_{token.id}_{row.digest}",
             ):
                 assert await hf.token_of(wrong) is None
             assert [each.id for each in await hf.revoke_token("ana")] == [token.id]

@@ -71,7 +71,7 @@ def check_local(request: Request) -> None:
 
 def _without_port(host: str) -> str:
     name, _, port = host.rpartition(":")
-    return (name if name and port.isdigit() else host).strip("[]")
+    return (name if name and port.isdigit() else host).strip("[]").lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.answers = asyncio.Event()
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        finally:
+            self.answers.set()  # or never will: whoever waits must not wait for ever
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.answers.set()
@@ -72,6 +78,8 @@ async def serving(hf: Client, listener: socket.socket) -> AsyncIterator[str]:
     work = asyncio.get_running_loop().create_task(server.serve([listener]))
     try:
         await server.answers.wait()
+        if work.done():
+            await work
         yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     finally:
         followers.closing.set()
