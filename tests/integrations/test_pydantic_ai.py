@@ -1,4 +1,4 @@
-"""Pydantic AI agents in runs: what is a step, under which key, what is stored, and what people are asked."""
+"""Pydantic AI agents in runs: what is a step, under which key, and what is stored."""
 
 import asyncio
 import json
@@ -6,16 +6,10 @@ import random
 import string
 import subprocess
 import sys
-from pathlib import Path
 
-import pydantic_ai
 import pytest
-from fastmcp.client.transports import StdioTransport
-from pydantic_ai import Agent, ModelRetry, RunContext
-from pydantic_ai.exceptions import ApprovalRequired, ModelHTTPError
-from pydantic_ai.mcp import MCPToolset
-from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import ExternalToolset
+from pydantic_ai.exceptions import ModelHTTPError
+from tests.integrations.durable import durable, everywhere, keys, running, stored
 from tests.integrations.scripted import Script, calls, returned, says, turn_of
 
 import holdfast
@@ -24,54 +18,6 @@ from holdfast.integrations.pydantic_ai import HoldfastDurability
 
 # A task that a crash ends before its first step never awaits what it was to await.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
-
-
-def durable(script, name="clerk", **options):
-    own = options.pop("capability", None) or HoldfastDurability()
-    return Agent(script.model, name=name, capabilities=[own], **options)
-
-
-def running(agent, *given, act=None, agents=(), **options):
-    """Run the agent to its end, and look: its result, its events, and the client."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[agent, *agents], **options) as hf:
-            run = await hf.start(agent, *given, id="r")
-            if act is not None:
-                await act(hf, run)
-            result = await run.result(timeout=20)
-            return result, [event async for event in run.events(follow=False)], hf
-
-    return asyncio.run(main())
-
-
-def everywhere(agent, *given, act=None, agents=(), check):
-    """The same with a crash before and after each commit; `check(result, hf)` each time."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent, *agents]):
-            run = await hf.start(agent, *given, id="r")
-            if act is not None:
-                await act(hf, run)
-            check(await run.result(timeout=20), hf)
-            closed = [event.key async for event in run.events(follow=False) if event.kind == "step.completed"]
-            assert len(closed) == len(set(closed))
-            passes += 1
-        return passes
-
-    return asyncio.run(main())
-
-
-def keys(events, kind="step.completed"):
-    return [event.key for event in events if event.kind == kind]
-
-
-async def stored(hf, run, name):
-    """The results of a step in the journal, in order."""
-    return [
-        json.loads(event.value) for event in await hf.store.journal(run.id) if event.value and name in (event.key or "")
-    ]
 
 
 def test_requests_and_tool_calls_are_steps_under_pinned_keys():
@@ -118,23 +64,6 @@ def test_a_crash_anywhere_costs_at_most_the_request_it_cut_off():
     assert everywhere(job, check=check) > 10
 
 
-def test_parallel_tools_are_not_serialised():
-    """Five tools of one answer run at the same time: each waits until all have begun."""
-    script = Script(lambda turn, _m: [calls(*(("meet", {"n": n}) for n in range(5))), says("met")][turn])
-    clerk, gathered = durable(script), asyncio.Barrier(5)
-
-    @clerk.tool_plain
-    async def meet(n: int) -> int:
-        await gathered.wait()
-        return n
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    assert running(job)[0] == "met"
-
-
 def test_plain_functions_of_the_framework_run_without_threads_in_the_agent_and_in_threads_in_steps():
     """Instructions that are a plain function wait for nothing foreign and may use verbs; a plain tool does not block."""
     import threading
@@ -160,234 +89,12 @@ def test_plain_functions_of_the_framework_run_without_threads_in_the_agent_and_i
     assert not [event for event in events if event.kind == "foreign"]
 
 
-def test_a_tool_may_run_in_the_agent():
-    """With the metadata `holdfast: False` a tool uses steps, verbs and other agents, which are recorded one by one."""
-    inner_script = Script(lambda _turn, _m: says("inner says hi"))
-    inner = durable(inner_script, "inner")
-    script = Script(
-        lambda turn, m: [calls(("delegate", {"what": "x"}), ("delegate", {"what": "y"})), says(str(returned(m)))][turn]
-    )
-    clerk = durable(script)
-
-    @holdfast.step
-    async def double(what: str) -> str:
-        return what * 2
-
-    @clerk.tool(metadata={"holdfast": False})
-    async def delegate(ctx: RunContext, what: str) -> str:
-        await holdfast.sleep("1h")
-        return f"{await double(what)} {(await inner.run(what)).output}"
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    def check(result, hf):
-        assert result == "{'delegate': 'yy inner says hi'}"
-        assert hf.bodies["inner.model"] <= 2 + hf.crashes and hf.bodies["clerk.model"] <= 2 + hf.crashes
-
-    assert everywhere(job, check=check) > 10
-    _, events, _ = running(job)
-    assert {"clerk-0:c0/double#0", "clerk-0:c1/double#0"} <= set(keys(events))
-
-
-def test_steps_and_agents_are_tools_that_run_in_the_agent():
-    """A `@step` given as a tool is that step, and a `@agent` a child run, without any metadata."""
-
-    @holdfast.step
-    async def double(what: str) -> str:
-        """Says it twice."""
-        return what * 2
-
-    @holdfast.agent
-    async def helper(what: str) -> str:
-        """Helps."""
-        return f"helped {await double(what)}"
-
-    script = Script(
-        lambda turn, m: [calls(("double", {"what": "a"}), ("helper", {"what": "b"})), says(str(returned(m)))][turn]
-    )
-    clerk = durable(script, tools=[double, Tool(helper)])
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    result, events, hf = running(job, agents=[helper])
-    assert result == "{'double': 'aa', 'helper': 'helped bb'}"
-    assert "clerk-0:c0/double#0" in keys(events) and "clerk-0:c1/helper#0" in keys(events, "child.started")
-    assert hf.bodies["double"] == 2
-
-
-def test_a_tool_that_is_a_step_and_calls_one_is_told_what_to_do():
-    """The error of a durable call in a tool's step names the tool and the metadata that lets it run in the agent."""
-    script = Script(lambda _turn, _m: calls(("delegate", {})))
-    other, clerk = durable(Script(lambda _turn, _m: says("never")), "other"), durable(script)
-
-    @holdfast.step
-    async def double(what: str) -> str:
-        return what * 2
-
-    @clerk.tool_plain
-    async def delegate(how: str = "step") -> str:
-        return await double("x") if how == "step" else (await other.run("x")).output
-
-    @holdfast.agent
-    async def job() -> str:
-        try:
-            await clerk.run("go")
-        except holdfast.LeafError as error:
-            return str(error)
-
-    assert "tool 'delegate' is a step" in running(job)[0]
-    assert "metadata={'holdfast': False}" in running(job)[0]
-    delegate_to_agent = calls(("delegate", {"how": "agent"}))
-    script.answer = lambda _turn, _m: delegate_to_agent
-    assert "agent 'other' has HoldfastDurability and was run inside the body of a step" in running(job)[0]
-
-
 def test_outside_a_run_the_capability_says_so():
     """Run outside a run the agent raises NotInRun with the way to start it, and pays for nothing."""
     script = Script(lambda _turn, _m: says("hello"))
     with pytest.raises(holdfast.NotInRun, match=r"outside a run, where nothing would be durable.*@holdfast\.agent"):
         asyncio.run(durable(script).run("go"))
     assert not script.paid
-
-
-def test_tools_are_configured_by_their_metadata():
-    """`retry` and `in_doubt` in a tool's metadata are those of its step; what is not known is refused by name."""
-    script = Script(lambda turn, m: [calls(("flaky", {}), ("careful", {"n": 1})), says(str(returned(m)))][turn])
-    clerk, tries, looks = durable(script), [], []
-
-    @clerk.tool_plain(metadata={"holdfast": {"retry": holdfast.Retry(3, first="1s")}})
-    async def flaky() -> str:
-        tries.append(1)
-        if len(tries) < 3:
-            raise ConnectionError("again")
-        return "at last"
-
-    async def was_done(n: int) -> str:
-        looks.append(n)
-        return "it was"
-
-    @clerk.tool_plain(metadata={"holdfast": {"in_doubt": was_done}})
-    async def careful(n: int) -> str:
-        raise holdfast.InDoubt("no answer")
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    result, events, _ = running(job)
-    assert result == "{'flaky': 'at last', 'careful': 'it was'}" and looks == [1]
-    assert len([event for event in events if event.kind == "step.retrying"]) == 2
-
-    @clerk.tool_plain(metadata={"holdfast": {"retries": 3}})
-    async def wrong() -> str: ...
-
-    script.answer = lambda _turn, _m: calls(("wrong", {}))
-    with pytest.raises(holdfast.RunFailed, match=r"metadata of tool 'wrong'.*'retries'.*retry"):
-        running(job)
-
-
-def test_a_tool_in_doubt_is_asked_about_in_its_own_words():
-    """With `in_doubt: ask` a person enters what the tool would have returned."""
-    script = Script(lambda turn, m: [calls(("pay", {"usd": 5})), says(str(returned(m)))][turn])
-    clerk = durable(script)
-
-    @clerk.tool_plain(metadata={"holdfast": {"in_doubt": "ask"}})
-    async def pay(usd: int) -> dict[str, str]:
-        raise holdfast.InDoubt("the line went dead")
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    async def act(hf, run):
-        await run.wait("waiting")
-        await hf.answer("r", {"result": {"receipt": "77"}}, by="ana")
-
-    assert running(job, act=act)[0] == "{'pay': {'receipt': '77'}}"
-
-
-def test_approvals_are_questions_in_the_inbox():
-    """A tool that needs approval is asked about with its arguments; edited ones are used, a denial's reason is heard."""
-    script = Script(
-        lambda turn, m: [calls(("pay", {"usd": 5}), ("pay", {"usd": 6})), says(str([p.content for p in m[-1].parts]))][
-            turn
-        ]
-    )
-    clerk, paid = durable(script), []
-
-    @clerk.tool_plain(requires_approval=True, metadata={"holdfast": {"to": "treasury"}})
-    async def pay(usd: int) -> str:
-        paid.append(usd)
-        return f"paid {usd}"
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    async def act(hf, run):
-        while len(waiting := await run.approvals()) < 2:
-            await run.wait("waiting")
-        for approval in waiting:
-            ana = holdfast.Actor("ana", groups=("treasury",))
-            if approval.shown["usd"] == 5:
-                await hf.approve(approval, by=ana, data={"usd": 4})
-            else:
-                await hf.deny(approval, by=ana, note="too dear")
-
-    def check(result, hf):
-        assert result == "['paid 4', 'too dear']" and set(paid) == {4}
-        assert sum(script.paid.values()) <= 2 + hf.crashes
-        script.forget()
-
-    _, events, _ = running(job, act=act)
-    assert sorted(keys(events, "approval.asked")) == ["clerk-0:c0/:approve#0", "clerk-0:c1/:approve#0"]
-    script.forget()
-    assert everywhere(job, act=act, check=check) > 10
-
-
-def test_a_tool_may_ask_for_approval_when_it_has_looked():
-    """ApprovalRequired from a tool's body is a question too; when it is granted the tool runs again, and is told so."""
-    script = Script(lambda turn, m: [calls(("pay", {"usd": 5})), says(str(returned(m)))][turn])
-    clerk = durable(script)
-
-    @clerk.tool
-    async def pay(ctx: RunContext, usd: int) -> str:
-        if not ctx.tool_call_approved:
-            raise ApprovalRequired
-        return f"paid {usd}"
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    async def act(hf, run):
-        await run.wait("waiting")
-        await hf.approve("r", by="ana")
-
-    result, events, _ = running(job, act=act)
-    assert result == "{'pay': 'paid 5'}"
-    assert [key for key in keys(events) if "/pay" in key] == ["clerk-0:c0/pay#0", "clerk-0:c0/pay#1"]
-
-
-def test_a_tool_executed_elsewhere_is_a_question_for_its_result():
-    """A call of an external tool waits in the inbox until somebody enters its result."""
-    tool = pydantic_ai.tools.ToolDefinition(name="measure", parameters_json_schema={"type": "object", "properties": {}})
-    script = Script(lambda turn, m: [calls(("measure", {})), says(str(returned(m)))][turn])
-    clerk = durable(script, toolsets=[ExternalToolset([tool])])
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    async def act(hf, run):
-        await run.wait("waiting")
-        await hf.answer("r", {"cm": 7}, by="ana")
-
-    assert running(job, act=act)[0] == "{'measure': {'cm': 7}}"
 
 
 def test_what_a_request_was_made_with_is_stored_once_and_may_change():
@@ -511,29 +218,6 @@ def test_errors_of_models_and_tools_come_back_as_themselves():
     assert kinds == [(503, {"error": "busy"})] * 2
 
 
-def test_a_tool_may_ask_the_model_to_try_again():
-    """ModelRetry from a tool is an answer to the model, recorded as one."""
-    script = Script(
-        lambda turn, m: [calls(("look", {"at": "x"})), calls(("look", {"at": "y"})), says(str(returned(m)))][turn]
-    )
-    clerk = durable(script)
-
-    @clerk.tool_plain
-    async def look(at: str) -> str:
-        if at == "x":
-            raise ModelRetry("not there")
-        return "seen"
-
-    @holdfast.agent
-    async def job() -> str:
-        return (await clerk.run("go")).output
-
-    def check(result, hf):
-        assert result == "{'look': 'seen'}"
-
-    everywhere(job, check=check)
-
-
 def test_messages_are_the_same_on_every_replay():
     """A step that is given the whole conversation is recognised after a crash: no time or id in it is another one."""
     script = Script(lambda _turn, m: [calls(("look", {})), says("done")][turn_of(m) % 2])
@@ -558,37 +242,6 @@ def test_messages_are_the_same_on_every_replay():
         assert result == 8
 
     assert everywhere(job, check=check) > 10
-
-
-def test_calls_of_an_mcp_server_are_steps(tmp_path):
-    """The tools of a server, its instructions and each call are recorded: a resumed run asks it nothing again."""
-    log = tmp_path / "asked.txt"
-    transport = StdioTransport(sys.executable, [str(Path(__file__).with_name("shelf.py")), str(log)])
-    wanted = calls(("book", {"title": "a"}), ("book", {"title": "b"}))
-    script = Script(
-        lambda turn, m: [wanted, says(f"{returned(m).get('book')} {'Ask nicely.' in m[-1].instructions}")][turn]
-    )
-    clerk = durable(script, toolsets=[MCPToolset(transport, id="shelf", include_instructions=True)])
-
-    @holdfast.agent
-    async def job() -> str:
-        output = (await clerk.run("go")).output
-        await holdfast.sleep("1h")
-        return output
-
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            run = await hf.start(job, id="r")
-            try:
-                result = await run.result(timeout=40)
-            finally:
-                await transport.close()
-            return result, keys([event async for event in run.events(follow=False)]), hf.bodies
-
-    result, recorded, bodies = asyncio.run(main())
-    assert result == "has b True"
-    assert {"clerk-0:shelf.tools/shelf.tools#0", "clerk-0:c0/book#0", "clerk-0:c1/book#0"} <= set(recorded)
-    assert bodies["book"] == 2 and sorted(log.read_text().split()) == ["a", "b"]
 
 
 @pytest.mark.timeout(180)  # the framework goes through all messages at each request

@@ -208,7 +208,7 @@ class TestClient(Client):
         if worker is None or not self._up.is_set() or worker.loading or not worker.asleep or worker._look.is_set():
             return False
         return all(
-            execution.live and execution.resting
+            execution.live and execution.resting and not execution.gate.pumping  # it may be about to leave memory
             and not (execution.driving or execution.unacked or execution.ready or execution.holding)
             and (execution.park_timer is None or self._settings.park_grace_s > 0)  # it leaves memory first
             for execution in worker.executions.values()
