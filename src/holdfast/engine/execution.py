@@ -29,12 +29,12 @@ from holdfast.engine.divergence import diverge, restless
 from holdfast.engine.ending import conclude, go_live, stalled
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
-from holdfast.engine.journal import Divergence, Journal
+from holdfast.engine.journal import Divergence, Journal, arrives
 from holdfast.engine.leaving import Leaving
 from holdfast.engine.mailbox import Mailbox
 from holdfast.engine.patches import Patches
 from holdfast.engine.scope import Scope
-from holdfast.engine.tasks import RunTask, Stirring, made_at
+from holdfast.engine.tasks import GateFuture, RunTask, Stirring, made_at
 from holdfast.model import KINDS, OUTCOMES, Event, RunRow, Signal
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here
 
@@ -239,8 +239,7 @@ class Execution(Leaving):
             else:
                 return
             asker = self.calls.get(event.key or "")
-            arrives = KINDS[event.kind].arrives and event.kind != "run.unwinding"  # which must find the task waiting
-            simple = arrives or asker is call or (asker is not None and asker.withdrawn)
+            simple = arrives(event) or asker is call or (asker is not None and asker.withdrawn)
             if not simple or not self._deliver(event):
                 return
             if self.live:
@@ -360,12 +359,14 @@ class Execution(Leaving):
             self.gate.awaited()
         self.ready.append(event)
         if self.resting and self.alone and len(self.ready) == 1:
-            # What the only task waits for. Anything else wakes nobody, and the run must come to rest again.
             (task,), asker = self.tasks, self.calls.get(event.key or "")
-            if asker is not None and asker.future is getattr(task, "_fut_waiter", None):
+            awaited: Any = getattr(task, "_fut_waiter", None)
+            mail = arrives(event) and isinstance(awaited, GateFuture) and not awaited.done()
+            if mail or (asker is not None and asker.future is awaited):
                 self._deliver(self.ready.popleft())
-                return
-        self.gate.kick()
+                if awaited.done():
+                    return
+        self.gate.kick()  # what wakes nobody leaves it to the run to come to rest again
 
     def arrive(self, signal: Signal) -> None:
         control.arrive(self, signal)

@@ -134,6 +134,11 @@ class Divergence:
         )
 
 
+def arrives(event: Event) -> bool:
+    """Does it come by itself, whoever waits? What ends the agent must find its task waiting."""
+    return KINDS[event.kind].arrives and event.kind != "run.unwinding"
+
+
 def first_of(events: Sequence[Event] | None, kind: str) -> Event | None:
     """The first event of a kind, if there is one."""
     return next((event for event in events or () if event.kind == kind), None)
