@@ -2,7 +2,8 @@
 
 A web page must not be able to act as that user. It cannot ask 127.0.0.1 under the name of its own host (`Host` must be this
 computer's), not from its own origin (`Origin` must be the server's), and not with a form (documents must be JSON). What a
-proxy passes on comes from anywhere, so it needs a token. With tokens none of this is needed: no page has one by itself.
+proxy passes on comes from anywhere, so it needs a token; one that does not say what it does cannot be told from a program of this
+computer. With tokens none of this is needed: no page has one by itself.
 """
 
 from __future__ import annotations
