@@ -98,7 +98,7 @@ def test_a_person_gives_more_or_none():
                     await hf.deny(one, by="ana", note="enough")
                 else:
                     await hf.approve(one, by="ana", data={"usd": 1.0})
-                while await hf.approvals():
+                while one.id in [other.id for other in await hf.approvals()]:  # the next question may be there already
                     await asyncio.sleep(0)
             assert await run.result() == "2: 2.0 of {'usd': 2.0}"
             assert asked == [
