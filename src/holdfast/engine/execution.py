@@ -361,8 +361,8 @@ class Execution(Leaving):
         if self.resting and self.alone and len(self.ready) == 1:
             (task,), asker = self.tasks, self.calls.get(event.key or "")
             awaited: Any = getattr(task, "_fut_waiter", None)
-            mail = arrives(event) and isinstance(awaited, GateFuture) and not awaited.done()
-            if mail or (asker is not None and asker.future is awaited):
+            its_own = asker is not None and asker.future is awaited
+            if its_own or (arrives(event) and isinstance(awaited, GateFuture) and not awaited.done()):
                 self._deliver(self.ready.popleft())
                 if awaited.done():
                     return
