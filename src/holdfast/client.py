@@ -313,9 +313,10 @@ class Client(Questions, Conversations, Control, Tokens):
 
     def _hear(self, change: Change) -> None:
         for run in (change.run, "") if change.run else self._ears:
-            for ear, least in self._ears.get(run, {}).items():
-                if change.news >= least:
-                    ear.set()
+            if run in self._ears:
+                for ear, least in self._ears[run].items():
+                    if change.news >= least:
+                        ear.set()
 
     @contextlib.contextmanager
     def _listening(self, run: str, least: News = News.MOVED) -> Iterator[asyncio.Event]:

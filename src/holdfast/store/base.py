@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
@@ -114,8 +114,7 @@ class News(IntEnum):
     DUE = 3  # a worker should look at it: its owner if it has one, anybody otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """Something a commit changed that somebody may be waiting for."""
 
     run: str  # empty: something changed somewhere, look at everything
