@@ -22,6 +22,14 @@ def test_undone_once_in_reverse(office):
     office.restart_worker()
     office.until(lambda: bodies("book Oslo") == 6)
     assert len(office.ask(lambda hf: hf.pause(agent=trip, by="ana"))) == 3
+
+    async def heard(hf):
+        for run in TRIPS:
+            async for event in hf.get(run).events():
+                if event.kind == "run.pausing":
+                    break
+
+    office.ask(heard)  # a request that nobody has heard of yet stops no run
     office.allow("book Oslo")
 
     async def paused(hf):
