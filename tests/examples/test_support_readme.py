@@ -45,7 +45,8 @@ def test_the_story_is_what_one_sees(shell, tmp_path):
         return (place / "holdfast.db").exists() and asyncio.run(main())
 
     def is_open():
-        return "answers at" in (place / "shop.log").read_text()
+        log = place / "shop.log"
+        return log.exists() and "answers at" in log.read_text()
 
     waits = iter([
         ('python chat.py ana "Where is order 101?"', is_open),
