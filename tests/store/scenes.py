@@ -152,3 +152,17 @@ def line(process: subprocess.Popen[str]) -> str:
     """The next line a process prints: how a test waits for it."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
+
+
+class LosesAnswers:
+    """The answer of the next commit is lost on the way."""
+
+    def __init__(self) -> None:
+        self.lose = False
+
+    def before_commit(self, writes: list[str]) -> None: ...
+
+    def after_commit(self, writes: list[str]) -> None:
+        if self.lose:
+            self.lose = False
+            raise OSError("lost")

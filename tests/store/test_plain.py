@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import AlreadyDecided, RunFinished
 from holdfast.model import Claimed, Event
@@ -14,20 +14,6 @@ from holdfast.people import Actor, Ballot
 from holdfast.store.base import InboxMoved, Store, Transition
 from holdfast.store.postgres import plain
 from holdfast.store.questions import NewApproval
-
-
-class LosesAnswers:
-    """The answer of the next commit is lost on the way."""
-
-    def __init__(self) -> None:
-        self.lose = False
-
-    def before_commit(self, writes: list[str]) -> None: ...
-
-    def after_commit(self, writes: list[str]) -> None:
-        if self.lose:
-            self.lose = False
-            raise OSError("lost")
 
 
 async def tell(store: Store, run: str, signal: str, kind: str = "message.received", topic: str = "mail", value: str = "1",

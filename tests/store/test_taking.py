@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, owned, park, scenario, step, write
+from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, owned, park, scenario, step, write
 
 from holdfast.errors import LeaseLost
 from holdfast.model import Event, RunRow
@@ -27,20 +27,6 @@ async def take(store: Store, row: RunRow) -> Taken:
     row.next_seq += len(taken.events)
     row.inbox_seen += len(taken.events)
     return taken
-
-
-class LosesAnswers:
-    """The answer of the next commit is lost on the way."""
-
-    def __init__(self) -> None:
-        self.lose = False
-
-    def before_commit(self, writes: list[str]) -> None: ...
-
-    def after_commit(self, writes: list[str]) -> None:
-        if self.lose:
-            self.lose = False
-            raise OSError("lost")
 
 
 @scenario

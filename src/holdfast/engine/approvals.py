@@ -51,9 +51,7 @@ class ApprovalCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution
-        execution.asks(self)
-        if execution.closing:
-            yield from execution.refusal()
+        yield from self.ask()
         asked = first_of(self.past(), "approval.asked")
         try:
             if asked is not None and not self.begun:

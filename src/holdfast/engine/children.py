@@ -64,9 +64,7 @@ class ChildCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution, mailbox = self.execution, self.execution.mailbox
-        execution.asks(self)
-        if execution.closing:
-            yield from execution.refusal()
+        yield from self.ask()
         event = mailbox.ended.get(self._child)
         try:
             if event is None:

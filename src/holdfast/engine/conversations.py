@@ -87,9 +87,7 @@ class EnterCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution
-        execution.asks(self)
-        if execution.closing:
-            yield from execution.refusal()
+        yield from self.ask()
         if not self.begun:
             for asked in self._asked():
                 self._listen(asked.data["request"])

@@ -72,7 +72,6 @@ class Endpoint:
     answers: Any  # the type of the document
     query: type[Input] = Nothing
     body: Any = None  # a type, if it takes a document
-    more: Mapping[int, tuple[str, Any]] = field(
-        default_factory=dict
-    )  # other good statuses: what they mean, their document
+    # Other good statuses: what they mean, their document.
+    more: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
     follows: Any = None  # the type of what comes as text/event-stream, if that can be asked for
