@@ -22,6 +22,17 @@ def programs() -> Path:
     return max(Path(found.origin).parent.glob("pginstall*/bin/postgres"), key=str).parent
 
 
+def _copied(programs: Path, to: Path) -> Path:
+    """The same programs elsewhere, with the libraries that they look for beside their package."""
+    installed = programs.parent
+    package = installed.parent
+    shutil.copytree(installed, to / package.name / installed.name, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, to / libraries.name)
+    return to / package.name / installed.name / programs.name
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -36,6 +47,7 @@ class Server:
         self._folder, self.port = folder, free_port()
         self._user = {"user": _NOBODY, "group": _NOBODY} if os.geteuid() == 0 else {}
         self._process: subprocess.Popen[bytes] | None = None
+        self._programs = programs()
 
     @property
     def url(self) -> str:
@@ -49,20 +61,22 @@ class Server:
                 folder.chmod(folder.stat().st_mode | 0o011)
         if self._user:
             shutil.chown(self._folder, _NOBODY, _NOBODY)
-        initdb = [programs() / "initdb", "-D", self._folder / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+            if not all(folder.stat().st_mode & 0o001 for folder in self._programs.parents):
+                self._programs = _copied(self._programs, self._folder / "programs")  # where its user can come to
+        initdb = [self._programs / "initdb", "-D", self._folder / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8"]
         subprocess.run([*initdb, "--no-sync", "--locale=C"], check=True, capture_output=True, cwd="/", **self._user)  # type: ignore[call-overload]
 
     def start(self, settings: tuple[str, ...] = ()) -> None:
         """Start it and wait until it takes connections; after a kill it recovers first."""
         options = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=1000", *settings]
-        command = [programs() / "postgres", "-D", self._folder / "data", "-p", str(self.port)]
+        command = [self._programs / "postgres", "-D", self._folder / "data", "-p", str(self.port)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(  # type: ignore[call-overload]
                 [*command, *[word for option in options for word in ("-c", option)]],
                 stdout=log, stderr=log, cwd="/", start_new_session=True, **self._user,
             )  # fmt: skip
         until = time.monotonic() + 60
-        ready = [programs() / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-t", "1"]
+        ready = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-t", "1"]
         while subprocess.run(ready, check=False).returncode != 0:
             if time.monotonic() > until or self._process.poll() is not None:
                 raise RuntimeError(f"PostgreSQL did not start: {(self._folder / 'log').read_text()[-2000:]}")
