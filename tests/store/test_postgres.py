@@ -435,12 +435,13 @@ async def test_a_listener_that_was_cut_off_hears_again(database: Place) -> None:
 
 @scenario
 async def test_plans(database: Place) -> None:
-    """Planned when there was nothing, claims, appends, heartbeats and the like still use their index among 110,000 runs."""
+    """Planned when there was nothing, claims, appends, decisions and the like still use their index among 110,000 runs."""
     queries = {
         "due": "runs_due", "pick": "runs_due", "next_due": "runs_due", "heartbeat": "runs_lease", "claim": "runs_pkey",
         "heartbeat_rest": "runs_lease", "orphan": "runs_lease", "append": "runs_pkey", "leave": "runs_pkey",
         "notify": "runs_pkey", "lock_runs": "runs_pkey", "wake": "runs_held", "wake_ours": "runs_held",
         "held_keys": "runs_held", "occupied": "runs_slots", "room": "runs_slots", "singleton": "runs_singleton",
+        "claim_plain": "runs_due", "decide_plain": "approvals_pkey",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))
@@ -456,6 +457,11 @@ async def test_plans(database: Place) -> None:
             " 'u', 'agent', '{}', 'default', 'run-' || n, '{}', n, n FROM generate_series(1, 110000) n"
         )
         await connection.execute("UPDATE runs SET status = 'running', lease_owner = 'me' WHERE id LIKE 'run-10101%'")
+        columns = "run_id, root_id, path, key, kind, question, digest, recipients, needs, votes, delegations"
+        await connection.execute(
+            f"INSERT INTO approvals (id, {columns}, status, asked_at) SELECT 'question-' || n, 'run-' || n, 'run-' || n,"
+            " '[]', 'k', 'approve', '?', '', '[]', '1', '[]', '[]', 'open', n FROM generate_series(1, 2000) n"
+        )
         for analyzed in (False, True):
             if analyzed:
                 await connection.execute("ANALYZE")

@@ -37,7 +37,7 @@ def claim(tx: Transaction, work: Claim) -> Asking[list[Claimed] | None]:
         return None
     claimed = []
     for row in rows if due else ():
-        run = Claimed(*row[3:-1])
+        run = Claimed(*row[5:-1])
         if run.next_seq - (run.checkpoint_seq or 0) <= SHORT:
             run.journal = [
                 Event(seq, kind, key, json.loads(data or "{}"), value, blob, at, epoch, run.id)
@@ -79,9 +79,10 @@ def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
         return None  # perhaps it is so no longer: then it is refused by what is the case
     token, data = wake_token(said.kind, known.id), to_json(said.data)
     row = yield from tx.row(
-        "decide_plain", run=known.run_id, votes_before=known.votes, passed_before=known.delegations, token=token,
-        digest_before=known.digest, needs_before=known.needs, signal_id=said.signal_id, kind=said.kind, value=said.value,
-        told=data, actor=said.actor, action=said.action, **what_changes(said.row),
+        "decide_plain", run=known.run_id, status_before=known.status, votes_before=known.votes,
+        passed_before=known.delegations, digest_before=known.digest, needs_before=known.needs, token=token,
+        signal_id=said.signal_id, kind=said.kind, value=said.value, told=data, actor=said.actor,
+        action=said.action, **what_changes(said.row),
     )  # fmt: skip
     if row is None:
         return None

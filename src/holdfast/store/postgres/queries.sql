@@ -134,37 +134,29 @@ CASE WHEN arrived.data IS NULL THEN '{' ELSE left(arrived.data, -1) || ',' END
 -- if a timer was due before it came, for that comes first, nor what is large, nor what is not for the agent. A short journal
 -- comes with the run, which spares its owner a read.
 WITH picked AS MATERIALIZED (
-  SELECT id, status, due_at, next_seq, inbox_count, inbox_seen,
-         status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more
+  SELECT id AS picked_id, due_at AS was_due, next_seq AS first, inbox_seen AS seen,
+         status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more,
+         CASE WHEN status = 'waiting' AND inbox_count - inbox_seen BETWEEN 1 AND 10
+         THEN (SELECT count(*) FROM signals WHERE run_id = runs.id AND position > inbox_seen
+               HAVING count(*) = inbox_count - inbox_seen AND bool_and({simple} AND sent_at <= due_at)) END AS arrivals
   FROM runs
   WHERE {takeable}
   ORDER BY priority DESC, due_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED),
 found AS (SELECT count(*) AS due, count(*) FILTER (WHERE needs_more) AS needing FROM picked),
-unseen AS (
-  SELECT run_id, position, kind, topic, value, data, next_seq - 1 + row_number() OVER run AS seq,
-         count(*) OVER every_one AS came, inbox_count - inbox_seen AS counted,
-         bool_and({simple} AND sent_at <= due_at) OVER every_one AS fit
-  FROM picked JOIN signals ON run_id = id AND position > inbox_seen
-  WHERE status = 'waiting' AND inbox_count - inbox_seen BETWEEN 1 AND 10
-  WINDOW run AS (PARTITION BY run_id ORDER BY position), every_one AS (PARTITION BY run_id)),
-arrived AS (SELECT * FROM unseen, found WHERE needing = 0 AND fit AND came = counted),
-numbered AS (
-  SELECT picked.id AS picked_id, row_number() OVER () AS place,
-         (SELECT count(*) FROM arrived WHERE run_id = picked.id) AS arrivals
-  FROM picked),
 claimed AS (
   UPDATE runs
   SET status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
       started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim,
-      next_seq = next_seq + arrivals, inbox_seen = inbox_seen + arrivals
-  FROM found, numbered WHERE id = picked_id AND needing = 0
-  RETURNING place, {run}),
+      next_seq = next_seq + coalesce(arrivals, 0), inbox_seen = inbox_seen + coalesce(arrivals, 0)
+  FROM found, picked WHERE id = picked_id AND needing = 0
+  RETURNING was_due, first, seen, {run}),
 recorded AS (
   INSERT INTO events (position, run_id, seq, kind, key, data, value, blob, epoch, at)
-  SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20) + row_number() OVER (),
-         run_id, seq, arrived.kind, NULL,
+  SELECT ((pg_current_xact_id()::text::bigint + (SELECT base FROM positions)) << 20)
+         + row_number() OVER (ORDER BY arrived.run_id, arrived.position),
+         run_id, first + arrived.position - seen - 1, arrived.kind, NULL,
          {arrival}, value, NULL, lease_epoch, :now
-  FROM arrived JOIN claimed ON claimed.id = run_id
+  FROM claimed JOIN signals AS arrived ON run_id = claimed.id AND position > seen AND position <= inbox_seen
   RETURNING run_id, seq, kind, data, value)
 SELECT due, needing, claimed.*,
        CASE WHEN next_seq - coalesce(checkpoint_seq, 0) <= :short THEN
@@ -174,7 +166,7 @@ SELECT due, needing, claimed.*,
                 UNION ALL
                 SELECT seq, kind, NULL, data, value, NULL, :now, lease_epoch FROM recorded
                 WHERE run_id = claimed.id) AS known) END
-FROM found LEFT JOIN claimed ON true ORDER BY place
+FROM found LEFT JOIN claimed ON true ORDER BY priority DESC, was_due
 
 -- name: take_plain
 -- What came to a run that somebody carries goes into its journal, in one round trip: read, fenced and recorded. Nothing of it
@@ -222,7 +214,7 @@ decided AS (
   SET status = :status, digest = :digest, data = :data, needs = :needs, votes = :votes, delegations = :delegations,
       decided_at = :decided_at, decided_by = :by, decision = :decision, note = :note
   FROM held
-  WHERE approvals.id = :approval AND run_id = held.id AND status = 'open' AND votes = :votes_before
+  WHERE approvals.id = :approval AND run_id = held.id AND status = :status_before AND votes = :votes_before
     AND delegations = :passed_before AND digest = :digest_before AND needs = :needs_before
   RETURNING run_id),
 told AS (
