@@ -1,7 +1,9 @@
 """Code that no longer fits its journal: found before any effect, told with both sides, and mended by the old code."""
 
 import asyncio
+import contextlib
 
+import apsw
 import pytest
 from tests.engine.lives import history, lives
 
@@ -316,3 +318,32 @@ def test_a_recorded_result_that_no_longer_fits_pauses_the_run(tmp_path):
 
     agents = [code(str, "text"), code(int, 3), code(str, "text")]
     assert lives(tmp_path / "a.db", *agents, act=act)[-1] == "done"
+
+
+def test_a_second_outcome_of_a_call_stops_the_run(tmp_path):
+    """A journal that has two outcomes under one key, which no owner writes, is found before any effect."""
+    path = tmp_path / "a.db"
+
+    async def body() -> str:
+        await work("once")
+        await wait()
+        return await other("after")
+
+    async def act(hf, life):
+        run = await hf.start("agent", id="r") if life == 0 else hf.get("r")
+        if life == 0:
+            await run.wait("waiting")
+            return
+        await run.send("go")
+        with pytest.raises(holdfast.NondeterminismError, match="work#0"):
+            await run.result(timeout=10)
+        assert not hf.bodies
+
+    lives(path, agent_of(body), act=act)
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.execute("UPDATE runs SET next_seq = next_seq + 1")
+        db.execute(
+            "INSERT INTO events (run_id, seq, kind, key, data, value, at, epoch) SELECT run_id, "
+            "(SELECT max(seq) + 1 FROM events), kind, key, data, value, at, epoch FROM events WHERE key = 'work#0'"
+        )
+    lives(path, agent_of(body), act=lambda hf, _: act(hf, 1))

@@ -120,8 +120,8 @@ def apply_one(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
     except Refused:
         return (yield from _judge(tx, queued))
     except Conflict as error:
-        keys = sorted({row[3] for row in queued.rows if row[3] is not None})
-        raise LeaseLost(f"run {queued.append.run!r} has an outcome for one of {keys} already: {error}") from error
+        first, end = queued.append.expected_seq, queued.next_seq
+        raise LeaseLost(f"run {queued.append.run!r} has an event at one of {first}..{end - 1} already: {error}") from error
     return tx.now
 
 

@@ -16,8 +16,8 @@
 --
 -- Fencing. Each `claim` adds one to `lease_epoch`. The first statement of every append is `reserve` (or `leave`, which
 -- also ends the lease): it changes the run's row only where id, status, epoch and next_seq are the writer's own. One
--- statement thus locks the row, refuses a stale owner and makes a repeated append change nothing. The index
--- `events_outcome` is the second fence: one outcome per key.
+-- statement thus locks the row, refuses a stale owner and makes a repeated append change nothing. That
+-- (run_id, seq) is unique is the second fence: a place in the journal is taken once.
 --
 -- Lost wake-ups. A sender adds one to `inbox_count` in the statement that looks at the status (`notify`); a parking
 -- owner names the count it has seen in the statement that changes the status (`leave`). Both change the same row, so
