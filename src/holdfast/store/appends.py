@@ -121,7 +121,9 @@ def apply_one(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
         return (yield from _judge(tx, queued))
     except Conflict as error:
         first, end = queued.append.expected_seq, queued.next_seq
-        raise LeaseLost(f"run {queued.append.run!r} has an event at one of {first}..{end - 1} already: {error}") from error
+        raise LeaseLost(
+            f"run {queued.append.run!r} has an event at one of {first}..{end - 1} already: {error}"
+        ) from error
     return tx.now
 
 
