@@ -272,8 +272,10 @@ def test_failing_system_calls(file: Place, inject: str) -> None:
     asyncio.run(exists())
     done, closed, complaints, met = acknowledged(file, inject, 25)
     assert (done, closed) == (25, True)
-    # strace counts calls by thread. However often a thread meets the fault in a row, it is told once.
-    assert 1 <= complaints.count("the store cannot be written") <= met
+    # strace counts calls by thread. However often the writer's thread meets the fault in a row, it is told once; what the
+    # loop's own thread meets is left to that one, which may not meet it at all.
+    assert met
+    assert complaints.count("the store cannot be written") <= met
     asyncio.run(check(file, 25))
 
 
