@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
@@ -19,6 +17,7 @@ from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
+from holdfast.hearing import Ear, Hearing
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
 from holdfast.people import checked_text
 from holdfast.questions import Questions
@@ -27,7 +26,7 @@ from holdfast.runtime import AgentSpec
 from holdfast.schema import check_against
 from holdfast.signature import arguments_from_published
 from holdfast.store import choosing
-from holdfast.store.base import Change, NewRun, News, Store, spilled, unspilled
+from holdfast.store.base import NewRun, News, Store, spilled, unspilled
 from holdfast.tokens import Tokens
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
@@ -35,7 +34,6 @@ from holdfast.worker.worker import Worker
 R = TypeVar("R")
 
 DEFAULT_URL: Final = choosing.DEFAULT_URL
-_LOOK_AGAIN_S: Final = 5.0  # news may be lost on the way, for example with the process that had it
 Ts = TypeVarTuple("Ts")
 
 
@@ -89,7 +87,7 @@ class Client(Questions, Conversations, Control, Tokens):
         self._url, self._specs, self._settings = url, specs_of(agents), settings or Settings()
         self._store: Store | None = None
         self._worker: Worker | None = None
-        self._ears: dict[str, dict[asyncio.Event, News]] = {}
+        self._hearing = Hearing()
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -107,7 +105,7 @@ class Client(Questions, Conversations, Control, Tokens):
         store = self._make_store()
         await store.open()
         self._store = store
-        store.on_change(self._hear)
+        store.on_change(self._hearing.hear)
         if self._specs:
             worker = Worker(store, self._specs, self._settings)
             try:
@@ -311,32 +309,13 @@ class Client(Questions, Conversations, Control, Tokens):
 
     # Hearing of changes
 
-    def _hear(self, change: Change) -> None:
-        for run in (change.run, "") if change.run else self._ears:
-            if run in self._ears:
-                for ear, least in self._ears[run].items():
-                    if change.news >= least:
-                        ear.set()
+    def _listening(self, run: str, least: News = News.MOVED) -> Ear:
+        """What goes up whenever there is such news of this run (or, for "", of any)."""
+        return Ear(self._hearing, run, least)
 
-    @contextlib.contextmanager
-    def _listening(self, run: str, least: News = News.MOVED) -> Iterator[asyncio.Event]:
-        """An event that is set whenever there is such news of this run (or, for "", of any)."""
-        ear = asyncio.Event()
-        self._ears.setdefault(run, {})[ear] = least
-        try:
-            yield ear
-        finally:
-            del self._ears[run][ear]
-            if not self._ears[run]:
-                del self._ears[run]
-
-    async def _pause_for(self, ear: asyncio.Event) -> None:
-        """Wait to be told, or look again after a while: being told is only a hint."""
-        again = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, ear.set)
-        try:
-            await ear.wait()
-        finally:
-            again.cancel()
+    def _pause_for(self, ear: Ear) -> Awaitable[None]:
+        """Wait to be told, or look again after a while."""
+        return self._hearing.wait(ear)
 
     def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
         """The code of an agent, if it is here; the newest, unless a version is named."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.client import Client
 
 R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +208,11 @@ class Run(Generic[R_co]):
             raise UnknownRun(f"there is no run {self.id!r} in {self._client.store.url}")
         return row
 
-    @contextlib.asynccontextmanager
-    async def _within(self, timeout: Duration | None) -> AsyncIterator[None]:
-        if timeout is None:
-            yield
-            return
+    async def _within(self, timeout: Duration, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         limit = asyncio.timeout(seconds(timeout))
         try:
             async with limit:
-                yield
+                return await work()
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -240,30 +237,34 @@ class Run(Generic[R_co]):
     async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
         """Until it is in one of these states (any finished one by default)."""
         wanted = set(checked_statuses(states)) or FINISHED
-        async with self._within(timeout):
-            with self._client._listening(self.id) as heard:
-                while True:
-                    heard.clear()
-                    info = await self.info()
-                    if info.status in wanted:
-                        return info
-                    if info.status in FINISHED:
-                        raise RunFinished(
-                            f"run {self.id!r} is {info.status} and will never be {' or '.join(sorted(wanted))}"
-                        )
-                    await self._client._pause_for(heard)
+        return await (self._until(wanted) if timeout is None else self._within(timeout, lambda: self._until(wanted)))
+
+    async def _until(self, wanted: AbstractSet[str]) -> RunInfo:
+        with self._client._listening(self.id) as heard:
+            while True:
+                heard.clear()
+                info = await self.info()
+                if info.status in wanted:
+                    return info
+                if info.status in FINISHED:
+                    raise RunFinished(
+                        f"run {self.id!r} is {info.status} and will never be {' or '.join(sorted(wanted))}"
+                    )
+                await self._client._pause_for(heard)
 
     async def result(self, *, timeout: Duration | None = None) -> R_co:
         """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
-        async with self._within(timeout):
-            with self._client._listening(self.id, News.STOPPED) as heard:
-                while True:
-                    heard.clear()
-                    row = await self._row()
-                    if row.status in FINISHED or row.status == "paused":
-                        result: R_co = await self._outcome(row)
-                        return result
-                    await self._client._pause_for(heard)
+        return await (self._result() if timeout is None else self._within(timeout, self._result))
+
+    async def _result(self) -> R_co:
+        with self._client._listening(self.id, News.STOPPED) as heard:
+            while True:
+                heard.clear()
+                row = await self._row()
+                if row.status in FINISHED or row.status == "paused":
+                    result: R_co = await self._outcome(row)
+                    return result
+                await self._client._pause_for(heard)
 
     async def _outcome(self, row: RunRow) -> Any:
         if row.status == "completed":

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
@@ -386,3 +386,10 @@ class Placed:
 
     def __exit__(self, *_: object) -> None:
         _here.reset(self._token)
+
+
+def outside() -> Context:
+    """A copy of this context in which code is in no run."""
+    context = copy_context()
+    context.run(_here.set, None)
+    return context

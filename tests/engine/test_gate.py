@@ -49,7 +49,15 @@ def settled_after(beside) -> int:
 
     async def main():
         loop, turns, settled = asyncio.get_running_loop(), 0, asyncio.Event()
-        gates = [Gate(loop, contextvars.copy_context(), lambda: settled.set() and False, settled.set) for _ in range(3)]
+
+        class Still:
+            def advance(self):
+                settled.set()
+                return False
+
+            restless = settled.set
+
+        gates = [Gate(loop, contextvars.copy_context(), Still()) for _ in range(3)]
 
         ready = loop._selector.select
 

@@ -18,7 +18,6 @@ from holdfast.engine.journal import first_of
 from holdfast.engine.tasks import GateFuture
 from holdfast.errors import BadArguments, NotStorable, Suspended
 from holdfast.model import Event
-from holdfast.runtime import _here
 
 if TYPE_CHECKING:
     from holdfast.clock import Timer
@@ -294,10 +293,3 @@ def tagged(error: Exception, key: str, seq: int, child: str | None = None) -> Ex
     """Remember which outcome an exception came from, so that a retry of the run knows where to cut."""
     error.__holdfast__ = {"key": key, "seq": seq, "child": child}  # type: ignore[attr-defined]
     return error
-
-
-def outside() -> contextvars.Context:
-    """A copy of this context in which code is in no run."""
-    context = contextvars.copy_context()
-    context.run(_here.set, None)
-    return context

@@ -147,7 +147,7 @@ class EnterCall(Call):
         past = self.past()
         if past and past[-1].kind == "conversation.asked":
             unwanted = (self.key, self._talk.conversation, past[-1].data["request"])
-            self.execution.mailbox.unwanted.append(unwanted)
+            self.execution.mailbox.unwanted = (*self.execution.mailbox.unwanted, unwanted)
 
 
 class ReadCall(Call):
@@ -256,7 +256,7 @@ def withdraw(execution: Execution, key: str, conversation: str, request: str) ->
 
 def go_live(execution: Execution) -> None:
     """What an earlier life asked for and this one was seen not to wait for is given up; what was lost is asked for again."""
-    unwanted, execution.mailbox.unwanted = execution.mailbox.unwanted, []
+    unwanted, execution.mailbox.unwanted = execution.mailbox.unwanted, ()
     for asked in unwanted:
         withdraw(execution, *asked)
     for talk in execution.mailbox.talks.values():

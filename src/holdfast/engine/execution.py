@@ -24,7 +24,7 @@ from typing import Any
 from holdfast.clock import Timer
 from holdfast.codec import Shape
 from holdfast.engine import control, foreign, parking
-from holdfast.engine.calls import Call, Wait, outside
+from holdfast.engine.calls import Call, Wait
 from holdfast.engine.divergence import diverge, restless
 from holdfast.engine.ending import conclude, go_live, stalled
 from holdfast.engine.gate import Gate
@@ -36,7 +36,7 @@ from holdfast.engine.patches import Patches
 from holdfast.engine.scope import Scope
 from holdfast.engine.tasks import GateFuture, RunTask, Stirring, made_at
 from holdfast.model import KINDS, OUTCOMES, Event, RunRow, Signal
-from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here
+from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here, outside
 
 
 class Execution(Leaving):
@@ -55,7 +55,7 @@ class Execution(Leaving):
         self.spec, self.journal, self.signals = spec, journal, signals
         self._waited = bool(signals) and run.lease_epoch > 1
         self.outside = outside()
-        self.gate = Gate(self.loop, self.outside, self._advance, lambda: restless(self))
+        self.gate = Gate(self.loop, self.outside, self)
         self.mailbox = Mailbox()
         # identity
         self.era = 0
@@ -265,7 +265,7 @@ class Execution(Leaving):
 
     # Delivering
 
-    def _advance(self) -> bool:
+    def advance(self) -> bool:
         """The run has settled: deliver the next outcome, or find out why there is none. True when one was delivered."""
         self.dusty = False
         if self.closing:
@@ -289,6 +289,8 @@ class Execution(Leaving):
         if not (self.finishing or self.closing):
             parking.idle(self)
         return False
+
+    restless = restless
 
     def _deliver(self, event: Event) -> bool:
         """Hand one outcome to the agent. False when it cannot be: nobody has asked for it yet."""
@@ -368,16 +370,12 @@ class Execution(Leaving):
                     return
         self.gate.kick()  # what wakes nobody leaves it to the run to come to rest again
 
-    def arrive(self, signal: Signal) -> None:
-        control.arrive(self, signal)
-
-    def sees_children_off(self) -> bool:
-        return control.sees_children_off(self)
+    arrive = control.arrive
+    sees_children_off = control.sees_children_off
 
     # What others report
 
-    def stirred_by_foreign(self, scope: Scope, coro: Any) -> None:
-        foreign.stirred(self, scope, coro)
+    stirred_by_foreign = foreign.stirred
 
     def report_foreign(self, scope: Scope, what: str, line: str) -> None:
         with Placed(None):

@@ -36,7 +36,7 @@ def write(execution: Execution) -> None:
     """Have what was told in the run's history, each place once."""
     for mark, told in execution.foreign.items():
         if mark not in execution.journal.foreign and not execution.holding:
-            execution.journal.foreign.add(mark)
+            execution.journal.foreign[mark] = None
             execution.record("foreign", None, told)
 
 

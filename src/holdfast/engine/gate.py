@@ -10,19 +10,30 @@ again, so the number bounds the longest chain of callbacks without a task in it,
 nothing to do but to turn gates no such chain can be under way, and the count is cut short. That is the common case of one
 run at a time, and of every run that waits while others wait.
 
-The gate only counts. What is delivered, and what happens when nothing is left to deliver, is `advance`'s business.
+The gate only counts. What is delivered, and what happens when nothing is left to deliver, is the run's business.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Sized
 from contextvars import Context
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 QUIET_TURNS = 32
 UNSETTLED_LIMIT_S = 10.0
+
+
+class Settling(Protocol):
+    """What a gate counts for."""
+
+    def advance(self) -> bool:
+        """It has settled: deliver the next outcome. False when there is none."""
+
+    def restless(self) -> None:
+        """It does not settle."""
 
 
 class _Counting:
@@ -41,18 +52,11 @@ class Gate:
     """Calls `advance` whenever the run has settled, for as long as that delivers something."""
 
     __slots__ = (
-        "_advance", "_ceased", "_counting", "_last", "_loop", "_outside", "_quiet", "_ready", "_restless", "_since",
-        "activity", "pumping",
+        "_ceased", "_counting", "_last", "_loop", "_outside", "_quiet", "_ready", "_run", "_since", "activity", "pumping",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        outside: Context,
-        advance: Callable[[], bool],
-        restless: Callable[[], None],
-    ) -> None:
-        self._loop, self._outside, self._advance, self._restless = loop, outside, advance, restless
+    def __init__(self, loop: asyncio.AbstractEventLoop, outside: Context, run: Settling) -> None:
+        self._loop, self._outside, self._run = loop, outside, run
         self.activity = 0  # every step of any task of the run adds one
         self.pumping = self._ceased = False
         self._quiet = self._last = 0
@@ -85,11 +89,11 @@ class Gate:
             self._quiet, self._last = 0, self.activity
             if time.monotonic() - self._since > UNSETTLED_LIMIT_S:
                 self._stop()
-                self._restless()
+                self._run.restless()
                 return
         self._quiet += 1
         if self._quiet >= QUIET_TURNS or (self._quiet > 1 and self._all_still()):
-            if not self._advance():
+            if not self._run.advance():
                 self._stop()
                 return
             self._quiet, self._last, self._since = 0, self.activity, time.monotonic()

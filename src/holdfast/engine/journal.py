@@ -23,10 +23,11 @@ class Journal:
     outcomes: list[Event] = field(default_factory=list)
     closed: dict[str, Event] = field(default_factory=dict)
     begun: dict[str, list[Event]] = field(default_factory=dict)
-    patched: set[str] = field(default_factory=set)
-    unclaimed: set[str] = field(default_factory=set)  # what was begun, and patches, that the code has not asked for
-    unasked: set[str] = field(default_factory=set)  # what has an outcome and the code has not asked for
-    foreign: set[str] = field(default_factory=set)  # where the code was seen to wait for what is not recorded
+    # Of these only the keys count. They are no sets because the garbage collector leaves a dict of strings alone.
+    patched: dict[str, None] = field(default_factory=dict)
+    unclaimed: dict[str, None] = field(default_factory=dict)  # begun, or a patch, and the code has not asked for it
+    unasked: dict[str, None] = field(default_factory=dict)  # it has an outcome, and the code has not asked for it
+    foreign: dict[str, None] = field(default_factory=dict)  # where the code was seen to wait for what is not recorded
     pausing: Event | None = None  # a request to pause that was not carried out
     retried: int = -1  # where a failed run was told to go on, last
     turn: int = 0
@@ -44,19 +45,19 @@ class Journal:
                     journal.pausing = None
                 if KINDS[event.kind].closes and event.key is not None:
                     journal.closed[event.key] = event
-                    journal.unasked.add(event.key)
+                    journal.unasked[event.key] = None
             elif event.kind == "patched":
-                journal.patched.add(event.data["patch"])
-                journal.unclaimed.add(_marker(event.data["patch"]))
+                journal.patched[event.data["patch"]] = None
+                journal.unclaimed[_marker(event.data["patch"])] = None
             elif event.kind in _PAUSES:
                 journal.pausing = event if event.kind == "run.pausing" else None
                 if event.kind == "run.retried":
                     journal.retried = event.seq
             elif event.kind == "foreign":
-                journal.foreign.add(f"{event.data['task']} {event.data['line']}")
+                journal.foreign[f"{event.data['task']} {event.data['line']}"] = None
             elif event.key is not None:
                 journal.begun.setdefault(event.key, []).append(event)
-                journal.unclaimed.add(event.key)
+                journal.unclaimed[event.key] = None
         return journal
 
     @property
@@ -70,8 +71,8 @@ class Journal:
 
     def claim(self, key: str, name: str, digest: str, of: str) -> Divergence | None:
         """The code asks for this call; a record of it of another kind, or with another name or input, is a divergence."""
-        self.unclaimed.discard(key)
-        self.unasked.discard(key)
+        self.unclaimed.pop(key, None)
+        self.unasked.pop(key, None)
         begun = self.begun.get(key)
         event = self.closed.get(key) or (begun[0] if begun else None)
         if event is None:
@@ -84,7 +85,7 @@ class Journal:
 
     def claim_patch(self, patch: str) -> bool:
         """Is the patch in the journal?"""
-        self.unclaimed.discard(_marker(patch))
+        self.unclaimed.pop(_marker(patch), None)
         return patch in self.patched
 
     def left_over(self) -> Divergence | None:

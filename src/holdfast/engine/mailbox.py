@@ -28,7 +28,7 @@ class Mailbox:
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)  # of votes, by question
     forsaken: dict[str, str] = field(default_factory=dict)  # questions that nobody waits for, and their calls
     # Conversations nobody waits for: call, id, request.
-    unwanted: list[tuple[str, str, str]] = field(default_factory=list)
+    unwanted: tuple[tuple[str, str, str], ...] = ()
     talks: dict[str, Talk] = field(default_factory=dict)  # conversations that the run has or asks for
     _said: dict[str, list[Event]] = field(default_factory=dict)
     _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ class Patches:
         self._execution = execution
         checkpoint = execution.journal.checkpoint
         self.answers: dict[str, bool] = {} if checkpoint is None else dict(checkpoint.data["patches"])
-        self._unwritten: list[str] = []
+        self._unwritten: tuple[str, ...] = ()
 
     def answer(self, patch: str) -> bool:
         """True when the run has not been past the line that asks, False when it has."""
@@ -38,11 +38,11 @@ class Patches:
         # while the agent was before it: a message, or the outcome of a call that was made earlier.
         first = not journal.unasked and not journal.unclaimed and not execution.awaits_restore
         if first:  # others may still stir before the run is live: it is written ahead of anything else then
-            self._unwritten.append(patch)
+            self._unwritten = (*self._unwritten, patch)
         return first
 
     def write(self) -> None:
         """The run is live now."""
         for patch in self._unwritten:
             self._execution.record("patched", None, {"patch": patch})
-        self._unwritten = []
+        self._unwritten = ()

@@ -20,8 +20,8 @@ class Receipt:
         self.recorder = recorder
 
     def __call__(self, at: int, error: BaseException | None) -> None:
-        """The store tells what became of it; what follows is not in the context of whoever wrote."""
-        self.recorder.outside.run(self.recorder.told, self, at, error)
+        """The store tells what became of it."""
+        self.recorder.told(self, at, error)
 
     def acknowledged(self, at: int) -> None:
         """It is in the store since then."""

@@ -66,8 +66,8 @@ class Passing(Call):
     def take(self, keys: Sequence[str]) -> None:
         self._left = set(keys)
         for key in keys:
-            self.execution.journal.unclaimed.discard(key)
-            self.execution.journal.unasked.discard(key)
+            self.execution.journal.unclaimed.pop(key, None)
+            self.execution.journal.unasked.pop(key, None)
             self.execution.calls[key] = self
         self.execution.gate.activity += 1
 

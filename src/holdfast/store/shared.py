@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import contextvars
 import functools
 import json
 import logging
@@ -21,6 +20,7 @@ from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Actor, Ballot
+from holdfast.runtime import outside as in_no_run
 from holdfast.spent import Spent
 from holdfast.store import (
     admission,
@@ -73,7 +73,7 @@ class SharedStore(abc.ABC):
         self._open = self._registered = False
 
     def _begin(self) -> None:
-        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
+        self._loop, self._context = asyncio.get_running_loop(), in_no_run()
 
     @abc.abstractmethod
     async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:

@@ -18,6 +18,7 @@ from holdfast.client import Client, specs_of
 from holdfast.declaring import Agent, Step
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.hearing import Ear
 from holdfast.resources import Resource
 from holdfast.runtime import StepSpec
 from holdfast.store.base import Faults, Store
@@ -85,7 +86,7 @@ class TestClient(Client):
         self.clock = JumpClock()
         self.path = path
         self._faults = faults
-        self._waiting: set[asyncio.Event] = set()  # what the test waits to hear
+        self._waiting: set[Ear] = set()  # what the test waits to hear
         self._up = asyncio.Event()
         self._crashing = asyncio.Lock()
         self._over = False
@@ -131,9 +132,7 @@ class TestClient(Client):
                     break
                 except StoreUnavailable:  # a crash came while it was starting
                     continue
-        for ears in self._ears.values():
-            for ear in ears:
-                ear.set()
+        self._hearing.look_again()
 
     def deploy(self, agents: Iterable[Agent[..., Any] | ModuleType]) -> None:
         """From the next crash on this code serves the runs, as after a deploy."""
@@ -160,7 +159,7 @@ class TestClient(Client):
 
     # Time jumps when every run waits and the test waits for a run
 
-    async def _pause_for(self, ear: asyncio.Event) -> None:
+    async def _pause_for(self, ear: Ear) -> None:
         self._waiting.add(ear)
         try:
             await super()._pause_for(ear)
@@ -186,7 +185,7 @@ class TestClient(Client):
 
     def _nothing_heard(self) -> bool:
         """Does the test wait for a run, and has nothing happened that it is about to look at?"""
-        return bool(self._waiting) and not any(ear.is_set() for ear in self._waiting)
+        return bool(self._waiting) and not any(ear.up for ear in self._waiting)
 
     def _moves(self) -> object:
         """What is different once any run has moved."""
