@@ -30,7 +30,7 @@ __all__ = [
     "checked_size", "digest", "hashed", "preview", "schemas", "shape_of",
 ]  # fmt: skip
 
-_DIGEST_VERSION: Final = b"holdfast-value-1\n"
+_DIGEST: Final = hashlib.sha256(b"holdfast-value-1\n")  # what every digest begins with
 _FOR_RESULTS: Final = "return plain data, a dataclass or a pydantic type"
 _FOR_ARGUMENTS: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
 
@@ -346,7 +346,9 @@ def digest(text: str) -> str:
 
 def hashed(canonical: str) -> str:
     """The digest of a text that is known to be canonical."""
-    return hashlib.sha256(_DIGEST_VERSION + canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    made = _DIGEST.copy()
+    made.update(canonical.encode() if canonical.isascii() else canonical.encode("utf-8", "surrogatepass"))
+    return made.hexdigest()[:32]
 
 
 def preview(text: str, limit: int = 120) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast.engine.flag import Flag
-from holdfast.store.base import Change, News
+from holdfast.store.base import Changes, News
 
 _LOOK_AGAIN_S: Final = 5.0
 
@@ -49,11 +49,24 @@ class Hearing:
         if not self._ears[ear.run]:
             del self._ears[ear.run]
 
-    def hear(self, change: Change) -> None:
-        """There is news of a run, or perhaps of any."""
-        for run in (change.run, "") if change.run else self._ears:
-            for ear in self._ears.get(run, ()):
-                if change.news >= ear.least:
+    def hear(self, changes: Changes) -> None:
+        """There is news."""
+        ears = self._ears
+        if not ears:
+            return
+        for run, news in changes.items():
+            for ear in ears.get(run, ()):
+                if news >= ear.least:
+                    ear.set()
+        if "" in ears or "" in changes:
+            self._hear_of_any(changes)
+
+    def _hear_of_any(self, changes: Changes) -> None:
+        most, of_all = max(changes.values()), changes.get("")
+        for run, ears in self._ears.items():
+            for ear in ears:
+                news = most if not run else of_all
+                if news is not None and news >= ear.least:
                     ear.set()
 
     def look_again(self) -> None:

@@ -43,6 +43,7 @@ class Parameter:
     shape: Shape
     local: bool
     hint: str
+    label: str  # the name as it stands in a record
     default_text: str | None = None
 
     def __str__(self) -> str:
@@ -75,12 +76,6 @@ class _Argument:
         if not parameter.local and value is not parameter.default:
             self.text = parameter.shape.text(value, where, argument=True)
 
-    @property
-    def counts(self) -> bool:
-        """Is it recorded under its own name?"""
-        text, parameter = self.text, self.parameter
-        return text is not None and text != parameter.default_text and parameter.kind is not _REST
-
     def fresh(self) -> Any:
         """A copy of the argument as it was when the call was made."""
         if self.text is None or type(self.value) in ATOMS:
@@ -99,14 +94,18 @@ class Bound:
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
         self._by_position, self._by_keyword = by_position, by_keyword
-        self._recorded = [argument for argument in by_position if argument.counts]
-        pieces = [f"{tagged.quote(argument.where)}:{argument.text}" for argument in self._recorded]
+        self._recorded, pieces = [], []
+        for argument in by_position:
+            text, parameter = argument.text, argument.parameter
+            if text is not None and text != parameter.default_text and parameter.kind is not _REST:
+                self._recorded.append(argument)
+                pieces.append(parameter.label + text)
         if parts.rest is not None and len(by_position) > len(parts.positional) and not parts.rest.local:
             rest = by_position[len(parts.positional) :]
             pieces.append(f"{tagged.quote(parts.rest.name)}:[{','.join([str(argument.text) for argument in rest])}]")
             self._recorded += rest
         for argument in by_keyword.values():
-            if argument.counts:
+            if argument.text is not None and argument.text != argument.parameter.default_text:
                 pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")
                 self._recorded.append(argument)
         self.text = "{" + ",".join(pieces) + "}"
@@ -181,7 +180,7 @@ class Signature:
         local = is_local(hint)
         shape = shape_of(Any if local or is_unpacked(hint) else hint)
         shown = local_name(hint) if local else "" if hint is Any else shape.name
-        made = Parameter(found.name, found.kind, found.default, shape, local, shown)
+        made = Parameter(found.name, found.kind, found.default, shape, local, shown, f"{tagged.quote(found.name)}:")
         if found.default is not _EMPTY and not local:
             with contextlib.suppress(NotStorable):  # a sentinel, or `x: str = None`: recognised by identity only
                 made.default_text = shape.text(found.default, found.name, argument=True)

@@ -357,18 +357,19 @@ class Execution(Leaving):
                 self.gate.kick()  # what was begun is begun: perhaps the run only waits now
             return
         self.new_outcomes += 1
-        if not self.ready:
-            self.gate.awaited()
-        self.ready.append(event)
-        if self.resting and self.alone and len(self.ready) == 1:
+        if self.resting and self.alone and not self.ready:
             (task,), asker = self.tasks, self.calls.get(event.key or "")
             awaited: Any = getattr(task, "_fut_waiter", None)
             its_own = asker is not None and asker.future is awaited
             if its_own or (arrives(event) and isinstance(awaited, GateFuture) and not awaited.done()):
-                self._deliver(self.ready.popleft())
-                if awaited.done():
-                    return
-        self.gate.kick()  # what wakes nobody leaves it to the run to come to rest again
+                self._deliver(event)
+                if not awaited.done():
+                    self.gate.kick()  # what wakes nobody leaves it to the run to come to rest again
+                return
+        if not self.ready:
+            self.gate.awaited()
+        self.ready.append(event)
+        self.gate.kick()
 
     arrive = control.arrive
     sees_children_off = control.sees_children_off

@@ -64,7 +64,8 @@ class StepCall(Call):
         self._context: contextvars.Context | None = contextvars.copy_context()
 
     def begin(self) -> None:
-        self.so_far = Past.of(self.past())
+        past = self.past()
+        self.so_far = Past.of(past) if past else Past()
         self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
         self._began_at, self._limit_s = 0, self.spec.timeout_s
         self.bill = Bill()
@@ -262,7 +263,8 @@ class StepCall(Call):
 
     def ending(self, **more: Any) -> dict[str, Any]:
         """What an event that ends an attempt says of the call, with what it has spent."""
-        data, bill = self.facts(**more), self.bill
+        data, bill = self.facts(), self.bill
+        data.update(more)
         if self.looped:
             data["loop"] = True
         if bill.spendings or bill.purses is not None:

@@ -22,7 +22,7 @@ from holdfast.store.questions import NewApproval
 from holdfast.store.signals import put_signal
 from holdfast.store.spending import Spending, spend
 from holdfast.store.streams import chunk_row
-from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, to_json
+from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LEFT: Final = frozenset(TRANSITIONS["running"])
@@ -61,7 +61,7 @@ class QueuedAppend:
                     self.steps += 1
             if "spent" in event.data:
                 self.spendings = (*self.spendings, Spending.of(event))
-            data = to_json(event.data) if event.data else None
+            data = data_to_json(event.data) if event.data else None
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
         self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces] if append.pieces else ()

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
@@ -114,11 +114,8 @@ class News(IntEnum):
     DUE = 3  # a worker should look at it: its owner if it has one, anybody otherwise
 
 
-class Change(NamedTuple):
-    """Something a commit changed that somebody may be waiting for."""
-
-    run: str  # empty: something changed somewhere, look at everything
-    news: News = News.GREW
+# What a commit, or several, changed that somebody may be waiting for, by run. An empty name: look at everything.
+Changes = Mapping[str, News]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +178,8 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """Drop everything as a killed process would: nothing queued is written, the incarnation's lock is let go."""
         ...
 
-    def on_change(self, listener: Callable[[Change], None]) -> None:
-        """Hear of changes on the loop: at once for this process's commits, soon for other processes'.
-
-        A change by another process may come as `Change("", News.DUE)`: something changed, look at everything.
-        """
+    def on_change(self, listener: Callable[[Changes], None]) -> None:
+        """Hear of changes on the loop: at once for this process's commits, soon for other processes'."""
         ...
 
     def observe(self, commit: Callable[[int, float], None]) -> None:

@@ -36,7 +36,7 @@ from holdfast.store import (
 )
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.arrivals import Taken
-from holdfast.store.base import Append, Census, Change, NewRun, News, Told, settle
+from holdfast.store.base import Append, Census, Changes, NewRun, News, Told, settle
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.rates import Closed, Turn
@@ -63,7 +63,7 @@ class SharedStore(abc.ABC):
 
     def __init__(self, clock: Clock, name: str = "") -> None:
         self.clock, self.worker_id = clock, f"{name}-{secrets.token_hex(8)}".lstrip("-")
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners: list[Callable[[Changes], None]] = []
         self._served: set[str] = set()  # names of agents, and names with a version after a space
         self.code_version: str | None = None
         self.queues: Sequence[str] | None = None
@@ -93,7 +93,7 @@ class SharedStore(abc.ABC):
 
     # Telling
 
-    def on_change(self, listener: Callable[[Change], None]) -> None:
+    def on_change(self, listener: Callable[[Changes], None]) -> None:
         self._listeners.append(listener)
 
     def _deliver(self, results: Sequence[Result], changes: dict[str, News]) -> None:
@@ -104,16 +104,15 @@ class SharedStore(abc.ABC):
             except Exception:  # noqa: BLE001 - whatever it is, the next one must hear
                 _log.exception("what followed a write failed")
         self._said_due = self._said_due or News.DUE in changes.values()
-        if self._listeners:
-            self._tell([Change(run, news) for run, news in changes.items()])
+        if changes:
+            self._tell(changes)
 
-    def _tell(self, changes: Iterable[Change]) -> None:
-        for change in changes:
-            for listener in self._listeners:
-                try:
-                    listener(change)
-                except Exception:  # noqa: BLE001 - whatever it is, the next one must hear
-                    _log.exception("a listener failed")
+    def _tell(self, changes: Changes) -> None:
+        for listener in self._listeners:
+            try:
+                listener(changes)
+            except Exception:  # noqa: BLE001 - whatever it is, the next one must hear
+                _log.exception("a listener failed")
 
     # Queueing
 

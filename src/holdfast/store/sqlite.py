@@ -24,7 +24,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import Event, Published, Signal
 from holdfast.store import connection, leases, reads
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.base import Ailment, Append, Change, Faults, Lease, News, Told, settle
+from holdfast.store.base import Ailment, Append, Faults, Lease, News, Told, settle
 from holdfast.store.connection import PAGE_BYTES, Durability, check_library, connect, parse_url
 from holdfast.store.joint import Joint
 from holdfast.store.loans import Loans
@@ -92,7 +92,7 @@ class SQLiteStore(SharedStore):
         await opened
         await self._readers.open()
         self._open = True
-        self._peers.listen(self._loop, lambda run, news: self._tell([Change(run, news)]))
+        self._peers.listen(self._loop, lambda run, news: self._tell({run: news}))
 
     def _open_for_writing(self) -> apsw.Connection:
         try:
@@ -153,7 +153,7 @@ class SQLiteStore(SharedStore):
 
     def _moved(self) -> None:
         """In the writer's thread: another process committed."""
-        self._on_loop(self._tell, [Change("", News.DUE)])
+        self._on_loop(self._tell, {"": News.DUE})
 
     def _from_writer(self, results: Sequence[Result], changes: dict[str, News]) -> None:
         """In the writer's thread: the loop is told when it turns, and who is not on it at once, but after the loop."""

@@ -286,10 +286,6 @@ class Writer:
                 with contextlib.suppress(apsw.Error):
                     db.execute("ROLLBACK")
             raise
-        for operation, at, error in results:
-            if error is None and type(operation) is QueuedAppend:
-                for event in operation.append.events:
-                    event.at = at
         self.observe(len(batch), time.perf_counter() - began)
         return results, tx.changes
 

@@ -25,7 +25,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model import CRASHES_PAUSED, Event, RunRow
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
-from holdfast.store.base import Change, News, Store
+from holdfast.store.base import Changes, News, Store
 from holdfast.worker import draining, suspects
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
@@ -224,18 +224,21 @@ class Worker:
         self._sure = True
         self._look.set()
 
-    def _changed(self, change: Change) -> None:
-        if change.news < News.DUE:
-            return
-        execution = self.executions.get(change.run)
+    def _changed(self, changes: Changes) -> None:
+        for run, news in changes.items():
+            if news >= News.DUE:
+                self._heard_of(run)
+
+    def _heard_of(self, run: str) -> None:
+        execution = self.executions.get(run)
         if execution is not None and not execution.closing:
             parking.notice(execution, sure=True)
             return
-        if change.run in self.loading:
-            self.loading[change.run] = True
+        if run in self.loading:
+            self.loading[run] = True
         else:
-            self._meanwhile.add(change.run)
-        if not change.run:
+            self._meanwhile.add(run)
+        if not run:
             self.loading = dict.fromkeys(self.loading, True)
             for execution in self.executions.values():
                 if any(wait.token is not None for wait in execution.waits.values()):

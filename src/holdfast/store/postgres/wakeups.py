@@ -18,7 +18,7 @@ from typing import Any, Final
 import asyncpg
 
 from holdfast.store import news
-from holdfast.store.base import Change, News
+from holdfast.store.base import Changes, News
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
@@ -34,7 +34,7 @@ class Wakeups:
     """Hears of other processes' commits and tells of ours."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], channel: str, worker: str,
-                 heard: Callable[[list[Change]], None]) -> None:  # fmt: skip
+                 heard: Callable[[Changes], None]) -> None:  # fmt: skip
         self._connect, self._channel, self._worker, self._heard = connect, channel, worker, heard
         self._pending: dict[str, News] = {}
         self._more = asyncio.Event()
@@ -81,7 +81,7 @@ class Wakeups:
     def _hear(self, _connection: Any, _process: int, _channel: str, payload: str) -> None:
         sender, _, text = payload.partition("\n")
         if sender != self._worker:
-            self._heard([Change(run, how) for run, how in news.read(text)])
+            self._heard(dict(news.read(text)))
 
     async def _main(self) -> None:
         loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class Wakeups:
             try:
                 if self._db is None or self._db.is_closed():
                     await self._listen()
-                    self._heard([Change("", News.DUE)])  # whatever was said meanwhile was not heard
+                    self._heard({"": News.DUE})  # whatever was said meanwhile was not heard
                 with contextlib.suppress(TimeoutError):  # not wait_for: Python 3.11's can lose a cancellation
                     async with asyncio.timeout_at(next_poll):
                         await self._more.wait()
@@ -122,4 +122,4 @@ class Wakeups:
         before = self._progress
         ((self._progress,),) = await ask(self._db, "newest_transaction")
         if self._progress != before:
-            self._heard([Change("", News.DUE)])
+            self._heard({"": News.DUE})
