@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 from measuring import Bench, Row, alternating, ratios, spread
-from rates import holdfast_rate
+from rates import holdfast_told
 
 
 def measure(bench: Bench) -> list[Row]:
@@ -18,10 +17,9 @@ def compared(bench: Bench, runs: int, steps: int) -> list[Row]:
     busy: dict[str, list[float]] = {"power": [], "process": []}
 
     def rate(durability: str) -> float:
-        before = time.process_time()
-        found = holdfast_rate(bench, runs, steps, durability)
-        busy[durability].append((time.process_time() - before) / (runs * steps) * 1e6)
-        return found
+        told = holdfast_told(bench, runs, steps, durability)
+        busy[durability].append(told["processor_us"])
+        return told["rate"]
 
     found = alternating(bench.size(5, 1), power=partial(rate, "power"), process=partial(rate, "process"))
     gain = f"{spread(ratios(found['process'], found['power']), '.2f')} x power"

@@ -13,7 +13,7 @@ STEPS = 20
 
 def measure(bench: Bench) -> list[Row]:
     runs, share, alone = bench.size(500, 20), bench.size(100, 3), bench.size(1000, 50)
-    rounds = bench.size(5, 1)
+    rounds = bench.size(9, 1)
     found = alternating(
         rounds,
         alone=lambda: holdfast_rate(bench, 1, alone),

@@ -35,7 +35,7 @@ def main() -> None:
             rate = asyncio.run(rate_in(Path(folder).resolve(), runs, steps))
         else:
             rate = profile.runcall(asyncio.run, rate_in(Path(folder).resolve(), runs, steps))
-    print(f"{runs} x {steps} steps: {rate:,.0f} steps/s under the profiler")
+    print(f"{runs} x {steps} steps: {rate['rate']:,.0f} steps/s under the profiler")
     pstats.Stats(profile).strip_dirs().sort_stats(arguments.sort).print_stats(arguments.top)
 
 

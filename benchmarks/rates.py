@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import queue
+import sys
 import threading
 import time
 from pathlib import Path
 
 import apsw
 from measured_agents import count
-from measuring import Bench, finished
+from measuring import Bench, finished, told_by
 
 import holdfast
 
+STEPS_BEFORE = 20  # so that tables are there and statements compiled, as for the peer
 CONCURRENCY = 500  # so that all runs of the concurrent case are in memory at once; the default is 200
 
 
 def holdfast_rate(bench: Bench, runs: int, steps: int, durability: str = "power") -> float:
-    """`runs` runs at once, each of `steps` steps one after the other."""
+    """`runs` runs at once, each of `steps` steps one after the other, in a process of its own, as the peer has."""
+    return holdfast_told(bench, runs, steps, durability)["rate"]
+
+
+def holdfast_told(bench: Bench, runs: int, steps: int, durability: str) -> dict[str, float]:
+    """The same with the processor's time for a step, all threads together, in microseconds."""
     with bench.place() as folder:
-        return finished(rate_in(folder, runs, steps, durability))
+        return told_by("rates.py", folder, runs, steps, durability)
 
 
-async def rate_in(folder: Path, runs: int, steps: int, durability: str = "power") -> float:
-    return await rate_at(f"sqlite:{folder / 'bench.db'}?durability={durability}", runs, steps)
+async def rate_in(folder: Path, runs: int, steps: int, durability: str = "power") -> dict[str, float]:
+    return await told_at(f"sqlite:{folder / 'bench.db'}?durability={durability}", runs, steps)
 
 
 async def rate_at(url: str, runs: int, steps: int) -> float:
+    return (await told_at(url, runs, steps))["rate"]
+
+
+async def told_at(url: str, runs: int, steps: int) -> dict[str, float]:
     settings = holdfast.Settings(concurrency=CONCURRENCY)
     async with holdfast.open(url, agents=[count], settings=settings) as hf:
-        began = time.perf_counter()
+        await hf.run(count, STEPS_BEFORE)
+        began, busy = time.perf_counter(), time.process_time()
         started = await asyncio.gather(*[hf.start(count, steps) for _ in range(runs)])
         for total in await asyncio.gather(*[run.result() for run in started]):
             assert total == steps * (steps + 1) // 2
-        return runs * steps / (time.perf_counter() - began)
+        took, worked = time.perf_counter() - began, time.process_time() - busy
+        return {"rate": runs * steps / took, "processor_us": worked / (runs * steps) * 1e6}
 
 
 class Bare:
@@ -119,3 +133,9 @@ def our_page_bytes(bench: Bench) -> int:
         size = int(db.pragma("page_size"))
         db.close()
         return size
+
+
+if __name__ == "__main__":
+    place, runs, steps = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    found = asyncio.run(rate_in(place, runs, steps, sys.argv[4]))
+    print(json.dumps(found), flush=True)
