@@ -28,7 +28,6 @@ async def test_append_returns_when_it_is_readable(place: Place) -> None:
             at,
         )
         assert (found.data, found.epoch, found.run, found.dropped) == ({"asked": 0, "name": "wörk"}, 1, "a", None)
-        assert event.at == at
 
 
 @scenario

@@ -195,10 +195,6 @@ class Writer:
         results = await (self._append(tx, appends) if plain else self._alone(tx, batch))
         if results is None:
             results = await self._transaction(tx, appends, batch)
-        for operation, at, error in results:
-            if error is None and type(operation) is QueuedAppend:
-                for event in operation.append.events:
-                    event.at = at
         self.observe(len(batch), time.perf_counter() - began)
         return results, tx.changes
 
