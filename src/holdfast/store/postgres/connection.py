@@ -31,7 +31,7 @@ _QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed af
 # tables are still empty and it would seem best to read the whole of them. Who locks looks afterwards, and must then see
 # what was committed before: where a database or a role begins its transactions otherwise, limits would be counted wrong.
 _OURS: Final = {
-    "jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off",
+    "jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
     "default_transaction_isolation": "read committed",
 }  # fmt: skip
 
