@@ -189,6 +189,7 @@ class Claimed(RunRow):
     """A run that was just claimed, with its journal since the last checkpoint, if that is short; else None."""
 
     journal: list[Event] | None = None
+    silent: bool = False  # it is known that it never wrote to a stream
 
 
 @dataclass(slots=True)

@@ -13,7 +13,10 @@ from holdfast.model import Claimed, Event
 from holdfast.people import Actor, Ballot
 from holdfast.store.base import InboxMoved, Store, Transition
 from holdfast.store.postgres import plain
+from holdfast.store.postgres.connection import connect, parse_url
+from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.questions import NewApproval
+from holdfast.store.streams import Piece
 
 
 async def tell(store: Store, run: str, signal: str, kind: str = "message.received", topic: str = "mail", value: str = "1",
@@ -50,6 +53,44 @@ async def test_a_short_journal_comes_with_the_claim(database: Place) -> None:
         assert isinstance(row, Claimed)
         assert row.journal == await known_of(store, "a", row.checkpoint_seq or 0)
         assert [event.kind for event in row.journal] == ["checkpoint", "step.completed"]
+
+
+@scenario
+async def test_who_has_written_to_no_stream_is_known_by_the_claim(database: Place) -> None:
+    """So that a run that never wrote to one is not asked for them; of one that did, nothing is said."""
+    async with database.open(ManualClock()) as store:
+        row = await owned(store, "a")
+        for piece in ([], [Piece("s", 3, "data", "k", 1, 0, parts=["abc"])]):
+            await store.append(write(row, step(), pieces=piece))
+            await park(store, row, seen=0, due_at=0)
+            (row,) = await store.claim(["agent"], 1, TTL)
+            assert isinstance(row, Claimed)
+            assert row.silent is not bool(piece)
+
+
+@scenario
+async def test_a_claim_takes_no_journal_of_before(database: Place) -> None:
+    """Of a run that another worker carried between the look and the lock of a claim: that is left to a transaction."""
+    async with database.open(ManualClock()) as store:
+        await park(store, await owned(store, "a"), seen=0, due_at=0)
+        text, names = STATEMENTS["claim_plain"]
+        text = text.replace("WHERE priority", "WHERE pg_advisory_xact_lock(7) IS NOT NULL AND priority", 1)
+        given = {"agents": '["agent"]', "worker": "slow", "limit": 1, "ttl": TTL, "claim": "c", "alone": 0,
+                 "now": 1_000_000, "soon": 1_000_000, "short": plain.SHORT}  # fmt: skip
+        other, slow = [await connect(parse_url(database.url)) for _ in range(2)]
+        await other.execute("SELECT pg_advisory_lock(7)")
+        claim = asyncio.create_task(slow.fetch(text, *map(given.get, names)))
+        while not await other.fetchval("SELECT cardinality(pg_blocking_pids($1))", slow.get_server_pid()):
+            await asyncio.sleep(0.005)
+        (row,) = await store.claim(["agent"], 1, TTL)
+        await store.append(write(row, step()))
+        await park(store, row, seen=0, due_at=0)
+        await other.execute("SELECT pg_advisory_unlock(7)")
+        ((due, needing, *taken),) = await claim
+        assert (due, needing) == (1, 1)
+        assert not any(taken)
+        await other.close()
+        await slow.close()
 
 
 @scenario

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import BadArguments, HoldfastError, StepTimeout, StoreUnavailable, Suspended
+from holdfast.model import Claimed
 from holdfast.salvage import Reason, Salvaged
 from holdfast.store.streams import Piece
 
@@ -53,7 +54,8 @@ class Streams:
     def __init__(self, execution: Leaving) -> None:
         self._execution = execution
         self._tails: dict[str, Tail] = {}
-        self._known = execution.run.lease_epoch <= 1  # nobody can have written before
+        run = execution.run
+        self._known = run.lease_epoch <= 1 or (isinstance(run, Claimed) and run.silent)  # nobody has written before
         self._of_call: dict[str, set[str]] = {}  # streams that a call has opened, until it has an outcome
         self._reasons: dict[str, Reason] = {}  # why the last attempt of a call ended
         self.texts: dict[tuple[str, int, int], str] = {}  # what was left unfinished, that the agent may look at

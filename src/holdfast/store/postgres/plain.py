@@ -37,7 +37,8 @@ def claim(tx: Transaction, work: Claim) -> Asking[list[Claimed] | None]:
         return None
     claimed = []
     for row in rows if due else ():
-        run = Claimed(*row[5:-1])
+        run = Claimed(*row[5:-2])
+        run.silent = row[-2]
         if run.next_seq - (run.checkpoint_seq or 0) <= SHORT:
             run.journal = [
                 Event(seq, kind, key, json.loads(data or "{}"), value, blob, at, epoch, run.id)

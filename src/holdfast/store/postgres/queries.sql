@@ -132,10 +132,12 @@ CASE WHEN arrived.data IS NULL THEN '{' ELSE left(arrived.data, -1) || ',' END
 -- interrupted. The first columns say how many were due and how many of them need more; there is one row at least.
 -- What woke a waiting run goes into its journal with the claim, as its owner would do next: then that commit is spared. Not
 -- if a timer was due before it came, for that comes first, nor what is large, nor what is not for the agent. A short journal
--- comes with the run, which spares its owner a read.
+-- comes with the run, which spares its owner a read, and so does the word that no life of it wrote to a stream. All this is
+-- as it was when the statement began: a run that changed before it was locked needs more, too.
 WITH picked AS MATERIALIZED (
   SELECT id AS picked_id, due_at AS was_due, next_seq AS first, inbox_seen AS seen,
-         status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL AS needs_more,
+         status = 'running' OR limit_key IS NOT NULL OR rate_key IS NOT NULL
+         OR ctid <> (SELECT ctid FROM runs AS before WHERE before.id = runs.id) AS needs_more,
          CASE WHEN status = 'waiting' AND inbox_count - inbox_seen BETWEEN 1 AND 10
          THEN (SELECT count(*) FROM signals WHERE run_id = runs.id AND position > inbox_seen
                HAVING count(*) = inbox_count - inbox_seen AND bool_and({simple} AND sent_at <= due_at)) END AS arrivals
@@ -158,7 +160,7 @@ recorded AS (
          {arrival}, value, NULL, lease_epoch, :now
   FROM claimed JOIN signals AS arrived ON run_id = claimed.id AND position > seen AND position <= inbox_seen
   RETURNING run_id, seq, kind, data, value)
-SELECT due, needing, claimed.*,
+SELECT due, needing, claimed.*, claimed.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM chunks WHERE run_id = claimed.id),
        CASE WHEN next_seq - coalesce(checkpoint_seq, 0) <= :short THEN
          (SELECT json_agg(json_build_array(seq, kind, key, data, value, blob, at, epoch) ORDER BY seq)
           FROM (SELECT seq, kind, key, data, value, blob, at, epoch FROM events
