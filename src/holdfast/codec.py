@@ -344,6 +344,11 @@ def digest(text: str) -> str:
     return hashed(text)
 
 
+def digest_of(texts: dict[str, str]) -> str:
+    """The digest of a few texts by their names."""
+    return hashed(tagged.in_order(texts))
+
+
 def hashed(canonical: str) -> str:
     """The digest of a text that is known to be canonical."""
     made = _DIGEST.copy()

@@ -110,7 +110,7 @@ _ATOM_FORMS: Final[dict[type, Callable[[Any], Any]]] = {
 }
 
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")).encode
-_encode_sorted = json.JSONEncoder(
+in_order = json.JSONEncoder(
     ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":"), sort_keys=True
 ).encode
 
@@ -359,14 +359,14 @@ def canonical(text: str) -> str:
     if "{" not in text:
         return text
     try:
-        return _encode_sorted(_decode(text, _map_decoder if '"$map"' in text else _plain_decoder))
+        return in_order(_decode(text, _map_decoder if '"$map"' in text else _plain_decoder))
     except RecursionError:
         raise _malformed(_TOO_DEEP) from None
 
 
 def _sort_map(found: dict[str, Any]) -> dict[str, Any]:
     if len(found) == 1 and type(found.get("$map")) is list:
-        found["$map"].sort(key=_encode_sorted)
+        found["$map"].sort(key=in_order)
     return found
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.budget import Remaining, remaining
-from holdfast.codec import UNTYPED, Shape, checked_size, digest, preview
+from holdfast.codec import UNTYPED, Shape, checked_size, digest, digest_of, preview
 from holdfast.durations import moment
 from holdfast.engine.approvals import ApprovalCall
 from holdfast.engine.calls import Call, NoteCall, PlanCall, ProgressCall, ReceiveCall, Tick, TimerCall, opened
@@ -246,9 +246,8 @@ class Scope:
             return refused
         shown, copy = self.execution.stored(question.shown_shape, question.shown, "show")
         needs = question.needed(copy)
-        stored, _ = UNTYPED.store({"question": question.text, "show": shown}, "question")
-        label = f":{question.kind}"
-        call = ApprovalCall(self.execution, self.key(label), label, digest(stored), preview(shown))
+        label, what = f":{question.kind}", digest_of({"question": question.text, "show": shown})
+        call = ApprovalCall(self.execution, self.key(label), label, what, preview(shown))
         call.prepare(question, shown, copy, needs)
         return self._durable(question.kind, call)
 
