@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.model import CLOSING
 from holdfast.store.base import Store
 
 _CLOCKS_MS = 100  # how far the database's time, as a worker knows it, may be from this machine's
@@ -47,17 +48,18 @@ async def judge(store: Store, runs: list[str], ledger: Path) -> tuple[list[str],
 def _judge_run(run: str, journal: list[Any], said: dict[tuple[str, str], list[dict[str, Any]]],
                counts: dict[str, int]) -> list[str]:  # fmt: skip
     wrong: list[str] = []
-    epoch, recorded = 0, dict[str, Any]()
+    epoch, recorded, closed = 0, dict[str, Any](), set[str]()
     for event in journal:
         if event.epoch < epoch:
             wrong.append(f"run {run}: event {event.seq} is of epoch {event.epoch}, after one of {epoch}")
         epoch = max(epoch, event.epoch)
         counts["interruptions"] += event.kind == "run.interrupted"
-        if event.kind != "step.completed":
-            continue
-        if event.key in recorded:
-            wrong.append(f"run {run}: {event.key} is recorded twice")
-        recorded[event.key] = event
+        if event.kind in CLOSING:
+            if event.key in closed:
+                wrong.append(f"run {run}: {event.key} has two outcomes")
+            closed.add(event.key)
+        if event.kind == "step.completed":
+            recorded[event.key] = event
     for key, event in recorded.items():
         bodies = [line for line in said[run, key] if line["what"] == "begin"]
         counts["recorded steps"] += 1

@@ -146,8 +146,10 @@ def until(holds, timeout=20.0):
 
 
 def closed(events):
-    """The calls that have their outcome: (run, key)."""
-    return {(event.run, event.key) for event in events if event.kind in CLOSING}
+    """The calls that have their outcome: (run, key). None has two."""
+    found = [(event.run, event.key) for event in events if event.kind in CLOSING]
+    assert len(found) == len(set(found)), f"two outcomes: {[each for each in found if found.count(each) > 1]}"
+    return set(found)
 
 
 def in_doubt(events):
