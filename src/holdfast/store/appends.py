@@ -90,20 +90,21 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
         if (yield Count("reserve", going)) != len(going):
             raise Refused
         for fence in going:
-            tx.changed(fence[6])
+            tx.changes.setdefault(fence[6], News.GREW)
     parents, keys = (yield from _leave(tx, leaving)) if leaving else ({}, [])
-    for queued in batch:
+    more = [queued for queued in batch if not queued.plain]
+    for queued in more:
         if queued.stored_with:
             yield from _store_with(tx, queued.append)
-    spendings = [each for queued in batch for each in queued.spendings]
+    spendings = [each for queued in more for each in queued.spendings]
     if spendings:
         yield from spend(tx, spendings)
-    yield from _converse(tx, batch)
+    yield from _converse(tx, more)
     now = (tx.now,)
     rows = [row + now for queued in batch for row in queued.rows]
     if rows:
         yield Count("record", rows)
-    chunks = [row + now for queued in batch for row in queued.chunks]
+    chunks = [row + now for queued in more for row in queued.chunks]
     if chunks:
         yield Count("insert_chunk", chunks)
     ended = [(fence[6], fence[7], parents[fence[6]], transition) for fence, transition in leaving

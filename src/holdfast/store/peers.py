@@ -172,20 +172,21 @@ class Peers:
         """
         if self._socket is None:
             return None
-        pending = self._pending
+        pending, now = self._pending, time.monotonic()
+        if now >= self._list_at:
+            self._others, self._list_at = self._list(), now + _LIST_EVERY_S
+        if not self._others:  # whoever comes later looks for itself
+            pending.clear()
+            return None
         for run, how in changes.items():
             pending[run] = max(pending.get(run, how), how)
         if not pending:
             return None
-        now = time.monotonic()
         if now < self._poke_at:
             return self._poke_at - now
-        if now >= self._list_at:
-            self._others, self._list_at = self._list(), now + _LIST_EVERY_S
-        if self._others:
-            message = news.written(pending).encode("ascii", "replace")
-            self._others = [other for other in self._others if self._send(other, message)]
-            self._poke_at = now + _POKE_EVERY_S
+        message = news.written(pending).encode("ascii", "replace")
+        self._others = [other for other in self._others if self._send(other, message)]
+        self._poke_at = now + _POKE_EVERY_S
         pending.clear()
         return None
 
