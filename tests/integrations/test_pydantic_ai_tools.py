@@ -63,7 +63,8 @@ def test_a_tool_may_run_in_the_agent():
 
     def check(result, hf):
         assert result == "{'delegate': 'yy inner says hi'}"
-        assert hf.bodies["inner.model"] <= 2 + hf.crashes and hf.bodies["clerk.model"] <= 2 + hf.crashes
+        # The two tools run at the same time, so one crash can cost the answers of both.
+        assert hf.bodies["inner.model"] <= 2 + 2 * hf.crashes and hf.bodies["clerk.model"] <= 2 + hf.crashes
 
     assert everywhere(job, check=check) > 10
     _, events, _ = running(job)
