@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
@@ -31,6 +33,8 @@ from holdfast.tokens import Tokens
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
+_IN_FLIGHT_S: Final = 5.0  # for so long a list of events waits for transactions that others have open
+_LOOK_EVERY_S: Final = 0.02
 R = TypeVar("R")
 
 DEFAULT_URL: Final = choosing.DEFAULT_URL
@@ -285,19 +289,31 @@ class Client(Questions, Conversations, Control, Tokens):
     async def events(
         self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True
     ) -> AsyncIterator[RunEvent]:
-        """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`)."""
+        """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`).
+
+        With `follow=False` those that are there now. An open transaction in PostgreSQL, anybody's, keeps back what was
+        committed after it began, for it may yet take a place before that: it is waited for, at most 5 seconds.
+        """
         chosen = None if kinds is None else _checked_kinds(kinds)
         with self._listening("", News.GREW) as heard:
+            end = 0 if follow else (await self.store.feed_reach())[1]
+            patience: float | None = None
             while True:
                 heard.clear()
+                sure = 0 if follow else (await self.store.feed_reach())[0]
                 page = await self.store.feed(after, chosen)
                 for event in page:
                     after = event.position
                     yield RunEvent.of(event)
-                if not page:
-                    if not follow:
-                        return
+                if page:
+                    continue
+                if follow:
                     await self._pause_for(heard)
+                    continue
+                patience = patience or time.monotonic() + _IN_FLIGHT_S
+                if sure >= end or time.monotonic() > patience:
+                    return
+                await asyncio.sleep(_LOOK_EVERY_S)
 
     async def prune(self, older_than: Duration, *, status: str | Iterable[str] = ("completed", "cancelled")) -> int:
         """Delete runs that finished longer ago than this, with their children; returns how many root runs."""

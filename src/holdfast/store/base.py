@@ -346,6 +346,10 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """Events of all runs after a position, in the order in which they became visible."""
         ...
 
+    async def feed_reach(self) -> tuple[int, int]:
+        """Before which position `feed` gives all there will ever be, and before which one all is that is committed now."""
+        ...
+
     async def blob(self, digest: str) -> bytes: ...
     async def agents(self) -> Published:
         """What was published, and which of it live workers serve."""

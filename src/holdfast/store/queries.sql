@@ -741,6 +741,10 @@ SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id F
 WHERE position > :position AND run_id <> '' AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
 ORDER BY position LIMIT :limit
 
+-- name: feed_reach
+-- Before which position the feed has all there will ever be, and before which one it has all that is committed now.
+SELECT coalesce(max(position), 0) + 1, coalesce(max(position), 0) + 1 FROM events
+
 -- name: inbox
 -- What came to a run after a position.
 SELECT position, kind, topic, value, data, sent_at FROM signals

@@ -298,6 +298,10 @@ class SharedStore(abc.ABC):
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
         return await self._read(reads.feed, after, kinds, limit)
 
+    async def feed_reach(self) -> tuple[int, int]:
+        ((sure, all_now),) = await self._read(reads.rows, "feed_reach")
+        return sure, all_now
+
     async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
         return await self._read(reads.inbox, run, after, limit)
 

@@ -288,6 +288,11 @@ WHERE position > :position
   AND (:kinds IS NULL OR kind = ANY (ARRAY(SELECT json_array_elements_text(:kinds::json))))
 ORDER BY position LIMIT :limit
 
+-- name: feed_reach
+-- A transaction in flight may still take a place before those that were committed already.
+SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << 20,
+       (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + base) << 20 FROM positions
+
 -- name: hold
 -- Hold our incarnation's lock until this session ends.
 SELECT pg_advisory_lock(hashtextextended(current_schema() || ':' || :worker, 0))
