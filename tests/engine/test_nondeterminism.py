@@ -184,6 +184,22 @@ def agent_of(body):
     return agent
 
 
+def waits_then_stops(found):
+    """What happens in two lives: the run comes to its wait; woken, it is paused with these words and without any effect."""
+
+    async def act(hf, life):
+        run = await hf.start("agent", id="r") if life == 0 else hf.get("r")
+        if life == 0:
+            await run.wait("waiting")
+            return
+        await run.send("go")
+        with pytest.raises(holdfast.NondeterminismError, match=found):
+            await run.result(timeout=10)
+        assert not hf.bodies
+
+    return act
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_code_is_found_before_any_effect(tmp_path, change):
     """The run is paused with key, both inputs and advice; no body runs, nothing is written; the old code goes on."""
@@ -273,16 +289,8 @@ def test_code_that_waits_for_nothing_is_told_with_its_line(tmp_path, monkeypatch
         await work("a")
         await asyncio.Event().wait()
 
-    async def act(hf, life):
-        run = await hf.start("agent", id="r") if life == 0 else hf.get("r")
-        if life == 0:
-            await run.wait("waiting")
-            return
-        await run.send("go")
-        with pytest.raises(holdfast.NondeterminismError, match=r"test_nondeterminism.py:\d+ in new_body"):
-            await run.result(timeout=10)
-
-    lives(tmp_path / "a.db", agent_of(old_body), agent_of(new_body), act=act)
+    found = r"test_nondeterminism.py:\d+ in new_body"
+    lives(tmp_path / "a.db", agent_of(old_body), agent_of(new_body), act=waits_then_stops(found))
 
 
 def test_a_recorded_result_that_no_longer_fits_pauses_the_run(tmp_path):
@@ -329,16 +337,7 @@ def test_a_second_outcome_of_a_call_stops_the_run(tmp_path):
         await wait()
         return await other("after")
 
-    async def act(hf, life):
-        run = await hf.start("agent", id="r") if life == 0 else hf.get("r")
-        if life == 0:
-            await run.wait("waiting")
-            return
-        await run.send("go")
-        with pytest.raises(holdfast.NondeterminismError, match="work#0"):
-            await run.result(timeout=10)
-        assert not hf.bodies
-
+    act = waits_then_stops("work#0")
     lives(path, agent_of(body), act=act)
     with contextlib.closing(apsw.Connection(str(path))) as db:
         db.execute("UPDATE runs SET next_seq = next_seq + 1")

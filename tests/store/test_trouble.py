@@ -272,10 +272,11 @@ def test_failing_system_calls(file: Place, inject: str) -> None:
     asyncio.run(exists())
     done, closed, complaints, met = acknowledged(file, inject, 25)
     assert (done, closed) == (25, True)
-    # strace counts calls by thread. However often the writer's thread meets the fault in a row, it is told once; what the
-    # loop's own thread meets is left to that one, which may not meet it at all.
+    # strace counts calls by thread. However often a thread meets the fault in a row, it is told once. A full disk that only
+    # the loop's own thread met is left to the writer's, which may find room.
+    least = 0 if inject.startswith("pwrite64:error=ENOSPC") else 1
     assert met
-    assert complaints.count("the store cannot be written") <= met
+    assert least <= complaints.count("the store cannot be written") <= met
     asyncio.run(check(file, 25))
 
 

@@ -45,7 +45,7 @@ class Outflow:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._waiting: tuple[Piece, ...] = ()  # few at any time: one for each stream, or a little more
+        self._waiting: list[Piece] = []
         self._growing: dict[str, Piece] = {}  # of those the last one of each stream, if it is text
         self._size = self._unwritten = 0  # characters that wait; and those together with what is being written
         self._timer: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ class Outflow:
                 self._growing[piece.stream] = piece
             else:
                 self._growing.pop(piece.stream, None)
-            self._waiting = (*self._waiting, piece)
+            self._waiting.append(piece)
         self._size += len(text)
         self._unwritten += len(text)
         self.soon()
@@ -87,7 +87,7 @@ class Outflow:
         self._timer = None
         append = Append(recorder.run.id, recorder.run.lease_epoch, recorder.next_seq, pieces=self._waiting)
         size, self._size = self._size, 0
-        self._waiting = ()
+        self._waiting = []
         self._growing.clear()
         recorder.unacked -= 1
         recorder.write(append, Landed(recorder, self, size))
