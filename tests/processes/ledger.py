@@ -17,8 +17,10 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import parse_qs
 
 import apsw
+import asyncpg
 
 import holdfast
 from holdfast.model import CLOSING
@@ -46,10 +48,13 @@ class Recorded(NamedTuple):
 
 
 class Place:
-    """A folder with a store and a ledger. Both sides use it: processes write, the test reads."""
+    """A folder with a store and a ledger. Both sides use it: processes write, the test reads.
 
-    def __init__(self, folder, disk=None):
-        self.folder = Path(folder)
+    With a `url` the store is there instead, in a schema of PostgreSQL.
+    """
+
+    def __init__(self, folder, disk=None, url=None):
+        self.folder, self.url = Path(folder), url
         self.store, self.ledger = Path(disk or folder) / "runs.db", self.folder / "ledger"
         self.kill_at = None  # (number of the effect in this process, "before" or "after" it)
         self.effects = 0
@@ -96,6 +101,9 @@ class Place:
 
     def query(self, text, *bindings, busy_ms=10_000):
         """Ask the store's file, while others use it."""
+        if self.url is not None:
+            assert not bindings
+            return asyncio.run(ask_postgres(self.url, text))
         db = apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             db.set_busy_timeout(busy_ms)
@@ -111,6 +119,15 @@ class Place:
             return True
         return False
 
+    def clear(self):
+        """Make a schema that was used before as good as new."""
+        kept = "('migrations', 'positions')"
+        tables = self.query(
+            f"SELECT tablename FROM pg_tables WHERE schemaname = current_schema AND tablename NOT IN {kept}"
+        )
+        if tables:
+            self.query(f"TRUNCATE {', '.join(name for (name,) in tables)}")
+
     def run(self, run, *columns):
         """Columns of one run's row; one value when one is named."""
         ((*found,),) = self.query(f"SELECT {', '.join(columns)} FROM runs WHERE id = ?", run)
@@ -118,6 +135,8 @@ class Place:
 
     def dead(self):
         """What is in the file while no process has it open. Read from a copy: recovery is left to the next process."""
+        if self.url is not None:
+            return self.events()
         with tempfile.TemporaryDirectory() as folder:
             for suffix in ("", "-wal"):
                 with contextlib.suppress(FileNotFoundError):
@@ -135,6 +154,17 @@ class Place:
         """What is in the file now."""
         rows = self.query("SELECT run_id, seq, kind, key, data FROM events ORDER BY position")
         return [Recorded(run, seq, kind, key, json.loads(data or "{}")) for run, seq, kind, key, data in rows]
+
+
+async def ask_postgres(url, text):
+    """The rows of one statement in the schema that the store is in."""
+    server, _, options = url.partition("?")
+    schema = parse_qs(options)["schema"][0]
+    connection = await asyncpg.connect(server, server_settings={"search_path": schema})
+    try:
+        return [tuple(row) for row in await connection.fetch(text)]
+    finally:
+        await connection.close()
 
 
 def until(holds, timeout=20.0):

@@ -11,6 +11,7 @@ from tests.engine import schedules
 from tests.processes.ledger import Place
 
 import holdfast
+from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sqlite import SQLiteStore
 
 place = Place("")  # of this process; set anew in every child
@@ -252,17 +253,20 @@ class Client(holdfast.Client):
     """A client whose store has these faults. Flushing is left out: it matters when the power goes, not the process."""
 
     def __init__(self, agents=(), faults=None, durability="process", **settings):
-        super().__init__(f"sqlite:{place.store}", agents=agents, settings=holdfast.Settings(**settings))
+        url = place.url or f"sqlite:{place.store}"
+        super().__init__(url, agents=agents, settings=holdfast.Settings(**settings))
         self._faults, self._durability = faults, durability
 
     def _make_store(self):
+        if place.url is not None:
+            return PostgresStore.from_url(place.url, faults=self._faults)
         return SQLiteStore(place.store, durability=self._durability, faults=self._faults)
 
 
-def play(parent, folder, agent, commit=None, effect=None, when="", grace_s=0.0, kindly=False):
+def play(parent, folder, agent, commit=None, effect=None, when="", grace_s=0.0, kindly=False, url=None):
     """Start the run or go on with it, until it has its result; die at one point, or close there, if one is named."""
     global place  # noqa: PLW0603 - one per process, and this is its beginning
-    place = Place(folder)
+    place = Place(folder, url=url)
     place.kill_at = None if effect is None else (effect, when)
 
     async def main():

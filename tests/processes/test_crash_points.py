@@ -16,14 +16,14 @@ KEPT = ("step.completed", "step.failed", "note", "patched", "checkpoint", "timer
 
 
 def carry(forks, place, agent, **arguments):
-    return forks.start(scenes.play, folder=str(place.folder), agent=agent, **arguments)
+    return forks.start(scenes.play, folder=str(place.folder), url=place.url, agent=agent, **arguments)
 
 
 class Story:
     """One scenario: how it goes undisturbed, and how it goes with one death in it."""
 
-    def __init__(self, forks, folder, agent, grace_s):
-        self.forks, self.folder, self.agent, self.grace_s = forks, folder, agent, grace_s
+    def __init__(self, forks, folder, agent, grace_s, url=None):
+        self.forks, self.folder, self.agent, self.grace_s, self.url = forks, folder, agent, grace_s, url
         place = self.place("undisturbed")
         process = carry(forks, place, agent, grace_s=grace_s)
         said = process.read()
@@ -36,7 +36,10 @@ class Story:
     def place(self, name):
         folder = self.folder / name
         folder.mkdir()
-        return Place(folder)
+        place = Place(folder, url=self.url)
+        if self.url is not None:
+            place.clear()
+        return place
 
     def with_death(self, when, **point):
         """Die at this point and go on; False when the process came to its end before the point."""
@@ -51,9 +54,16 @@ class Story:
         result = second.read()["result"]
         second.ends()
         self.check(place, left, result, {second.pid})
-        assert sorted(path.name for path in place.folder.iterdir()) == ["ledger", "runs.db"]  # the dead left no files
+        files = ["ledger"] if self.url else ["ledger", "runs.db"]
+        assert sorted(path.name for path in place.folder.iterdir()) == files  # the dead left none
         assert place.query("SELECT count(*) FROM workers") == [(0,)]
         return True
+
+    def die_at_every_commit(self, request):
+        commits = range(self.commits + 1)
+        deaths = [self.with_death(when, commit=commit) for commit in commits for when in ("before", "after")]
+        request.node.user_properties.append(("crash_points", sum(deaths)))
+        assert sum(deaths) > self.commits  # parallel work does not always come to the same number of commits
 
     def check(self, place, left, result, later):
         lines, doubtful = place.lines(), in_doubt(left)
@@ -91,12 +101,14 @@ CASES += [(name, IN_MEMORY_S) for name in ("sleep", "child", "messages", "timeou
 @pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
 def test_killed_at_every_commit(forks, tmp_path, agent, grace_s, request):
     """Killed before or after any commit, a run ends like an undisturbed one and repeats no recorded step."""
-    story = Story(forks, tmp_path, agent, grace_s)
-    deaths = [
-        story.with_death(when, commit=commit) for commit in range(story.commits + 1) for when in ("before", "after")
-    ]
-    request.node.user_properties.append(("crash_points", sum(deaths)))
-    assert sum(deaths) > story.commits  # parallel work does not always come to the same number of commits
+    Story(forks, tmp_path, agent, grace_s).die_at_every_commit(request)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("agent", [agent.name for agent in scenes.ALL])
+def test_killed_at_every_commit_on_postgres(forks, tmp_path, agent, postgres_url, request):
+    """The same on PostgreSQL."""
+    Story(forks, tmp_path, agent, 0.0, postgres_url).die_at_every_commit(request)
 
 
 @pytest.mark.timeout(120)
