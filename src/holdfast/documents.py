@@ -19,8 +19,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if dataclasses.is_dataclass(value) and type(value).__module__.startswith("holdfast."):
-        fields = [field.name for field in dataclasses.fields(value) if not field.metadata.get("private")]
-        return {name: plain(getattr(value, name)) for name in fields}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
 
 

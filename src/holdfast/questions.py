@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,8 +41,16 @@ class Delegation:
     at: datetime
 
 
+class _Kept:
+    """Room for the row that a question was made of, outside its fields: no serialiser shows how the store keeps it."""
+
+    __slots__ = ("_row",)
+
+    _row: ApprovalRow
+
+
 @dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(_Kept):
     """A question to people: what is shown, whose it is, and how it ended."""
 
     id: str
@@ -69,8 +77,6 @@ class Approval:
     decided_by: str | None
     decided_at: datetime | None
     note: str
-    # So that it need not be looked up again.
-    row: ApprovalRow | None = field(default=None, repr=False, compare=False, metadata={"private": True})
 
     @classmethod
     def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
@@ -80,7 +86,7 @@ class Approval:
         passed = [
             Delegation(each["by"], each["to"], each["note"], moment(each["at"])) for each in json.loads(row.delegations)
         ]
-        return cls(
+        made = cls(
             id=row.id, run=row.run_id, root=row.root_id, path=tuple(json.loads(row.path)), key=row.key, kind=row.kind,
             question=row.question, shown=value, data=value if data is None else _read(data), digest=row.digest,
             editable=row.kind == "approve" and row.schema is not None,
@@ -88,8 +94,10 @@ class Approval:
             needs=needed(row.needs, row.digest), votes=votes, delegations=tuple(passed), asked_at=moment(row.asked_at),
             expires_at=None if row.expires_at is None else moment(row.expires_at), default=_read(row.fallback),
             status=row.status, decision=row.decision, decided_by=row.decided_by,
-            decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "", row=row,
+            decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "",
         )  # fmt: skip
+        object.__setattr__(made, "_row", row)  # so that it need not be looked up again
+        return made
 
     def is_for(self, person: str | Actor) -> bool:
         """May this person decide it?"""
@@ -205,8 +213,9 @@ class Questions:
         return await self._seen(await self.store.decide(found.id, ballot, blobs, found))
 
     async def _row(self, approval: Approval | str) -> ApprovalRow:
-        if isinstance(approval, Approval) and approval.row is not None:
-            return approval.row  # if it has changed since, the store finds that
+        if isinstance(approval, Approval) and (kept := getattr(approval, "_row", None)) is not None:  # a copy has none
+            row: ApprovalRow = kept
+            return row  # if it has changed since, the store finds that
         wanted = approval.id if isinstance(approval, Approval) else approval
         found = await self.store.approvals(approval=wanted, statuses=_STATUSES)
         if not found:

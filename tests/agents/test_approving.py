@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import gc
+import pickle
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from tests.agents.acting import finish, history, kinds, nothing_in_memory, with_client
 
 import holdfast
@@ -99,6 +102,28 @@ def test_the_first_decision_wins():
                 await decide(question, by="bob")
         assert await run.result() == "published otters"
         assert len(await hf.store.audit("r")) == 1
+
+    with_client(main, agents=[report])
+
+
+def test_a_question_shows_nothing_of_how_the_store_keeps_it():
+    """Neither as a dictionary nor as pydantic, and so FastAPI, serialises it; it can be decided all the same."""
+
+    async def main(hf):
+        run = await waiting(hf, report, "otters")
+        (question,) = await run.approvals()
+        documents = [
+            dataclasses.asdict(question),
+            TypeAdapter(holdfast.Approval).dump_python(question),
+            TypeAdapter(list[holdfast.Approval]).json_schema(mode="serialization")["$defs"]["Approval"]["properties"],
+        ]
+        for document in documents:
+            assert {"id", "shown", "digest", "status"} <= set(document)
+            assert "row" not in document
+        for same in (copy.copy(question), pickle.loads(pickle.dumps(question))):
+            assert same == question
+        await hf.approve(copy.copy(question), by="ana")
+        assert await run.result() == "published otters"
 
     with_client(main, agents=[report])
 
