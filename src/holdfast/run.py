@@ -307,7 +307,7 @@ class Run(Generic[R_co]):
                     await self._client._pause_for(heard)
 
     def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
-        """What it writes to a stream, from an offset on (that of the last chunk seen), live until the stream ends."""
+        """What it writes to a stream, from an offset on (that of the last chunk seen), live until the run is over."""
         return chunks(self, checked_stream(name), checked_offset(after), follow)
 
     async def streams(self) -> list[StreamInfo]:

@@ -1,4 +1,4 @@
-"""Reading a stream, in any process: from the beginning or from an offset, and live until it ends."""
+"""Reading a stream, in any process: from the beginning or from an offset, and live until its run is over."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Chunk:
     """A piece of a stream. `offset` is the place behind it: whoever has seen this one goes on with `after=chunk.offset`.
 
     Every character counts one, and so does every mark. Of a `data` chunk, one who has seen only n characters goes on at
-    `offset - len(data) + n`. A `restart` says that what `attempt` - 1 wrote is void, an `end` that nothing more comes; their
-    `reason` says why, and is None at a good end.
+    `offset - len(data) + n`. A `restart` says that what `attempt` - 1 wrote is void, an `end` that this text is over; their
+    `reason` says why, and is None at a good end. Behind an `end` another text may come as long as the run is not over.
     """
 
     offset: int
@@ -43,7 +43,7 @@ def checked_offset(after: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """What a list of streams shows."""
+    """What a list of streams shows. `ended`: the last text is over; until the run is, another one may follow."""
 
     name: str
     offset: int
@@ -54,8 +54,8 @@ class StreamInfo:
 
 
 async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
-    """A stream from an offset on. It is over behind an `end` with nothing behind it, or when the run is."""
-    client, ended, checked = run._client, False, after == 0
+    """A stream from an offset on. It is over when the run is: before that, whoever ended a text may begin another."""
+    client, checked = run._client, after == 0
     with client._listening(run.id, News.GREW) as heard:
         while True:
             heard.clear()
@@ -63,7 +63,7 @@ async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIte
             page = await client.store.pieces(run.id, name, after, _PAGE)
             for piece in page:
                 data = piece.text[after - piece.position :] if piece.kind == "data" else ""
-                after, ended = piece.position, piece.kind == "end"
+                after = piece.position
                 if piece.kind != "break":
                     kind = cast('Literal["data", "restart", "end"]', piece.kind)
                     yield Chunk(after, data, kind, piece.attempt, piece.reason)
@@ -73,7 +73,7 @@ async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIte
             if not checked:
                 await _check_reached(run, name, after)
                 checked = True
-            if ended or not follow:
+            if not follow:
                 return
             if row.status in FINISHED:
                 last = next((each for each in await client.store.streams(run.id) if each.stream == name), None)

@@ -444,6 +444,55 @@ async def test_readers_end_with_the_run(how):
         assert await read(run, after=4) == [("end", reason)]
 
 
+@holdfast.step
+async def says(text: str) -> None:
+    async with holdfast.stream("answer") as out:
+        await out.write(text)
+    async with holdfast.stream("answer"):
+        pass
+
+
+@holdfast.agent
+async def by_turns() -> None:
+    """Nothing, a text in a step, nothing in a step, a text of its own, nothing; each waits for the test."""
+    async with holdfast.stream("answer"):
+        await turn("0")
+    for n, text in enumerate(("one", "", "two"), 1):
+        await says(text)
+        await turn(str(n))
+    for n, text in enumerate(("three", ""), 4):
+        async with holdfast.stream("answer") as out:
+            await out.write(text)
+        await turn(str(n))
+
+
+async def turn(name: str) -> None:
+    await holdfast.note(name)
+    await holdfast.receive(name, str)
+
+
+@pytest.mark.parametrize("crashing", [False, True])
+@in_test
+async def test_readers_follow_from_text_to_text(crashing):
+    """The end of a text is passed on, and the next one comes behind it until the run is over; a silent block leaves nothing."""
+    async with holdfast.testing.open(agents=[by_turns]) as hf:
+        run = await hf.start(by_turns, id="r")
+        reader, so_far = asyncio.create_task(read(run)), []
+        for n, text in enumerate(("", "one", "", "two", "three", "")):
+            async for event in run.events():
+                if event.kind == "note" and event.data["text"] == str(n):
+                    break
+            so_far += [text, ("end", None)] if text else []
+            assert await read(run, follow=False) == so_far
+            if crashing:
+                await hf.crash()
+                run = hf.get("r")
+                reader = asyncio.create_task(read(run))
+            await run.send(str(n), "")
+        await run.result()
+        assert await reader == so_far
+
+
 # What is refused
 
 

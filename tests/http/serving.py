@@ -58,11 +58,17 @@ async def talker(words: list[str]) -> str:
 
 
 @holdfast.agent
+async def reciter(verses: int) -> None:
+    for _ in range(verses):
+        await tell([await holdfast.receive("verse", str)])
+
+
+@holdfast.agent
 async def broken() -> None:
     raise ValueError("no luck")
 
 
-AGENTS = [twice, publish, number, listener, talker, broken]
+AGENTS = [twice, publish, number, listener, talker, reciter, broken]
 
 
 @dataclass

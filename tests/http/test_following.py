@@ -154,6 +154,18 @@ async def test_a_stream_is_followed_from_any_place(site):
 
 
 @on_a_server
+async def test_a_stream_is_followed_from_text_to_text(site):
+    """The end of a text is one more message; the follower hears of the end when the run is over, and not before."""
+    await site.start("reciter", 2, id="r")
+    live = followed(site.web, "/api/runs/r/streams/answer")
+    for verse in ("one", "two"):
+        await site.post("/api/runs/r/send", {"topic": "verse", "value": verse})
+        heard = [(await anext(live))[1] for _ in range(2)]
+        assert [chunk["data"] or chunk["kind"] for chunk in heard] == [verse, "end"]
+    assert await _all(live) == [(None, "end")]
+
+
+@on_a_server
 async def test_places_that_are_none(site):
     """A Last-Event-ID that is no number or beyond the end is refused before anything is sent; so is an unknown run."""
     await site.start("listener", 1, id="l")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 import holdfast
 import holdfast.testing
@@ -107,6 +107,50 @@ def test_a_model_that_falls_silent_is_asked_again():
 
     asyncio.run(main())
     assert asked == [1, 3]
+
+
+@pytest.mark.parametrize("first", ["", "Let me look. "], ids=["silent", "aloud"])
+def test_readers_hear_the_answer_behind_a_tool_call(first):
+    """A request that says nothing leaves nothing; behind a text comes its end, and readers go on to the next answer."""
+    called, gate = asyncio.Event(), asyncio.Event()
+
+    async def words(messages, _info):
+        if len(messages) > 1:
+            yield "At sea."
+            return
+        if first:
+            yield first
+        yield {1: DeltaToolCall("look_up", "{}", tool_call_id="c")}
+
+    clerk = Agent(
+        FunctionModel(stream_function=words), name="clerk", capabilities=[HoldfastDurability(stream="answer")]
+    )
+
+    @clerk.tool_plain
+    async def look_up() -> str:
+        called.set()
+        await gate.wait()
+        return "at sea"
+
+    @holdfast.agent
+    async def job() -> str:
+        return (await clerk.run("go")).output
+
+    async def read(run, **options):
+        return [chunk.data or chunk.kind async for chunk in run.stream("answer", **options)]
+
+    async def main():
+        async with asyncio.timeout(20), holdfast.testing.open(agents=[job]) as hf:
+            run = await hf.start(job)
+            reader = asyncio.create_task(read(run))
+            await called.wait()
+            before = await read(run, follow=False)
+            gate.set()
+            assert await run.result() == "At sea."
+            return before, await reader
+
+    before = [first, "end"] if first else []
+    assert asyncio.run(main()) == (before, [*before, "At sea.", "end"])
 
 
 def test_what_to_do_with_a_cut_off_answer_is_checked():

@@ -74,6 +74,8 @@ class _Shown:
             self._tell(f"what is above is void ({chunk.reason}); it begins anew:")
         elif chunk.reason is not None:
             self._tell(f"it ended too early: {chunk.reason}")
+        else:
+            self.end()
 
     def _tell(self, what: str) -> None:
         self.end()
@@ -81,7 +83,7 @@ class _Shown:
         sys.stderr.flush()
 
     def end(self) -> None:
-        """A terminal's prompt begins on a line of its own."""
+        """On a terminal the next text, or the prompt, begins on a line of its own."""
         if self._terminal and self._in_line:
             sys.stdout.write("\n")
             sys.stdout.flush()

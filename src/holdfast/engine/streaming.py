@@ -231,7 +231,7 @@ class AgentOutlet:
     def _closed(self, call: CloseCall, reason: Reason | None) -> Generator[Any, Any, None]:
         streams, tail = self._execution.streams, self._tail
         if tail is not None:
-            if tail.key != self._key or tail.kind != "end":  # else the end is stored, and only its record is not
+            if tail.key == self._key and tail.kind != "end":  # what a retry took out of the history is void
                 self._begin()
             streams.over(self._key, well=reason is None, reason=reason)
         self._is_open = False

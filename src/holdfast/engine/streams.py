@@ -2,7 +2,8 @@
 
 Only the owner of a run writes, so where a stream stands is read once in a life and known from then on. One call at a time
 holds a stream: a step from its first word until it has closed the stream or has an outcome, over all its attempts; agent code
-while its block is open. Others may go on behind it.
+while its block is open. Others may go on behind it, so an `end` is the end of a text; the stream is over when the run is. A
+block in which nothing is written leaves no mark.
 
 Attempts. When a step runs again, what it wrote last in the stream is its salvage. If it keeps it, it goes on behind it. If
 not, a `restart` mark says to readers that the text since the step began is void, and it begins anew behind the mark. An
@@ -136,10 +137,10 @@ class Streams:
         return Piece(tail.name, tail.position, tail.kind, tail.key, tail.attempt, tail.began, tail.reason)
 
     def end(self, tail: Tail) -> None:
-        """The text is whole; readers hear so at once."""
-        self.mark(tail, "end", None)
-        tail.holder = None
-        self._execution.outflow.flush()
+        """The text is whole; readers hear so at once, unless they have heard it."""
+        if tail.kind != "end" or tail.reason is not None:
+            self.mark(tail, "end", None)
+            self._execution.outflow.flush()
 
     # Attempts of steps
 
@@ -295,17 +296,21 @@ class StepOutlet:
         self._tail.attempt = self._number
 
     def write(self, text: str) -> Any:
-        tail = self._writable()
+        self._check()
         if text:
-            self._execution.streams.grow(tail, text)
+            self._execution.streams.grow(self._begin(), text)
             if self._execution.outflow.full:
                 return self._execution.outflow.room()
         return None
 
-    def _writable(self) -> Tail:
-        tail = self._tail
-        if tail is None or self._attempt.over:
+    def _check(self) -> None:
+        if self._tail is None or self._attempt.over:
             raise closed(self._name)
+
+    def _begin(self) -> Tail:
+        """The first text of this block."""
+        tail = self._tail
+        assert tail is not None
         if not self._begun:
             self._begun = True
             void = None if self.salvaged is None else self.salvaged.reason
@@ -313,8 +318,10 @@ class StepOutlet:
         return tail
 
     def close(self, reason: Reason | None) -> None:
-        if reason is None and not self._attempt.over:
-            self._execution.streams.end(self._writable())
+        if reason is None and not self._attempt.over and self._tail is not None:
+            if self._begun or self.salvaged is not None:  # else nothing was written, and nothing is left of this block
+                self._execution.streams.end(self._begin())
+            self._tail.holder = None
         self._attempt.open_now -= {self._name}
         # Who raised may be tried again: the outcome of the step, or the next attempt, says what it was.
         self._tail = None
