@@ -1,10 +1,11 @@
-"""A TCP proxy that cuts connections: all at once, or each after a random number of bytes."""
+"""A TCP proxy that cuts connections, all at once or each after a random number of bytes, or that is slow one way."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -23,6 +24,7 @@ class Proxy:
         self._target, self._rng = target, rng
         self._open: dict[asyncio.StreamWriter, _Line] = {}
         self.budget: int | None = None
+        self.there_s = self.back_s = 0.0  # what passes comes so much later
         self.cut = 0
 
     async def start(self) -> int:
@@ -60,7 +62,10 @@ class Proxy:
         line = _Line(self._rng.randrange(200, self.budget) if self.budget is not None else 1 << 62)
         self._open[writer] = line
         try:
-            await asyncio.gather(self._pump(reader, there, line), self._pump(there_reader, writer, line))
+            await asyncio.gather(
+                self._pump(reader, there, line, lambda: self.there_s),
+                self._pump(there_reader, writer, line, lambda: self.back_s),
+            )
         except (OSError, EOFError, asyncio.CancelledError):
             pass
         finally:
@@ -68,10 +73,14 @@ class Proxy:
             writer.transport.abort()
             there.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line, late_s: Callable[[], float]
+    ) -> None:
         while data := await reader.read(65536):
             if line.dead:
                 continue
+            if late_s():
+                await asyncio.sleep(late_s())
             whole = len(data) <= line.left
             data, line.left = data[: line.left], line.left - len(data)
             writer.write(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ from holdfast.model import RunRow
 from holdfast.store.base import Store
 from holdfast.store.choosing import store_at
 from holdfast.store.postgres import connection
+
+BUSY_MS = 100  # a busy computer hears an answer late
 
 
 @asynccontextmanager
@@ -180,3 +183,33 @@ async def test_closing_without_a_server(own_server: Server) -> None:
     await store.close()
     with pytest.raises(StoreUnavailable, match="cannot be written"):
         await waiting
+
+
+@pytest.mark.parametrize("way", ["there", "back"])
+def test_a_slow_way_to_the_database_makes_no_clock_fast(database: Place, way: str) -> None:
+    """Neither a first measure that is slow nor a later one: what counts is the shortest way, and in doubt it is earlier."""
+
+    def ahead_ms(store: Store) -> float:
+        before = time.time() * 1000
+        return store.clock.now() - before  # the server of these tests has the clock of this computer
+
+    @scenario
+    async def main() -> None:
+        async with through_proxy(database, 1) as (proxy, slow):
+            setattr(proxy, f"{way}_s", 0.2)
+            async with slow.open() as store:
+                assert -250 - BUSY_MS < ahead_ms(store) <= 0
+                setattr(proxy, f"{way}_s", 0.0)
+                await claim_something(store)
+                assert -BUSY_MS < ahead_ms(store) <= 0
+                setattr(proxy, f"{way}_s", 0.4)
+                await asyncio.to_thread(store.heartbeat, TTL)
+                assert -BUSY_MS < ahead_ms(store) <= 0
+
+    main()
+
+
+async def claim_something(store: Store) -> None:
+    """A worker's first claim, and a heartbeat, which measures the clock."""
+    await owned(store, "run")
+    await asyncio.to_thread(store.heartbeat, TTL)

@@ -317,12 +317,12 @@ FROM (SELECT max(position) >> 20 AS highest FROM events) AS newest
 WHERE highest >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + base
 
 -- name: time
--- The database's time, which all its workers share.
-SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+-- The time of the database, which all its workers share. Cut off and not rounded: it is never ahead.
+SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
 -- name: newest_transaction
--- Changes with every transaction of any session that wrote something.
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+-- Changes with every transaction of any session that wrote something. The time comes with it.
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
 -- name: notify_others
 SELECT pg_notify(:channel, :payload)

@@ -54,7 +54,7 @@ class PostgresStore(SharedStore):
         passing = functools.partial(connect, self._options, durable=False)
         self._readers = Readers(functools.partial(connect, self._options), self._check_open)
         self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
-        self._wakeups = Wakeups(passing, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
+        self._wakeups = Wakeups(passing, self.clock, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
         self._writer = Lanes(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
                              faults=faults)  # fmt: skip
         self._loans = Loans(
@@ -90,7 +90,7 @@ class PostgresStore(SharedStore):
     async def _connect_writer(self) -> Connection:
         db = await connect(self._options)
         if isinstance(self.clock, DatabaseClock):
-            await self.clock.measure(db)
+            await self.clock.begin(db)
         return db
 
     async def close(self) -> None:

@@ -12,15 +12,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import asyncpg
 
+from holdfast.clock import Clock
 from holdfast.store import news
 from holdfast.store.base import Changes, News
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import ask
+from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
 
 _log = logging.getLogger("holdfast.store")
@@ -33,9 +36,9 @@ _LEAVE_S: Final = 2.0  # for the last words
 class Wakeups:
     """Hears of other processes' commits and tells of ours."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], channel: str, worker: str,
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], clock: Clock, channel: str, worker: str,
                  heard: Callable[[Changes], None]) -> None:  # fmt: skip
-        self._connect, self._channel, self._worker, self._heard = connect, channel, worker, heard
+        self._connect, self._clock, self._channel, self._worker, self._heard = connect, clock, channel, worker, heard
         self._pending: dict[str, News] = {}
         self._more = asyncio.Event()
         self._db: Connection | None = None
@@ -76,7 +79,7 @@ class Wakeups:
         self._db = await self._connect()
         self._db.add_termination_listener(lambda _: self._more.set())
         await self._db.add_listener(self._channel, self._hear)
-        ((self._progress,),) = await ask(self._db, "newest_transaction")
+        self._progress = await self._newest(self._db)
 
     def _hear(self, _connection: Any, _process: int, _channel: str, payload: str) -> None:
         sender, _, text = payload.partition("\n")
@@ -119,7 +122,14 @@ class Wakeups:
 
     async def _poll(self) -> None:
         assert self._db is not None
-        before = self._progress
-        ((self._progress,),) = await ask(self._db, "newest_transaction")
+        before, self._progress = self._progress, await self._newest(self._db)
         if self._progress != before:
             self._heard({"": News.DUE})
+
+    async def _newest(self, db: Connection) -> int:
+        """The newest transaction; the time comes with it."""
+        asked_s = time.monotonic()
+        ((newest, told),) = await ask(db, "newest_transaction")
+        if isinstance(self._clock, DatabaseClock):
+            self._clock.learn(asked_s, told, time.monotonic())
+        return int(newest)
