@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
+from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from holdfast.budget import Budget, checked_budget
 from holdfast.codec import checked_size, digest, preview
@@ -35,10 +36,11 @@ from holdfast.worker.worker import Worker
 
 _IN_FLIGHT_S: Final = 5.0  # for so long a list of events waits for transactions that others have open
 _LOOK_EVERY_S: Final = 0.02
+_OPTIONS: Final = ("id", "labels", "kwargs", "after", "budget")  # of `start`
 R = TypeVar("R")
+P = ParamSpec("P")
 
 DEFAULT_URL: Final = choosing.DEFAULT_URL
-Ts = TypeVarTuple("Ts")
 
 
 def open(
@@ -76,6 +78,37 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
                     f"two agents are named {agent.name!r}; give one another name with @agent(name=...), or another version"
                 )
     return list(specs.values())
+
+
+class _Arguments(NamedTuple):
+    """What `start` was given for the agent: some by position, some by name."""
+
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+    kwargs: Mapping[str, Any] | None
+    options: list[str]  # that were given too
+
+    def by_name(
+        self, agent: str, names: Collection[str], positional: Sequence[str], takes_any: bool = False
+    ) -> dict[str, Any]:
+        """Those by name. Refused if a keyword could be an option of `start` or a parameter of the agent."""
+        filled = positional[: len(self.args)]
+        for option in self.options if self.kwargs is None else ():
+            if option in names and option not in filled:
+                raise BadArguments(
+                    f"agent {agent!r} has a parameter {option!r}, and `start` has an option of that name. "
+                    f"Give the parameter as kwargs={{{option!r}: ...}}; beside kwargs=, even an empty one, {option}= is the option"
+                )
+        known = (*_OPTIONS, *names)
+        for name in self.named:
+            if name in (self.kwargs or ()):
+                raise BadArguments(f"agent {agent!r}: {name!r} was given twice, as a keyword and in kwargs=")
+            near = () if takes_any or name in names else difflib.get_close_matches(name, known, 1, 0.75)
+            if near and near[0] in _OPTIONS:
+                raise BadArguments(
+                    f"agent {agent!r} has no parameter and `start` no option {name!r}; did you mean {near[0]}="
+                )
+        return {**(self.kwargs or {}), **self.named}
 
 
 class Client(Questions, Conversations, Control, Tokens):
@@ -140,32 +173,54 @@ class Client(Questions, Conversations, Control, Tokens):
 
     @overload
     async def start(
-        self, agent: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, id: str | None = None,
-        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
-        budget: Budget | None = None,
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, kwargs: Mapping[str, Any],
+        id: str | None = None, labels: Mapping[str, str] | None = None, after: Duration | None = None,
+        budget: Budget | None = None, **named: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
-        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
-        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any], after: Duration | None = None,
-        budget: Budget | None = None,
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None,
+        labels: Mapping[str, str] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, labels: Mapping[str, str] | None,
+        after: Duration | None = None, budget: Budget | None = None, **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, after: Duration | None,
+        budget: Budget | None = None, **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, budget: Budget | None, **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **named: P.kwargs
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
-        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
-        budget: Budget | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
     ) -> Run[Any]: ...  # fmt: skip
-    async def start(  # type: ignore[misc]  # mypy takes `*args: *Ts` for more than any arguments
+    async def start(  # type: ignore[misc]  # mypy: an agent's own parameter could have the name of an option
         self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
-        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None,
-        budget: Budget | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
     ) -> Run[Any]:  # fmt: skip
-        """Start a run and return at once. The same id again is the same run; with other arguments it is `RunExists`.
+        """Start a run of `agent(*args, **named)` and return at once.
 
-        While a singleton has not ended, it is that run that is returned. `budget=` takes the place of the agent's.
+        The same id again is the same run; with other arguments it is `RunExists`. A parameter of the agent that is named like
+        an option of this method goes into `kwargs=`. While a singleton has not ended, it is that run that is returned.
+        `budget=` takes the place of the agent's.
         """
-        name, version, text, flow, lane, own_budget = await self._input(agent, args, dict(kwargs or {}))
+        options = {"id": id, "labels": labels, "after": after, "budget": budget}
+        arguments = _Arguments(args, named, kwargs, [option for option, given in options.items() if given is not None])
+        name, version, text, flow, lane, own_budget = await self._input(agent, arguments)
         run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
         delay_ms = 0 if after is None else milliseconds(after)
         stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
@@ -181,15 +236,13 @@ class Client(Questions, Conversations, Control, Tokens):
             await self._check_same(row, name, text)
         return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
 
-    async def _input(
-        self, agent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[str, str | None, str, Flow, Lane, Budget | None]:
+    async def _input(self, agent: Any, given: _Arguments) -> tuple[str, str | None, str, Flow, Lane, Budget | None]:
         """The name, the version, the stored arguments, how the run is let through, and what it may spend."""
         if not isinstance(agent, Agent | str):
             raise BadArguments(f"start takes an agent (a function with @holdfast.agent) or its name, not {agent!r}")
         spec = agent.spec if isinstance(agent, Agent) else self._spec(agent)
         if spec is not None:
-            text = spec.signature.bind(args, kwargs).text
+            text = spec.signature.bind(given.args, given.by_name(spec.name, *spec.signature.names)).text
             return spec.name, spec.version, text, spec.flow, lane_of(spec.flow, spec.signature, text), spec.budget
         published = await self.store.agents()
         if agent not in published:
@@ -202,7 +255,9 @@ class Client(Questions, Conversations, Control, Tokens):
         schema = json.loads(schema_text)
         flow, defaults = Flow.from_published(schema.pop("x-flow"))
         budget = schema.pop("x-budget", None)
-        arguments, text = arguments_from_published(schema, args, kwargs, agent)
+        properties: list[str] = list(schema.get("properties", {}))
+        by_name = given.by_name(agent, properties, schema.get("x-positional", properties), _takes_any(schema))
+        arguments, text = arguments_from_published(schema, given.args, by_name, agent)
         check_against(schema, arguments, agent)
         lane = flow.lane(text, lambda: defaults)
         return agent, version, text, flow, lane, None if budget is None else Budget.of(budget)
@@ -217,25 +272,43 @@ class Client(Questions, Conversations, Control, Tokens):
 
     @overload
     async def run(
-        self, agent: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, id: str | None = None,
-        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any] | None = None,
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, kwargs: Mapping[str, Any],
+        id: str | None = None, labels: Mapping[str, str] | None = None, after: Duration | None = None,
+        budget: Budget | None = None, **named: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def run(
-        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
-        labels: Mapping[str, str] | None = None, kwargs: Mapping[str, Any],
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None,
+        labels: Mapping[str, str] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, labels: Mapping[str, str] | None,
+        after: Duration | None = None, budget: Budget | None = None, **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, after: Duration | None,
+        budget: Budget | None = None, **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, budget: Budget | None, **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **named: P.kwargs
     ) -> R: ...  # fmt: skip
     @overload
     async def run(
         self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
     ) -> Any: ...  # fmt: skip
-    async def run(  # type: ignore[misc]  # as for `start`
-        self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # fmt: skip
-        """Start a run and wait for its result."""
-        run: Run[Any] = await self.start(agent, *args, id=id, labels=labels, kwargs=kwargs)
+    async def run(self, agent: Any, /, *args: Any, **named: Any) -> Any:
+        """Start a run as `start` does, and wait for its result."""
+        run: Run[Any] = await self.start(agent, *args, **named)
         return await run.result()
 
     # Finding
@@ -339,6 +412,11 @@ class Client(Questions, Conversations, Control, Tokens):
             return self._worker.spec_of(agent, version)
         fits = [spec for spec in self._specs if spec.name == agent and version in (None, spec.version)]
         return fits[-1] if fits else None
+
+
+def _takes_any(schema: dict[str, Any]) -> bool:
+    """Does an agent with this published schema take keywords of any name?"""
+    return schema.get("additionalProperties") is not False
 
 
 def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:

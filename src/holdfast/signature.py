@@ -198,6 +198,13 @@ class Signature:
         plain = len(positional) == len(self.parameters)
         return _Parts(positional, of(_POSITION, _ONLY_KEYWORD), rest, extra, taken, sortable, plain)
 
+    @property
+    def names(self) -> tuple[list[str], list[str], bool]:
+        """What may be given by name, what by position, and whether keywords of any other name are taken."""
+        parts = self._parts
+        by_name, positional = ([each.name for each in parts.by_name], [each.name for each in parts.positional])
+        return by_name, positional, parts.extra is not None
+
     @functools.cached_property
     def returns(self) -> Shape:
         """The shape of the result."""

@@ -146,6 +146,55 @@ def test_made_up_ids_are_ids():
     with_client(main, agents=[élève, size])
 
 
+def test_arguments_are_typed_as_in_a_call():
+    """By position and by name, beside the options of `start`; the same arguments are the same run however they came."""
+
+    async def main(hf):
+        run = await hf.start(greet, "ana", times=2, loud=True, id="g", labels={"team": "a"})
+        assert await run.result() == "HELLO ANAHELLO ANA"
+        assert (await run.info()).labels == {"team": "a"}
+        assert not (await hf.start(greet, "ana", 2, kwargs={"loud": True}, id="g")).created
+        assert not (await hf.start("greet", name="ana", times=2, kwargs={"loud": True}, id="g")).created
+        assert await hf.run(greet, name="bo", id="b", after="1h") == "hello bo"
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            assert not (await elsewhere.start("greet", "ana", times=2, loud=True, id="g")).created
+            with pytest.raises(BadArguments, match=r"'times' was given twice, as a keyword and in kwargs="):
+                await elsewhere.start("greet", "ana", times=2, kwargs={"times": 3})
+        with pytest.raises(BadArguments, match=r"'loud' was given twice, as a keyword and in kwargs="):
+            await hf.start(greet, "ana", loud=True, kwargs={"loud": True})
+        with pytest.raises(BadArguments, match=r"no parameter and `start` no option 'label'; did you mean labels="):
+            await hf.start(greet, "ana", label={"team": "a"})
+
+    serving(main)
+
+
+def test_a_parameter_named_like_an_option_goes_through_kwargs():
+    """Which of the two is meant cannot be told, so it is refused with that advice, by code and by name alike."""
+
+    @holdfast.agent
+    async def tagged(id: int, labels: str = "none", *, budget: int = 0) -> tuple[str, int, str, int]:
+        return holdfast.this_run().id, id, labels, budget
+
+    async def main(hf):
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            for client, agent in ((hf, tagged), (elsewhere, "tagged")):
+                for given in ({"id": "a"}, {"labels": {"team": "a"}}, {"budget": holdfast.Budget(usd=1)}):
+                    (name,) = given
+                    with pytest.raises(
+                        BadArguments, match=rf"agent 'tagged' has a parameter .*kwargs={{'{name}': \.\.\.}}"
+                    ):
+                        await client.start(agent, *(() if "id" in given else (1,)), **given)
+            assert await hf.runs() == []
+        run = await hf.start(tagged, 3, id="a", kwargs={"labels": "x"}, labels={"team": "a"})
+        assert await run.result() == ("a", 3, "x", 0)
+        assert (await run.info()).labels == {"team": "a"}
+        assert await hf.run(tagged, kwargs={"id": 4, "budget": 7}, id="b") == ("b", 4, "none", 7)
+        assert await hf.run(tagged, 5, kwargs={}, id="c", budget=holdfast.Budget(usd=1)) == ("c", 5, "none", 0)
+        assert (await hf.run(tagged, 6, id="d"))[:2] == ("d", 6)  # `id` has its value: the keyword is the option
+
+    with_client(main, agents=[tagged])
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "says"),
     [

@@ -28,13 +28,16 @@ def flow() -> None:
 
 
 async def clients(hf: holdfast.Client) -> None:
-    await hf.start(research, 3)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    await hf.start(research)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await hf.start(research, 3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await hf.start(research)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await hf.start(research, "a", deep=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await hf.start(research, topic=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await hf.start(research, "a", labels=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     many = ("a", 1, 2)
-    await hf.start(research, *many)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await hf.start(research, *many)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     await hf.start("name", id=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     await hf.start(7)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    number: int = await hf.run(research, "a")  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    number: int = await hf.run(research, "a")  # type: ignore[call-overload]  # pyright: ignore[reportAssignmentType]
     run: Run[int] = hf.get("a", research)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
     await hf.answer("a", "run")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     assert [number, run]
