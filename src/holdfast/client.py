@@ -55,7 +55,7 @@ def store_for(url: str | None, name: str = "") -> Store:
 
     `name` begins the id under which this process holds leases.
     """
-    return choosing.store_at(url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL, name=name)
+    return choosing.store_at(os.environ.get("HOLDFAST_URL") or DEFAULT_URL if url is None else url, name=name)
 
 
 def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:

@@ -27,6 +27,7 @@ from tests.store.scenes import (
 from holdfast.errors import BadArguments, HoldfastError, NewerJournal, StoreUnavailable
 from holdfast.model import TRANSITIONS
 from holdfast.store import connection, migrate
+from holdfast.store.choosing import store_at
 from holdfast.store.connection import Options, check_library, connect, parse_url
 from holdfast.store.queries import QUERIES, load
 from holdfast.store.sqlite import SQLiteStore
@@ -37,6 +38,7 @@ def test_urls() -> None:
     assert parse_url("sqlite:runs.db") == Options("runs.db", "power")
     assert parse_url("sqlite:/x/runs.db?durability=process") == Options("/x/runs.db", "process")
     assert parse_url("sqlite:C:\\runs.db") == Options("C:\\runs.db")
+    assert parse_url("sqlite:////var/lib/runs.db") == Options("/var/lib/runs.db")  # means the same to everybody
     for url, message in {
         "runs.db": "write 'sqlite:PATH'",
         "postgresql://x": "not a SQLite URL",
@@ -44,9 +46,38 @@ def test_urls() -> None:
         "sqlite::memory:": "must outlive the process",
         "sqlite:x?durability=none": "neither 'power' nor 'process'",
         "sqlite:x?mode=ro": "unknown option 'mode'",
+        "sqlite://x.db": "write 'sqlite:x.db' for a file in the current folder, 'sqlite:/x.db' for one in the root folder",
+        "sqlite:///x.db?durability=process": "write 'sqlite:x.db?durability=process' for a file in the current folder",
+        "sqlite:///var/lib/x.db": "'sqlite:/var/lib/x.db' for one in the folder /var/lib",
+        "sqlite:runs/": "names a folder; write 'sqlite:runs/holdfast.db'",
+        "sqlite:/": "names a folder; write 'sqlite:holdfast.db'",
+        "sqlite://": "names no file",
     }.items():
         with pytest.raises(BadArguments, match=re.escape(message)):
             parse_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("x.db", "write 'sqlite:x.db'"),
+        ("/var/x.db", "write 'sqlite:/var/x.db'"),
+        ("file:x.db", "write 'sqlite:x.db'"),
+        ("SQLite:x.db", "write 'sqlite:x.db'"),
+        ("sqlite+aiosqlite:///x.db", "write 'sqlite:x.db'"),
+        ("sqlite", "write 'sqlite:PATH'"),
+        ("postgresql+asyncpg://ana@db/team", "write 'postgresql://user@host/database'"),
+        ("postgres:/", "write 'postgresql://user@host/database'"),
+        ("postgresql:team", "write 'postgresql://user@host/database'"),
+        ("mysql://db", "write 'sqlite:PATH', for example 'sqlite:holdfast.db', or 'postgresql://user@host/database'"),
+        ("sqlite://x.db", "write 'sqlite:x.db'"),
+        (7, "7 is not a store"),
+    ],
+)
+def test_every_door_says_how_a_store_is_named(url: str, message: str) -> None:
+    """A URL in the spelling of another program, or none, is refused before anything is opened or made."""
+    with pytest.raises(BadArguments, match=re.escape(message)):
+        store_at(url)
 
 
 @scenario
@@ -76,7 +107,9 @@ async def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     apsw.Connection(str(other)).execute("CREATE TABLE theirs (x)").connection.close()
     (tmp_path / "text.db").write_text("not a database " * 100)
-    cases = {"none/x.db": "there is no folder", "text.db": "not a SQLite file", "other.db": "some other program"}
+    (tmp_path / "folder").mkdir()
+    cases = {"none/x.db": "there is no folder", "folder": "is a folder; name a file in it: 'sqlite:.*/folder/holdfast.db'",
+             "text.db": "not a SQLite file", "other.db": "some other program"}  # fmt: skip
     for name, message in cases.items():
         store = SQLiteStore(tmp_path / name)
         with pytest.raises(StoreUnavailable, match=message):

@@ -57,6 +57,7 @@ def test_urls() -> None:
     assert options.shown == "postgresql://ana@db.example:6432/team?sslmode=require&schema=agents&statement_cache=0"
     assert (options.schema, options.statement_cache) == ("agents", 0)
     assert parse_url("postgres:///team").schema == "holdfast"
+    assert parse_url("postgres:///team").shown == "postgres:///team"  # which can be typed again
     for url, message in {
         "mysql://x": "write 'postgresql://user@host/database'",
         "postgresql:///x?schema=a-b": "'a-b' is no name for a schema",

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.budget import Budget
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import command, print_json
+from holdfast.cli.output import code_of, how_to_go_on, print_json
 from holdfast.cli.reading import existing, row_of
 from holdfast.client import Client
 
@@ -41,8 +41,8 @@ async def _say_ready(hf: Client, run: str, told: str, url: str | None, *, as_jso
         return
     tell(told)
     if info.waits_for == "worker":
-        again = command("run", f"FILE.py:{info.agent}", "--id", info.root, db=url)
-        tell(f"No live worker serves {info.agent!r}. Start one, or go on here:\n  {again}", "yellow")
+        where, again = how_to_go_on(info, url)
+        tell(f"No live worker serves {code_of(info)}. Start one, or go on here. {where}\n  {again}", "yellow")
 
 
 async def retry(url: str | None, run: str, by: str | None, budget: str | None, *, as_json: bool) -> None:

@@ -8,20 +8,15 @@ from rich.text import Text
 from holdfast.cli.output import answer, console, print_json
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing, row_of
-from holdfast.client import Client
 from holdfast.run import Deed
 
 
 async def audit(url: str | None, run: str | None, limit: int, *, as_json: bool) -> None:
     """The command."""
     async with existing(url) as hf:
-        name = None if run is None else (await row_of(hf, run)).id
-        await show_audit(hf, name, limit, as_json=as_json)
-
-
-async def show_audit(hf: Client, run: str | None, limit: int, *, as_json: bool) -> None:
-    """The newest last, as a history reads."""
-    deeds = list(reversed(await hf.audit(run=run, limit=limit)))
+        deeds = list(reversed(await hf.audit(run=run, limit=limit)))  # the newest last, as a history reads
+        if run is not None and not deeds:
+            await row_of(hf, run)  # what was done to a run outlives it: unknown is only one that has left nothing
     if as_json:
         print_json({"audit": [{"id": deed.id, "at": deed.at, "run": deed.run, "by": deed.by, "action": deed.action,
                                "data": deed.data} for deed in deeds]})  # fmt: skip

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from holdfast.cli.acting import who
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import print_json
+from holdfast.cli.output import code_of, command, how_to_go_on, print_json
 from holdfast.cli.reading import existing, row_of
 from holdfast.client import Client
 from holdfast.errors import BadArguments
 from holdfast.model import TRANSITIONS
-from holdfast.run import Run
+from holdfast.run import Run, RunInfo
+
+_NAMED: Final = 20  # runs in a command that is told; more are better named by a filter
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,11 @@ async def cancel(url: str | None, wanted: Wanted, reason: str, grace: str, by: s
     """The command."""
     how: dict[str, Any] = {"reason": reason, "by": who(by), "grace": grace}
     states = dict.fromkeys(TRANSITIONS, f"was told to stop; it ends within {grace}") | {"cancelled": "is cancelled"}
-    await _each(url, wanted, lambda hf: hf.cancel(**wanted.filters(), **how), lambda run: run.cancel(**how), states,
-                as_json=as_json)  # fmt: skip
+    done = await _each(url, wanted, lambda hf: hf.cancel(**wanted.filters(), **how), lambda run: run.cancel(**how),
+                       states, as_json=as_json, unserved="was told to stop")  # fmt: skip
+    if left := [info.id for info in done if info.waits_for == "worker"]:
+        tell("Whoever goes on with it lets it tidy up and ends it. To end it now, as it is:", "yellow")
+        tell(f"  {command('cancel', *left[:_NAMED], db=url)}")
 
 
 async def resume(url: str | None, wanted: Wanted, by: str | None, *, as_json: bool) -> None:
@@ -60,8 +65,9 @@ async def resume(url: str | None, wanted: Wanted, by: str | None, *, as_json: bo
 
 async def _each(
     url: str | None, wanted: Wanted, those: Callable[[Client], Awaitable[list[str]]],
-    one: Callable[[Run[Any]], Awaitable[None]], states: dict[str, str], *, as_json: bool,
-) -> None:  # fmt: skip
+    one: Callable[[Run[Any]], Awaitable[None]], states: dict[str, str], *, as_json: bool, unserved: str = "",
+) -> list[RunInfo]:  # fmt: skip
+    """Act, and say what became of each; of one that nobody serves, `unserved`, and who could go on with it."""
     if wanted.runs and wanted.is_filter:
         raise BadArguments("name runs or give a filter (--agent, --status, --label), not both")
     if not wanted.runs and not wanted.is_filter:
@@ -73,8 +79,14 @@ async def _each(
         done = [await hf.get(name).info() for name in named or await those(hf)]
         if as_json:
             print_json({"runs": done})
-            return
+            return []
         for info in done:
-            tell(f"{info.id} {states.get(info.status, f'is {info.status}')}.")
+            if unserved and info.waits_for == "worker":
+                tell(f"{info.id} {unserved}, but no live worker serves {code_of(info)}, so nothing happens by itself.")
+                where, again = how_to_go_on(info, url)
+                tell(f"  {where} {again}")
+            else:
+                tell(f"{info.id} {states.get(info.status, f'is {info.status}')}.")
         if not done:
             tell("No run fits.", "yellow")
+        return done

@@ -18,6 +18,7 @@ from holdfast.client import Client
 from holdfast.durations import spoken
 from holdfast.model import FINISHED, Event, RunRow
 from holdfast.questions import Approval
+from holdfast.run import is_served
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ROOM_AROUND: Final = 7  # lines of the screen that are not the tree
@@ -31,6 +32,7 @@ class Watch:
         self.rows: dict[str, RunRow] = {}
         self.histories: dict[str, History] = {}
         self.questions: list[Approval] = []
+        self.unserved: list[RunRow] = []  # unfinished ones for which there is no live worker, here or elsewhere
 
     @property
     def root(self) -> RunRow:
@@ -54,6 +56,9 @@ class Watch:
                 for event in events:
                     history.add(event)
                 new += events
+        parked = [row for row in self.rows.values() if row.status in ("ready", "waiting")]
+        served = await self.hf.store.agents() if parked else {}
+        self.unserved = [row for row in parked if not is_served(row, served)]
         waits = any(row.waits_for == "person" for row in self.rows.values())
         self.questions = await self.hf.approvals(run=self.run) if waits else []
         return sorted(new, key=lambda event: event.position)
@@ -70,17 +75,20 @@ class Watch:
         """Is there nothing to wait for? A run that ended may have started others that are still at work."""
         if self.root.status in FINISHED:
             return not any(is_active(row, self.hf.store.clock.now()) for row in self.rows.values())
-        return self.root.status == "paused" or self.stuck_on is not None
+        return self.stuck_on is not None
 
     @property
     def stuck_on(self) -> RunRow | None:
-        """A paused run that everything else waits for, if nothing can go on by itself."""
+        """A run that is paused or that nobody serves, and that everything else waits for: nothing goes on by itself."""
         if self.root.status in FINISHED:
             return None
-        others = [row for row in self.rows.values() if row.status not in FINISHED and row.status != "paused"]
+        stuck = [*(row for row in self.rows.values() if row.status == "paused"), *self.unserved]
+        if self.root in stuck:
+            return self.root
+        others = [row for row in self.rows.values() if row.status not in FINISHED and row not in stuck]
         if any(row.status != "waiting" or row.waits_for != "child" for row in others):
             return None
-        return next((row for row in self.rows.values() if row.status == "paused"), None)
+        return next(iter(stuck), None)
 
     @property
     def is_due(self) -> bool:

@@ -10,6 +10,10 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+STORE = (
+    "The store: sqlite:PATH or postgresql://USER@HOST/DATABASE. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the"
+    " current folder."
+)
 STATUSES = ("ready", "running", "waiting", "paused", "completed", "failed", "cancelled")
 
 
@@ -64,8 +68,7 @@ def _same_everywhere(ctx: click.Context, _: click.Parameter, value: str | None) 
 
 def db_option(command: F) -> F:
     """`--db`."""
-    text = "The store: sqlite:PATH. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the current folder."
-    return click.option("--db", metavar="URL", callback=_same_everywhere, help=text)(command)
+    return click.option("--db", metavar="URL", callback=_same_everywhere, help=STORE)(command)
 
 
 def json_option(command: F) -> F:
@@ -116,7 +119,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 @click.group(cls=Holdfast, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--db", metavar="URL", help="The store, for the command that follows.")
+@click.option("--db", metavar="URL", help=STORE)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def holdfast(db: str | None) -> None:
     """Agents that go on where they stopped. Try `holdfast demo` first."""

@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.documents import plain
+from holdfast.model import RunRow
 from holdfast.questions import Approval
+from holdfast.run import RunInfo
 
 PIPED_WIDTH: Final = 110
 FAILED, BAD_USAGE, PAUSED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is a run that completed
@@ -113,6 +115,18 @@ def decide_command(question: Approval, db: str | None) -> str:
         return command("approve", question.id, db=db) + "   (or deny)"
     value = " run|fail|'{\"result\": ...}'" if question.kind == "in_doubt" else " VALUE"
     return command("answer", question.id, db=db) + value
+
+
+def code_of(run: RunRow | RunInfo) -> str:
+    """The code that a run needs, in words."""
+    return repr(run.agent) if run.version is None else f"version {run.version} of {run.agent!r}"
+
+
+def how_to_go_on(run: RunRow | RunInfo, url: str | None, *words: str) -> tuple[str, str]:
+    """Advice for a run that no worker serves: where, and the command (`words` are those typed to run it, if known)."""
+    root = run.root_id or run.id if isinstance(run, RunRow) else run.root
+    where = "Go on:" if run.version is None else f"With the code of version {run.version}:"
+    return where, command(*(words or ("run", f"FILE.py:{run.agent}", "--id", root)), db=url)
 
 
 def version() -> str:

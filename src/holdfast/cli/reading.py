@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.cli.history import History, OpenCall
-from holdfast.client import DEFAULT_URL, Client
+from holdfast.client import Client, store_for
 from holdfast.client import open as open_store
 from holdfast.codec import UNTYPED
 from holdfast.errors import NotStorable, StoreUnavailable, UnknownRun
@@ -50,11 +50,11 @@ class Account:
 @asynccontextmanager
 async def existing(url: str | None) -> AsyncIterator[Client]:
     """Open a store that must be there: a command that only looks makes no new file."""
-    named = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-    path = named.removeprefix("sqlite:").partition("?")[0]
-    if named.startswith("sqlite:") and path and not os.path.exists(path):  # noqa: ASYNC240, PTH110
+    store = store_for(url)
+    path = getattr(store, "path", None)
+    if path is not None and not os.path.exists(path):  # noqa: ASYNC240, PTH110
         raise StoreUnavailable(
-            f"there is no store at {named!r}; `holdfast run FILE.py:AGENT` makes one, --db names another"
+            f"there is no store at {store.url!r}; `holdfast run FILE.py:AGENT` makes one, --db names another"
         )
     async with open_store(url) as hf:
         yield hf

@@ -18,11 +18,14 @@ from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
 from holdfast.cli.loading import load_agent
 from holdfast.cli.offering import Offers
 from holdfast.cli.output import (
+    BAD_USAGE,
     FAILED,
     INTERRUPTED,
     PAUSED,
+    code_of,
     command,
     console,
+    how_to_go_on,
     print_json,
     say,
     shown_value,
@@ -59,11 +62,15 @@ class Request:
 
     def again(self, run: str) -> str:
         """The command that goes on with the run."""
+        return command(*self.words(run))
+
+    def words(self, run: str) -> list[str]:
+        """The words of that command."""
         named = [word for name, value in self.named.items() for word in ("--arg", f"{name}={value}")]
         more = [*named, "--id", run, *(["--db", self.url] if self.url else [])]
         if any(text.startswith("-") for text in self.strings):
-            return command("run", self.target, *more, "--", *self.strings)
-        return command("run", self.target, *self.strings, *more)
+            return ["run", self.target, *more, "--", *self.strings]
+        return ["run", self.target, *self.strings, *more]
 
 
 def run(request: Request) -> int:
@@ -208,6 +215,11 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
         say(f"Paused: run {row.id}" + ("" if known else f": {reason}"), "bold yellow")
         say(f"Once that is mended, the same command goes on:\n  {request.again(row.root_id or row.id)}")
         return PAUSED
+    if row.status not in FINISHED:
+        where, again = how_to_go_on(row, None, *request.words(row.root_id or row.id))
+        say(f"Error: run {row.id} cannot go on: no live worker serves {code_of(row)}, and it is not here", "red")
+        say(f"{where} {again}")
+        return BAD_USAGE
     if row.status == "cancelled":
         say(f"Cancelled: run {row.id}" + (f": {row.reason}" if row.reason else ""), "red")
         return FAILED

@@ -14,7 +14,17 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from holdfast.cli.output import Glyphs, command, console, decide_command, glyphs, print_json, shown_value
+from holdfast.cli.output import (
+    Glyphs,
+    code_of,
+    command,
+    console,
+    decide_command,
+    glyphs,
+    how_to_go_on,
+    print_json,
+    shown_value,
+)
 from holdfast.cli.picture import (
     MARGIN,
     STATUS_STYLES,
@@ -181,8 +191,8 @@ async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", 8)
             made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
     if info.waits_for == "worker":
-        made.append(Text(f"{MARGIN}ready, but no live worker serves {info.agent!r}", "bold yellow"))
-        made += _advice("Go on here:", command("run", f"FILE.py:{info.agent}", "--id", info.id, db=url))
+        made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
+        made += _advice(*how_to_go_on(info, url))
     elif info.waits_for and not made:
         until = "" if info.due_at is None else f", next at {when(round(info.due_at.timestamp() * 1000))}"
         made.append(Text(f"{MARGIN}waits for a {info.waits_for}{until}", "yellow"))

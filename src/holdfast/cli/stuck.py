@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.output import answer, command, console, glyphs, print_json
+from holdfast.cli.output import answer, code_of, command, console, glyphs, how_to_go_on, print_json
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing
 from holdfast.cli.showing import status_text
@@ -26,7 +26,7 @@ def why_stuck(
     """What keeps an unfinished run, and what to do; None when nothing does."""
     late_ms = now - row.due_at if row.due_at is not None else 0
     late = spoken(max(late_ms, 0) / 1000)
-    go_on = "Go on: " + command("run", f"FILE.py:{row.agent}", "--id", row.root_id or row.id, db=url)
+    go_on = " ".join(how_to_go_on(row, url))
     look = "Look at what its step does: memory, a native crash, os._exit"
     if row.status == "paused":
         return (f"it is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url))
@@ -35,21 +35,17 @@ def why_stuck(
         return crashes, f"{look}. It runs alone in its process now, and is paused at the fifth time"
     if row.due_at is None or late_ms <= 0:
         no_worker = row.status == "ready" and not is_served(row, served)
-        return (f"no live worker serves {_code(row)}", go_on) if no_worker else None
+        return (f"no live worker serves {code_of(row)}", go_on) if no_worker else None
     if row.status == "running":
         return (f"it is in the middle, its process is gone or stopped, and its lease has been over for {late}", go_on)
     if not is_served(row, served):
-        return (f"it has been due for {late}, and no live worker serves {_code(row)}", go_on)
+        return (f"it has been due for {late}, and no live worker serves {code_of(row)}", go_on)
     if queues is not None and row.queue not in queues:
         return (f"it has been due for {late}, and no worker takes queue {row.queue!r}", "Start one with that queue")
     if late_ms > LATE_MS:
         advice = "Look at their logs and at holdfast_backlog_age_seconds, or start another one"
         return (f"it has been due for {late} and no worker took it: those there are are full or hang", advice)
     return None
-
-
-def _code(row: RunRow) -> str:
-    return repr(row.agent) if row.version is None else f"version {row.version} of {row.agent!r}"
 
 
 async def stuck_runs(

@@ -27,7 +27,17 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
                 f'PostgreSQL needs a driver that is not installed ({error}): pip install "holdfast[postgres]"'
             ) from error
         return cast(Store, PostgresStore.from_url(url, clock=clock, faults=faults, name=name))
-    raise BadArguments(
-        f"{url!r} is not a store this version can open; write 'sqlite:PATH', for example {DEFAULT_URL!r},"
-        " or 'postgresql://user@host/database'"
-    )
+    raise BadArguments(f"{url!r} is not a store this version can open; write {_meant(url)}")
+
+
+def _meant(url: object) -> str:
+    """How the store is named that somebody may have meant."""
+    postgres = "'postgresql://user@host/database'"
+    scheme, colon, rest = str(url).partition(":")
+    kind = scheme.lower().partition("+")[0]
+    if kind in ("postgresql", "postgres"):
+        return postgres
+    path = rest if colon else scheme
+    if path.strip("/") and (kind in ("sqlite", "file") if colon else path.endswith((".db", ".sqlite", ".sqlite3"))):
+        return f"'sqlite:{path.lstrip('/') if path.startswith('//') else path}'"
+    return f"'sqlite:PATH', for example {DEFAULT_URL!r}, or {postgres}"

@@ -48,11 +48,12 @@ def parse_url(url: str) -> Options:
     scheme, colon, rest = url.partition(":")
     if scheme != "sqlite" or not colon:
         raise BadArguments(f"{url!r} is not a SQLite URL; write 'sqlite:PATH', for example 'sqlite:holdfast.db'")
-    path, _, query = rest.partition("?")
-    if not path or path == ":memory:":
+    path, mark, query = rest.partition("?")
+    if (not path.strip("/") and path != "/") or path == ":memory:":
         raise BadArguments(
             f"{url!r} names no file; runs must outlive the process: write 'sqlite:holdfast.db' or the like"
         )
+    path = _checked_path(url, path, mark + query)
     durability = "power"
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != "durability":
@@ -61,6 +62,23 @@ def parse_url(url: str) -> Options:
     if durability not in _SYNCHRONOUS or durability == "none":
         raise BadArguments(f"durability={durability!r} in {url!r} is neither 'power' nor 'process'")
     return Options(path, cast(Durability, durability))
+
+
+def _checked_path(url: str, path: str, rest: str) -> str:
+    """The path of a file. Two or three slashes mean a file in this folder to some programs, in the root folder to others."""
+    bare = path.lstrip("/")
+    if path.endswith("/"):
+        raise BadArguments(f"{url!r} names a folder; write 'sqlite:{path if bare else ''}holdfast.db{rest}'")
+    if path.startswith("////"):
+        return f"/{bare}"
+    if path.startswith("//"):
+        folder = str(Path(f"/{bare}").parent)
+        where = "the root folder" if folder == "/" else f"the folder {folder}"
+        raise BadArguments(
+            f"{url!r} has slashes that mean different files to different programs; write 'sqlite:{bare}{rest}' for a file"
+            f" in the current folder, 'sqlite:/{bare}{rest}' for one in {where}"
+        )
+    return path
 
 
 def check_library() -> None:
@@ -98,6 +116,8 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
     folder = Path(path).parent
     if not folder.is_dir():
         raise StoreUnavailable(f"there is no folder {str(folder)!r} for the file {path!r}; create it first")
+    if Path(path).is_dir():
+        raise StoreUnavailable(f"{path!r} is a folder; name a file in it: 'sqlite:{Path(path) / 'holdfast.db'}'")
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
     connection.set_busy_handler(Nap())
     connection.execute(

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 from asyncpg import exceptions as pg
@@ -59,7 +59,7 @@ class Options:
 def parse_url(url: str) -> Options:
     """`postgresql://user:password@host/database?schema=holdfast`; whatever else it says is for the driver."""
     parts = urlsplit(url)
-    if parts.scheme not in ("postgresql", "postgres"):
+    if parts.scheme not in ("postgresql", "postgres") or not url.startswith(f"{parts.scheme}://"):
         raise BadArguments(f"{url!r} is not a PostgreSQL URL; write 'postgresql://user@host/database'")
     schema, cache, rest = "holdfast", 100, []
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
@@ -77,10 +77,15 @@ def parse_url(url: str) -> Options:
         raise BadArguments(
             f"schema={schema!r} is no name for a schema; use small letters, digits and '_', for example 'holdfast'"
         )
-    dsn = urlunsplit(parts._replace(query=urlencode(rest)))
     user = "" if parts.username is None else f"{parts.username}@"
-    shown = urlunsplit(parts._replace(netloc=user + parts.netloc.rpartition("@")[2]))
+    dsn = _joined(parts._replace(query=urlencode(rest)))
+    shown = _joined(parts._replace(netloc=user + parts.netloc.rpartition("@")[2]))
     return Options(dsn, shown, schema, cache)
+
+
+def _joined(parts: SplitResult) -> str:
+    """The URL again, with the two slashes that `urlunsplit` leaves out where no host is named."""
+    return f"{parts.scheme}://{parts.netloc}" + urlunsplit(parts._replace(scheme="", netloc=""))
 
 
 async def connect(options: Options, *, durable: bool = True, ours: bool = True) -> Connection:
