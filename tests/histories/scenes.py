@@ -1,0 +1,199 @@
+"""Scenes: which runs are recorded, what people do to them while they are, and what lets them end afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.histories import agents
+
+import holdfast
+from holdfast import Actor
+
+Act = Callable[[holdfast.Client, holdfast.Run[Any]], Awaitable[None]]
+YEARS = "18000 days"  # a history is gone on with long after it was recorded: what must not be over by then
+
+
+@dataclass
+class Scene:
+    """One run: `acts` while it is recorded, one after the other, and `go_on` after that."""
+
+    agent: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    acts: Act | None = None
+    again: Act | None = None  # when the second worker has it
+    go_on: Act | None = None
+
+
+async def question(hf: holdfast.Client, run: holdfast.Run[Any], text: str = "") -> holdfast.Approval:
+    """The open question of a run, once it is asked; with this text, if one is given."""
+    async for _ in run.events():
+        for found in await run.approvals():
+            if text in found.question:
+                return found
+    raise AssertionError(f"{run.id} ended without asking {text!r}")
+
+
+async def _people(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.approve(await question(hf, run, "first"), by="ana", note="fine")
+    edited = await question(hf, run, "Edited")
+    await hf.approve(edited, by="ana", data=agents.Order("bo", 7))
+    await hf.approve(edited.id, by="bo")
+    await hf.deny(await question(hf, run, "Denied"), by="cy", note="no")
+    await hf.answer(await question(hf, run, "How many"), 3, by="cy")
+    passed = await question(hf, run, "Delegated")
+    await hf.delegate(passed, to="dan", by="ana", note="on holiday")
+    await hf.approve(passed.id, by=Actor("dan"))
+    await hf.approve(await question(hf, run, "Open"), by="first of two")
+
+
+async def _decides_the_rest(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.approve(await question(hf, run, "Open"), by="second of two")
+    await hf.answer(await question(hf, run, "The last"), "well", by="ana")
+
+
+async def _orders(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    for n in range(3):
+        await run.send("orders", agents.Order(f"order {n}"), key=f"order-{n}")
+    async for event in run.events():
+        if event.kind == "message.received":
+            break
+    await run.send("orders", agents.Order("unread", 5))
+
+
+async def _say_go(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.send("go", "on")
+
+
+async def _hanging(run: holdfast.Run[Any], key: str) -> None:
+    """Wait until all that comes before a body that hangs is recorded."""
+    async for event in run.events():
+        if event.kind == "step.completed" and key in (event.key or ""):
+            return
+
+
+def cancel(grace: str) -> Act:
+    async def act(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+        await _hanging(run, "call")
+        await run.cancel(by="ana", reason="enough", grace=grace)
+
+    return act
+
+
+async def _cancel_family(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.wait("waiting")
+    await run.cancel(by="ana", reason="enough", grace=YEARS)
+
+
+async def _pause(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await _hanging(run, "call")
+    await run.pause(by="ana", reason="lunch")
+
+
+async def _pause_waiting(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.wait("waiting")
+    await run.pause(by="ana", reason="lunch")
+
+
+async def _pause_and_resume(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await _pause_waiting(hf, run)
+    await run.resume(by="bo")
+
+
+async def _resume(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.wait("paused")
+    await run.resume(by="bo")
+
+
+async def _order_and_go(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.send("orders", agents.Order("first"))
+    await run.send("go", "on")
+
+
+async def _resume_and_go(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await _resume(hf, run)
+    await _order_and_go(hf, run)
+
+
+async def _retry(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.wait("failed")
+    await run.retry(by="ana")
+
+
+async def _answer_doubt(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.answer(await question(hf, run), {"result": "it was wired"}, by="ana")
+
+
+async def _give_more(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.approve(await question(hf, run), by="ana")
+
+
+async def _pay(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.approve(await question(hf, run), by="ana")
+
+
+async def _pay_twice(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    first = await question(hf, run)
+    await hf.approve(first, by="ana")
+    async for _ in run.events():
+        found = [approval for approval in await run.approvals() if approval.id != first.id]
+        if found:
+            await hf.approve(found[0], by="ana")
+            return
+
+
+async def _talk_to_eras(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.send("orders", "before the third round")
+
+
+SCENES: dict[str, Scene] = {
+    "sequence": Scene(agents.sequence, (agents.Order("ana"),), {"third": "3"}, {"labels": {"team": "night"}}),
+    "defaults": Scene(agents.sequence, (agents.Order("bo", 30, []), 2)),
+    "finished": Scene(agents.finished, ("done",)),
+    "facts": Scene(agents.facts),
+    "parallel": Scene(agents.parallel, (4,)),
+    "race": Scene(agents.race),
+    "timers": Scene(agents.timers),
+    "messages": Scene(agents.messages, acts=_orders, go_on=_say_go),
+    "waiting": Scene(agents.messages, go_on=_order_and_go),
+    "family": Scene(agents.family),
+    "people": Scene(agents.people, acts=_people, go_on=_decides_the_rest),
+    "doubts": Scene(agents.doubts, go_on=_answer_doubt),
+    "failures": Scene(agents.failures),
+    "failed": Scene(agents.fails_unless_going, ("failed",), go_on=_retry),
+    "mended": Scene(agents.fails_unless_going, ("mended",), again=_retry),
+    "eras": Scene(agents.eras, (4,), acts=_talk_to_eras),
+    "streaming": Scene(agents.streaming),
+    "talk-1": Scene(agents.talk, ("user-1", True)),
+    "talk-2": Scene(agents.talk, ("user-1",)),
+    "talk-3": Scene(agents.talk, ("user-2",)),
+    "impatient": Scene(agents.impatient, ("user-1",)),
+    "spender": Scene(agents.spender, go_on=_give_more),
+    "looper": Scene(agents.looper, go_on=_give_more),
+    "paced": Scene(agents.paced),
+    "falls-back": Scene(agents.falls_back),
+    "cancelled": Scene(agents.cancelled, ("cancelled",), acts=cancel("1m")),
+    "cancelled-children": Scene(agents.cancelled, ("children",), acts=cancel(YEARS)),
+    "cancelled-tidies": Scene(agents.cancelled, ("tidies",), acts=cancel(YEARS)),
+    "cancelled-family": Scene(agents.cancelled_parent, ("tidies",), acts=_cancel_family),
+    "pausing": Scene(agents.stoppable, ("pausing",), acts=_pause, go_on=_resume),
+    "paused": Scene(agents.messages, acts=_pause_waiting, go_on=_resume_and_go),
+    "resumed": Scene(agents.messages, acts=_pause_and_resume, go_on=_order_and_go),
+    "foreign": Scene(agents.foreign),
+    "pinned": Scene(agents.pinned, ("v1",)),
+    "transacting": Scene(agents.transacting),
+    "delayed": Scene(agents.finished, ("delayed",), options={"after": "40s"}),
+    "desk": Scene(agents.desk, ("Pay for both.",), go_on=_pay_twice),
+    "desk-paid": Scene(agents.desk, ("Pay for both.",), acts=_pay, go_on=_pay),
+    "window": Scene(agents.window, ("Pay for an eel.",), go_on=_pay),
+}
+
+
+async def start(hf: holdfast.Client, name: str) -> holdfast.Run[Any]:
+    """Start the run of a scene; again: the same run."""
+    scene = SCENES[name]
+    run: holdfast.Run[Any] = await hf.start(scene.agent, *scene.args, kwargs=scene.kwargs, id=name, **scene.options)
+    return run
