@@ -2,13 +2,17 @@
 
 import asyncio
 import contextlib
+import contextvars
 import random
 
 from tests.engine.schedules import begin_life, see, work
 
 import holdfast
+from holdfast.errors import Suspended
 
-LEAVES = ("step", "tick", "turns", "sleep", "note", "callback", "look", "receive", "put", "get", "set", "wait", "fact")
+LEAVES = (
+    "step", "tick", "turns", "sleep", "note", "callback", "chain", "look", "receive", "put", "get", "set", "wait", "fact",
+)  # fmt: skip
 BLOCKS = (
     "gather", "race", "group", "spawn", "limit", "deadline", "lock", "tidy", "shield", "scope", "as_completed", "queue_up",
 )  # fmt: skip
@@ -76,6 +80,24 @@ class Program:
         if size < 0.5:
             await done.wait()
         return await work(name)
+
+    async def chain(self, name, size, inside):
+        """A result that reaches its task by up to 200 callbacks, or goes on while the task does something else."""
+        loop, depth, carried = asyncio.get_running_loop(), int(size * 200), asyncio.ensure_future(work(name))
+        if depth % 3 == 0:
+            for _ in range(depth):
+                carried = asyncio.shield(carried)
+        elif depth % 3 == 1:
+            for _ in range(depth):
+                carried = asyncio.gather(carried)
+        else:
+            seen = contextvars.copy_context()
+
+            def hop(left):
+                loop.call_soon(hop, left - 1) if left else seen.run(see, f"{name} hopped")
+
+            loop.call_soon(hop, depth, context=contextvars.Context() if depth % 2 else None)
+        await carried
 
     async def look(self, name, size, inside):
         return holdfast.receive_nowait("mail", str)
@@ -178,8 +200,14 @@ async def program(seed: int) -> str:
     begin_life()
     life = Program()
     names = [0]
-    with contextlib.suppress(BaseExceptionGroup):
-        await life.run(plan(random.Random(seed), 3, names))
+    try:
+        async with asyncio.timeout(5):  # it may be made so that it waits for itself
+            await life.run(plan(random.Random(seed), 3, names))
+    except TimeoutError:
+        pass
+    except BaseExceptionGroup as error:
+        if error.subgroup(Suspended):  # this life is over, and must see no more
+            raise
     for task in life.left:
         task.cancel()
     see([str(type(end)) for end in await asyncio.gather(*life.left, return_exceptions=True)])

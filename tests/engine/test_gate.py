@@ -2,10 +2,16 @@
 
 import asyncio
 import contextvars
+import random
+from functools import partial
+
+import pytest
+from tests.engine.lives import history
 
 import holdfast
 import holdfast.testing
 from holdfast.engine.gate import QUIET_TURNS, Gate
+from holdfast.engine.tasks import _steps_a_task
 
 
 @holdfast.step
@@ -40,6 +46,128 @@ def test_a_result_on_its_way_is_not_overtaken():
         async for hf in holdfast.testing.crash_everywhere(agents=[relay]):
             run = await hf.start(relay, QUIET_TURNS - 4, id="r")
             assert await run.result(timeout=20) == ["far", "near"]
+
+    asyncio.run(main())
+
+
+def hops(carried: asyncio.Future, depth: int, context: contextvars.Context | None) -> asyncio.Future:
+    """The same result, after so many callbacks of the loop."""
+    loop = asyncio.get_running_loop()
+    arrived = loop.create_future()
+
+    def hop(left: int) -> None:
+        if left:
+            loop.call_soon(hop, left - 1)
+        else:
+            hand_on(arrived, carried)
+
+    carried.add_done_callback(lambda _: loop.call_soon(hop, depth, context=context))
+    return arrived
+
+
+def hand_on(further: asyncio.Future, done: asyncio.Future) -> None:
+    if not done.cancelled() and not further.done():
+        further.set_result(done.result())
+
+
+def copies(carried: asyncio.Future, depth: int, context: contextvars.Context | None) -> asyncio.Future:
+    """The same result, handed from future to future."""
+    for _ in range(depth):
+        further = asyncio.get_running_loop().create_future()
+        carried.add_done_callback(partial(hand_on, further), context=context)
+        carried = further
+    return carried
+
+
+def shields(carried: asyncio.Future, depth: int, context: contextvars.Context | None) -> asyncio.Future:
+    for _ in range(depth):
+        carried = asyncio.shield(carried)
+    return carried
+
+
+def gathers(carried: asyncio.Future, depth: int, context: contextvars.Context | None) -> asyncio.Future:
+    for _ in range(depth):
+        carried = asyncio.gather(carried)
+    return carried
+
+
+WAYS = (hops, copies, shields, gathers)
+
+
+@holdfast.agent(name="gate-ways")
+async def ways(seed: int) -> list[str]:
+    dice, seen = random.Random(seed), []
+
+    async def carry(name: str) -> None:
+        for n in range(dice_of[name].randint(1, 3)):
+            carried = asyncio.ensure_future(work(f"{name}{n}"))
+            for _ in range(dice_of[name].randint(0, 2)):
+                way, depth = dice_of[name].choice(WAYS), dice_of[name].choice((1, 5, 31, 32, 33, 34, 40, 70, 200))
+                context = contextvars.Context() if dice_of[name].random() < 0.3 else None
+                carried = way(carried, depth, context)
+            await carried
+            seen.append(f"{name}{n}")
+
+    names = [f"task{n}" for n in range(dice.randint(2, 4))]
+    dice_of = {name: random.Random(f"{seed} {name}") for name in names}
+    await asyncio.gather(*(carry(name) for name in names))
+    await holdfast.note(" ".join(seen))
+    await work(" ".join(seen))
+    return seen
+
+
+@pytest.mark.parametrize("depth", [1, 20, 33, 34, 64, 200])
+def test_a_chain_of_any_length_is_not_overtaken(depth):
+    """However many callbacks carry a result to its task, no outcome is delivered before it is there."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[relay]):
+            run = await hf.start(relay, depth, id="r")
+            assert await run.result(timeout=20) == ["far", "near"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(12))
+def test_results_on_their_ways_arrive_in_one_order(seed):
+    """Results that come through chains of callbacks of all kinds arrive in the same order live and after every crash."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[ways]):
+            run = await hf.start(ways, seed, id="r")
+            result = await run.result(timeout=20)
+            assert [event.data["text"] for event in await history(run, "note")] == [" ".join(result)]
+            assert not await history(run, "foreign")
+            await hf.crash()
+
+    asyncio.run(main())
+
+
+@holdfast.agent(name="gate-alone")
+async def alone(depth: int, empty: bool) -> list[str]:
+    loop, seen = asyncio.get_running_loop(), []
+
+    def hop(left: int) -> None:
+        loop.call_soon(hop, left - 1) if left else seen.append("hopped")
+
+    loop.call_soon(hop, depth, context=contextvars.Context() if empty else None)
+    await work("first")
+    seen.append("worked")
+    await work(" ".join(seen))
+    await holdfast.sleep(0.001)
+    return seen
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("depth", [0, 3, 40])
+def test_the_callbacks_of_the_only_task_are_not_overtaken_either(depth, empty):
+    """A run with one task waits for the callbacks it has set off, too, whatever context they run in."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[alone]):
+            run = await hf.start(alone, depth, empty, id="r")
+            assert await run.result(timeout=20) == ["hopped", "worked"]
 
     asyncio.run(main())
 
@@ -90,3 +218,35 @@ def test_an_idle_loop_needs_no_counting():
     """Where gates are all that turns a run has settled at once; where anything else does, after so many turns."""
     assert settled_after(nothing) <= 6
     assert settled_after(spinning) >= QUIET_TURNS
+
+
+def test_what_steps_a_task_is_told_from_other_callbacks():
+    """A task's own steps and wake-ups are no callbacks to wait for, on this version of Python; all else is."""
+    told = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        schedule = loop.call_soon
+
+        def listening(callback, *args, context=None):
+            told.append((_steps_a_task(callback), callback))
+            return schedule(callback, *args, context=context)
+
+        loop.call_soon = listening
+        ended = loop.create_future()
+
+        async def waits():
+            await asyncio.sleep(0)
+            await ended
+
+        task = loop.create_task(waits())
+        loop.call_later(0.001, ended.set_result, None)
+        await task
+        assert [steps for steps, _ in told] == [True] * len(told), told
+        assert len(told) >= 3
+        told.clear()
+        loop.call_soon(task.cancel)
+        loop.call_soon(list)
+        assert [steps for steps, _ in told] == [False, False]
+
+    asyncio.run(main())

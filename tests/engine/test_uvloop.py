@@ -6,6 +6,7 @@ import random
 import pytest
 from tests.engine import schedules
 from tests.engine.lives import history
+from tests.engine.test_gate import ways
 from tests.engine.test_schedules import Crashes
 
 import holdfast
@@ -34,6 +35,20 @@ def test_schedules_on_uvloop(name):
     async def main():
         for seed in range(25):
             await once(seed)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_chains_of_callbacks_on_uvloop(seed):
+    """On uvloop, too, no outcome overtakes one that is on its way through callbacks."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[ways]):
+            run = await hf.start(ways, seed, id="r")
+            result = await run.result(timeout=20)
+            assert [event.data["text"] for event in await history(run, "note")] == [" ".join(result)]
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

@@ -143,6 +143,11 @@ class Execution(Leaving):
         self.dusty = True
         self.gate.kick()
 
+    def hops(self) -> None:
+        """Agent code, or asyncio on its behalf, has the loop call something that is no step of a task."""
+        self.dusty = True
+        self.gate.activity += 1
+
     @property
     def alone(self) -> bool:
         """Is there one live task, and nothing left of others that could still move?"""

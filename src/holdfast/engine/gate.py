@@ -4,11 +4,13 @@ Theory of operation. Everything that reaches agent code from outside - a step's 
 end - is an outcome, and the run sees outcomes one after the other: deliver one, let the run settle, deliver the next.
 Delivery order is journal order, so whatever the agent does in between (races, queues, locks) it does again on replay.
 
-A run has settled when none of its tasks was stepped for QUIET_TURNS turns of the loop. asyncio needs several turns to
-carry one result through nested gathers, groups and shields; each turn that steps any task of the run starts the count
-again, so the number bounds the longest chain of callbacks without a task in it, not the depth of nesting. On a loop that has
-nothing to do but to turn gates no such chain can be under way, and the count is cut short. That is the common case of one
-run at a time, and of every run that waits while others wait.
+A run has settled when none of its tasks was stepped, and nothing of it asked the loop to call anything, for QUIET_TURNS turns
+of the loop. asyncio needs several turns to carry one result through nested gathers, groups and shields; each turn that steps
+any task of the run starts the count again, and so does each callback that was asked for on the way (`tasks._install_order`),
+so no chain is too long. A callback that is asked for in one turn runs in the next: a turn or two would do, and the number
+leaves room for what no count can see (code that schedules without `call_soon`). On a loop that has nothing to do but to turn
+gates no such chain can be under way, and the count is cut short. That is the common case of one run at a time, and of every
+run that waits while others wait.
 
 The gate only counts. What is delivered, and what happens when nothing is left to deliver, is the run's business.
 """
@@ -52,12 +54,12 @@ class Gate:
     """Calls `advance` whenever the run has settled, for as long as that delivers something."""
 
     __slots__ = (
-        "_ceased", "_counting", "_last", "_loop", "_outside", "_quiet", "_ready", "_run", "_since", "activity", "pumping",
+        "_ceased", "_counting", "_last", "_outside", "_quiet", "_ready", "_run", "_since", "_soon", "activity", "pumping",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, outside: Context, run: Settling) -> None:
-        self._loop, self._outside, self._run = loop, outside, run
-        self.activity = 0  # every step of any task of the run adds one
+        self._soon, self._outside, self._run = getattr(loop.call_soon, "uncounted", loop.call_soon), outside, run
+        self.activity = 0  # every step of any task of the run adds one, and every callback it asks the loop for
         self.pumping = self._ceased = False
         self._quiet = self._last = 0
         self._since = 0.0
@@ -71,7 +73,7 @@ class Gate:
             self.pumping, self._quiet, self._last = True, 0, self.activity
             self._counting.gates += 1
             self._since = time.monotonic()
-            self._loop.call_soon(self._turn, context=self._outside)
+            self._soon(self._turn, context=self._outside)
 
     def cease(self) -> None:
         """The run waits for what will kick again by itself: there is nothing to find out until then."""
@@ -97,7 +99,7 @@ class Gate:
                 self._stop()
                 return
             self._quiet, self._last, self._since = 0, self.activity, time.monotonic()
-        self._loop.call_soon(self._turn, context=self._outside)
+        self._soon(self._turn, context=self._outside)
 
     def _stop(self) -> None:
         self.pumping = False

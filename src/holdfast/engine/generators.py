@@ -26,6 +26,7 @@ class Generators:
 
     def __init__(self, loop: Any) -> None:
         self._loop, self._thread = loop, threading.get_ident()
+        self._call_soon = loop.call_soon  # as it was before it counted what runs ask for: this is no doing of theirs
         self._first, self._last = loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook
         self._homes: dict[int, tuple[Any, Scope]] = {}
 
@@ -48,7 +49,7 @@ class Generators:
     def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
         """On the loop. Some frameworks use up dozens of generators a turn: to wake the loop for each would take long."""
         here = threading.get_ident() == self._thread
-        (self._loop.call_soon if here else self._loop.call_soon_threadsafe)(call, *arguments)
+        (self._call_soon if here else self._loop.call_soon_threadsafe)(call, *arguments)
 
     def _forget(self, number: int, home: tuple[Any, Scope]) -> None:
         if self._homes.get(number) is home:

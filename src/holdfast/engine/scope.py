@@ -27,7 +27,7 @@ from holdfast.engine.looping import Watch
 from holdfast.engine.skipping import ahead, skip
 from holdfast.engine.steps import StepCall
 from holdfast.engine.streaming import AgentOutlet, UnfinishedCall
-from holdfast.engine.tasks import RunTask
+from holdfast.engine.tasks import RunTask, in_place
 from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.loops import Loops
@@ -186,6 +186,8 @@ class Scope:
     def tick(self, delay_s: float, callback: Any, args: tuple[Any, ...], context: Any) -> Tick:
         if _in_task_or_thread():  # a callback of the loop may set a timer too: it runs where an outcome put it
             self._check("an asyncio timer")
+        if context is not None and _here not in context:
+            callback = in_place(self, callback)
         call = Tick(self.execution, self.key(":tick"), ":tick", "", "")
         call.prepare(delay_s, self.time() + delay_s, callback, args, context)
         return call

@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from types import FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.generators import install_generators
@@ -88,13 +88,13 @@ class Stirring(Coroutine[Any, Any, Any]):
         return self._step(self._coro.throw, *error) if self._place is None else self._placed(self._coro.throw, *error)
 
     def _placed(self, resume: Callable[..., Any], *what: Any) -> Any:
-        before = _here.get()
-        _here.set(self._place)
+        token, lent = _here.set(self._place), _lent.set(True)
         try:
             return self._step(resume, *what)
         finally:
             self._place = _here.get()
-            _here.set(before)
+            _here.reset(token)
+            _lent.reset(lent)
 
     def _step(self, resume: Callable[..., Any], *what: Any) -> Any:
         execution = self._execution
@@ -182,6 +182,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
     loop.set_task_factory(factory)
     _install_time(loop)
     install_generators(loop)
+    _install_order(loop)
     for name in _FOREIGN:
         if hasattr(loop, name):
             setattr(loop, name, _watched(name, getattr(loop, name)))
@@ -195,6 +196,64 @@ def task_of_ours(
         return asyncio.Task(coro, loop=loop, context=context)
     with Placed(None):
         return loop.create_task(coro, context=context)
+
+
+_UNSET: Any = object()
+_WAKES = ("task_wakeup", "TaskWakeupMethWrapper")
+_lent: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "holdfast.lent", default=False
+)  # a run, to a context of others
+
+
+def _install_order(loop: Any) -> None:
+    """Count what agent code has the loop call: a run has not settled while a callback of its own is on its way.
+
+    asyncio carries every result by `call_soon`, one hop for each future between a call and its task, and so do libraries.
+    Each hop runs in the context of whoever asked for it, which says whose it is; in a context that knows of no run, it is
+    that of the code that asks. Steps of tasks are counted when they happen.
+    """
+
+    def counted(schedule: Callable[..., Any]) -> Callable[..., Any]:
+        def run_call_soon(callback: Any, *args: Any, context: contextvars.Context | None = None) -> Any:
+            place: Any = _here.get() if context is None else context.get(_here, _UNSET)
+            strange = place is _UNSET
+            if strange:
+                place = _here.get()
+            if place is None or _steps_a_task(callback):  # as whenever the loop, a store or a client asks
+                return schedule(callback, *args, context=context)
+            place = place.at_home() if _is_scope(place) else None
+            if place is not None:
+                if strange or (context is not None and context.get(_lent)):
+                    callback = in_place(place, callback)
+                place.execution.hops()
+            return schedule(callback, *args, context=context)
+
+        run_call_soon.uncounted = schedule  # type: ignore[attr-defined]  # for those that are never in a run
+        return run_call_soon
+
+    loop.call_soon, loop.call_soon_threadsafe = counted(loop.call_soon), counted(loop.call_soon_threadsafe)
+
+
+def in_place(scope: Any, callback: Callable[..., Any]) -> Callable[..., Any]:
+    """A callback that is known to be agent code, though its context is not that of a run."""
+
+    def placed(*args: Any) -> Any:
+        lent = _lent.set(True)
+        try:
+            with Placed(scope):
+                return callback(*args)
+        finally:
+            _lent.reset(lent)
+
+    return placed
+
+
+def _steps_a_task(callback: Any) -> bool:
+    """Is this how asyncio steps a task, or wakes it? Both are objects of C without a name that could be imported."""
+    kind = type(callback)
+    if kind is BuiltinFunctionType:
+        return callback.__name__ in _WAKES
+    return kind.__name__ == "TaskStepMethWrapper"
 
 
 def _install_time(loop: Any) -> None:
