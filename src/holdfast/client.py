@@ -139,18 +139,22 @@ class Client(Questions, Conversations, Control, Tokens):
     async def _open(self) -> None:
         if self._store is not None:
             raise BadArguments("this client is open already")
+        self._loop = asyncio.get_running_loop()
         store = self._make_store()
         await store.open()
         self._store = store
         store.on_change(self._hearing.hear)
         if self._specs:
-            worker = Worker(store, self._specs, self._settings)
             try:
-                await worker.start()
+                await self._work(store)
             except BaseException:  # nobody will close what was never open
                 await self._close()
                 raise
-            self._worker = worker
+
+    async def _work(self, store: Store) -> None:
+        worker = Worker(store, self._specs, self._settings)
+        await worker.start()
+        self._worker = worker
 
     async def _close(self, grace_s: float | None = None) -> None:
         worker, self._worker = self._worker, None
@@ -167,7 +171,27 @@ class Client(Questions, Conversations, Control, Tokens):
         """The store behind this client: private, and free to change."""
         if self._store is None:
             raise BadArguments("this client is not open; use `async with holdfast.open(...) as hf`")
+        self._check_loop()
         return self._store
+
+    def _check_loop(self) -> None:
+        if self._loop is not asyncio._get_running_loop() and asyncio._get_running_loop() is not None:
+            raise BadArguments(
+                "this client was opened in another event loop, which alone can use it. Open one in this loop too, with "
+                "`async with holdfast.open(...)`; threads and plain code share one of `holdfast.sync.open(...)`"
+            )
+
+    async def serve(self, *agents: Agent[..., Any] | ModuleType) -> None:
+        """Serve these agents too. One that has the name and version of an agent served so far takes its place.
+
+        That is a deploy: a run in memory goes on with the code it began with, one that comes into memory later gets the new.
+        """
+        specs = {(spec.name, spec.version): spec for spec in (*self._specs, *specs_of(agents))}
+        store, self._specs = self.store, list(specs.values())
+        if self._worker is None:
+            await self._work(store)
+        else:
+            await self._worker.serve_instead(specs_of(agents))
 
     # Starting
 
@@ -242,14 +266,16 @@ class Client(Questions, Conversations, Control, Tokens):
             raise BadArguments(f"start takes an agent (a function with @holdfast.agent) or its name, not {agent!r}")
         spec = agent.spec if isinstance(agent, Agent) else self._spec(agent)
         if spec is not None:
+            self._check_served(spec)
             text = spec.signature.bind(given.args, given.by_name(spec.name, *spec.signature.names)).text
             return spec.name, spec.version, text, spec.flow, lane_of(spec.flow, spec.signature, text), spec.budget
         published = await self.store.agents()
         if agent not in published:
             known = ", ".join(sorted(published)) or "none so far"
             raise UnknownAgent(
-                f"no worker ever published an agent {agent!r} in this store (published: {known}). "
-                "Start a worker that has it, or check the name"
+                f"no worker has published an agent {agent!r} in this store so far (published: {known}). Check the name, or "
+                "start a worker that has it with `holdfast worker FILE.py`: it publishes the name and what the agent takes. "
+                "The function itself can be started before there is one"
             )
         version, schema_text, _ = published[agent]
         schema = json.loads(schema_text)
@@ -261,6 +287,16 @@ class Client(Questions, Conversations, Control, Tokens):
         check_against(schema, arguments, agent)
         lane = flow.lane(text, lambda: defaults)
         return agent, version, text, flow, lane, None if budget is None else Budget.of(budget)
+
+    def _check_served(self, spec: AgentSpec) -> None:
+        """Refuse a function whose run would be carried by another one, as when a notebook's cell was run again."""
+        known = self._spec(spec.name, spec.version)
+        if known is not None and known.fn is not spec.fn:
+            raise BadArguments(
+                f"agent {spec.name!r} is served here by another function, {_place(known)}, and not by the one given, "
+                f"{_place(spec)}. `await hf.serve({spec.name})` lets it take the name from now on; or give it another name or "
+                "version, or open the client anew"
+            )
 
     async def _check_same(self, row: RunRow, name: str, text: str) -> None:
         before = await unspilled(self.store, row.input) or "{}"
@@ -346,7 +382,7 @@ class Client(Questions, Conversations, Control, Tokens):
         served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
         said = await self.store.progress([row.id for row in rows])
         spent = await self.store.spent([row.id for row in rows])
-        return [RunInfo.of(row, served, said.get(row.id), now, spent.get(row.id)) for row in rows]
+        return [RunInfo.of(row, served, now, said.get(row.id), spent.get(row.id)) for row in rows]
 
     async def agents(self) -> list[AgentInfo]:
         """The agents that workers have published in this store, by name."""
@@ -412,6 +448,11 @@ class Client(Questions, Conversations, Control, Tokens):
             return self._worker.spec_of(agent, version)
         fits = [spec for spec in self._specs if spec.name == agent and version in (None, spec.version)]
         return fits[-1] if fits else None
+
+
+def _place(spec: AgentSpec) -> str:
+    code = spec.fn.__code__
+    return f"{spec.fn.__qualname__} ({code.co_filename}, line {code.co_firstlineno})"
 
 
 def _takes_any(schema: dict[str, Any]) -> bool:

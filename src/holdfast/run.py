@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from holdfast.budget import Budget, checked_budget
 from holdfast.codec import UNTYPED, Shape, checked_size
@@ -17,6 +20,7 @@ from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, moment, seconds, spoken
 from holdfast.errors import (
     BadArguments,
+    HoldfastError,
     NondeterminismError,
     RunActive,
     RunCancelled,
@@ -39,6 +43,12 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+
+_log = logging.getLogger("holdfast")
+UNSERVED_S: Final = 4.0  # that nobody serves a run is no news while a worker may be starting
+_WHY_S: Final = 2.0  # to find out why a wait was in vain
+_LOOK_EVERY_S: Final = 0.02
+_WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +104,8 @@ class RunInfo:
         cls,
         row: RunRow,
         published: Published,
+        now: int,
         said: tuple[str, dict[str, Any]] | None = None,
-        now: int = 0,
         spent: Spent | None = None,
     ) -> RunInfo:
         def when(at: int | None) -> datetime | None:
@@ -105,11 +115,14 @@ class RunInfo:
         waits_for = row.waits_for if row.status in ("waiting", "ready") else None
         if wants_worker(row, now) and not is_served(row, published):
             waits_for = "worker"
+        elif is_put_off(row, now):
+            waits_for = "timer"
+        timed = row.status == "waiting" or waits_for in ("rate", "timer")
         return cls(
             id=row.id, agent=row.agent, status=row.status, waits_for=waits_for, reason=row.reason,
             error=None if error is None else f"{error.get('type')}: {error.get('message')}",
             labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
-            crashes=row.crash_count, due_at=when(row.due_at) if row.status == "waiting" or waits_for == "rate" else None,
+            crashes=row.crash_count, due_at=when(row.due_at) if timed else None,
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
             progress=Progress.of(said), spent=spent or NOTHING,
             budget=Budget.of(json.loads(row.budget)) if row.budget not in (None, "{}") else None,
@@ -118,7 +131,14 @@ class RunInfo:
 
 def wants_worker(row: RunRow, now: int) -> bool:
     """Is it for a worker to go on with this run?"""
-    return row.status == "ready" or (row.status == "waiting" and row.due_at is not None and row.due_at <= now)
+    if row.status == "ready":
+        return not is_put_off(row, now)
+    return row.status == "waiting" and row.due_at is not None and row.due_at <= now
+
+
+def is_put_off(row: RunRow, now: int) -> bool:
+    """Was it started to begin later, and is it not yet that time?"""
+    return row.status == "ready" and row.waits_for is None and row.due_at is not None and row.due_at > now
 
 
 def is_served(row: RunRow, published: Published) -> bool:
@@ -190,6 +210,25 @@ class Receipt:
         return None
 
 
+class _Lonely:
+    """Says in the log, once for each wait, that nobody serves the run that is waited for."""
+
+    __slots__ = ("_run", "_since", "_told")
+
+    def __init__(self, run: Run[Any]) -> None:
+        self._run, self._since, self._told = run, time.monotonic(), False
+
+    async def look(self, row: RunRow) -> None:
+        """Look for a worker, now and then."""
+        if self._told or time.monotonic() < self._since + UNSERVED_S:
+            return
+        self._since = time.monotonic()
+        why = await self._run._unserved(row)
+        if why is not None:
+            self._told = True
+            _log.warning("run %r is waited for, and %s", row.id, why)
+
+
 class Run(Generic[R_co]):
     """A handle to a run. It holds nothing open. `created` is true for the `start` that made it, and for nobody else."""
 
@@ -208,7 +247,9 @@ class Run(Generic[R_co]):
             raise UnknownRun(f"there is no run {self.id!r} in {self._client.store.url}")
         return row
 
-    async def _within(self, timeout: Duration, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _in_time(self, timeout: Duration | None, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if timeout is None:
+            return await work()
         limit = asyncio.timeout(seconds(timeout))
         try:
             async with limit:
@@ -216,17 +257,34 @@ class Run(Generic[R_co]):
         except TimeoutError:
             if not limit.expired():
                 raise
-            told = f"run {self.id!r} did not come so far within {spoken(seconds(timeout))}"
-            raise TimeoutError(f"{told}; it goes on all the same, and can be asked again") from None
+            why, told = None, f"run {self.id!r} did not come so far within {spoken(seconds(timeout))}"
+            with contextlib.suppress(HoldfastError, TimeoutError):
+                async with asyncio.timeout(_WHY_S):
+                    why = await self._unserved(await self._row())
+            told += "; it goes on all the same, and can be asked again" if why is None else f": {why}"
+            raise TimeoutError(told) from None
+
+    async def _unserved(self, row: RunRow) -> str | None:
+        """Why nothing happens to it, and what to do, if no worker that lives has its code."""
+        store = self._client.store
+        if not wants_worker(row, store.clock.now()) or is_served(row, await store.agents()):
+            return None
+        version = "" if row.version is None else f" in version {row.version!r}"
+        return (
+            f"no worker that lives serves agent {row.agent!r}{version}: start one with `holdfast worker FILE.py`, or open a "
+            f"client with agents=[{row.agent}]"
+        )
 
     async def info(self) -> RunInfo:
         """Its state now."""
-        row = await self._row()
+        return await self._info(await self._row())
+
+    async def _info(self, row: RunRow) -> RunInfo:
         store = self._client.store
         now = store.clock.now()
         served = await store.agents() if wants_worker(row, now) else {}
         said, spent = (await store.progress([row.id])).get(row.id), (await store.spent([row.id])).get(row.id)
-        return RunInfo.of(row, served, said, now, spent)
+        return RunInfo.of(row, served, now, said, spent)
 
     async def arguments(self) -> dict[str, Any]:
         """What its agent was called with, by name, as plain data; those at their defaults are left out."""
@@ -234,29 +292,61 @@ class Run(Generic[R_co]):
         found: dict[str, Any] = UNTYPED.load(await unspilled(self._client.store, row.input) or "{}")
         return found
 
-    async def wait(self, *states: str, timeout: Duration | None = None) -> RunInfo:
-        """Until it is in one of these states (any finished one by default)."""
-        wanted = set(checked_statuses(states)) or FINISHED
-        return await (self._until(wanted) if timeout is None else self._within(timeout, lambda: self._until(wanted)))
+    async def wait(
+        self, *states: str, waits_for: str | Iterable[str] | None = None, timeout: Duration | None = None
+    ) -> RunInfo:
+        """Until it is in one of these states (any finished one by default).
 
-    async def _until(self, wanted: AbstractSet[str]) -> RunInfo:
+        A run that is "waiting" may wait for a timer, a message, the next attempt of a step and more; `waits_for=` says which
+        of these is meant, as in `wait("waiting", waits_for="message")`.
+        """
+        wanted = set(checked_statuses(states)) or FINISHED
+        what = None if waits_for is None else _checked_waits(waits_for, wanted)
+        return await self._in_time(timeout, lambda: self._until(wanted, what))
+
+    async def _until(self, wanted: AbstractSet[str], what: AbstractSet[str] | None) -> RunInfo:
+        lonely = _Lonely(self)
         with self._client._listening(self.id) as heard:
             while True:
                 heard.clear()
-                info = await self.info()
-                if info.status in wanted:
+                row = await self._row()
+                info = await self._info(row)
+                if info.status in wanted and (what is None or info.status != "waiting" or info.waits_for in what):
                     return info
                 if info.status in FINISHED:
-                    raise RunFinished(
-                        f"run {self.id!r} is {info.status} and will never be {' or '.join(sorted(wanted))}"
+                    meant = " or ".join(sorted(wanted)) + (
+                        "" if what is None else f" for a {' or '.join(sorted(what))}"
                     )
+                    raise RunFinished(f"run {self.id!r} is {info.status} and will never be {meant}")
+                await lonely.look(row)
                 await self._client._pause_for(heard)
+
+    async def wait_for_question(self, *, timeout: Duration | None = None) -> Approval:
+        """Until it, or a run below it, asks a person: the question. `RunFinished` or `RunPaused` if it will not ask."""
+        return await self._in_time(timeout, self._question)
+
+    async def _question(self) -> Approval:
+        lonely = _Lonely(self)
+        with self._client._listening("", News.GREW) as heard:  # of any run: it may be one below that asks
+            while True:
+                heard.clear()
+                row = await self._row()
+                if asked := await self.approvals():
+                    return asked[0]
+                if row.status == "paused":
+                    await self._outcome(row)
+                if row.status in FINISHED:
+                    raise RunFinished(f"run {self.id!r} is {row.status} and will never ask")
+                await lonely.look(row)
+                await self._client._pause_for(heard)
+                await asyncio.sleep(_LOOK_EVERY_S)  # in a store in which much happens
 
     async def result(self, *, timeout: Duration | None = None) -> R_co:
         """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
-        return await (self._result() if timeout is None else self._within(timeout, self._result))
+        return await self._in_time(timeout, self._result)
 
     async def _result(self) -> R_co:
+        lonely = _Lonely(self)
         with self._client._listening(self.id, News.STOPPED) as heard:
             while True:
                 heard.clear()
@@ -264,6 +354,7 @@ class Run(Generic[R_co]):
                 if row.status in FINISHED or row.status == "paused":
                     result: R_co = await self._outcome(row)
                     return result
+                await lonely.look(row)
                 await self._client._pause_for(heard)
 
     async def _outcome(self, row: RunRow) -> Any:
@@ -290,6 +381,7 @@ class Run(Generic[R_co]):
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
         """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
+        lonely = _Lonely(self)
         with self._client._listening(self.id, News.GREW) as heard:
             while True:
                 heard.clear()
@@ -304,6 +396,7 @@ class Run(Generic[R_co]):
                 if not page:
                     if not follow or row.status in FINISHED:
                         return
+                    await lonely.look(row)
                     await self._client._pause_for(heard)
 
     def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
@@ -387,3 +480,14 @@ class Run(Generic[R_co]):
     async def delete(self) -> int:
         """Delete a finished run with its children; returns how many runs went."""
         return await self._client.store.delete(self.id)
+
+
+def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> AbstractSet[str]:
+    found = {waits_for} if isinstance(waits_for, str) else set(waits_for)
+    if not found or not found.issubset(_WAITS):
+        raise BadArguments(f"waits_for={waits_for!r}: nothing that a run waits for; there are: {', '.join(_WAITS)}")
+    if "waiting" not in wanted:
+        raise BadArguments(
+            f'only a run that is waiting waits for something: write `wait("waiting", waits_for={waits_for!r})`'
+        )
+    return found

@@ -84,3 +84,40 @@ def test_a_crash_anywhere_in_a_retry_is_harmless():
             assert recorded == ["act#0", "act#1"]
 
     asyncio.run(main())
+
+
+@holdfast.agent
+async def forgiving(what: str) -> str:
+    try:
+        return await child(what)
+    except holdfast.RunFailed:
+        return "without it"
+
+
+def test_failed_runs_are_retried_by_agent_and_labels():
+    """Those that fit and no others; the child of one that dealt with its failure is left alone unless its agent is named."""
+    BROKEN.update("abc")
+
+    async def main(hf):
+        runs = [
+            await hf.start(parent, False, id="p", labels={"team": "x"}),
+            await hf.start(child, "a", id="a", labels={"team": "x"}),
+            await hf.start(child, "b", id="b", labels={"team": "y"}),
+        ]
+        for run in runs:
+            await fails(run)
+        assert await hf.run(forgiving, "a", id="f", labels={"team": "x"}) == "without it"
+        with pytest.raises(holdfast.BadArguments, match="say which runs"):
+            await hf.retry()
+        BROKEN.clear()
+        assert await hf.retry(labels={"team": "x"}, by="ana") == ["a", "p"]
+        assert [await run.result() for run in runs[:2]] == ["c before done, c done", "a before done, a done"]
+        forgiven, other = [info.id for info in await hf.runs(status="failed")]
+        assert (forgiven.partition(".")[0], other) == ("f", "b")
+        assert [deed.by for deed in await hf.audit(run="a") if deed.action == "retry"] == ["ana"]
+        assert await hf.retry(agent=child, labels={"team": "y"}) == ["b"]
+        assert await hf.retry(status="failed") == []
+        assert await hf.retry(agent="child") == [forgiven]
+        assert await hf.get(forgiven).result() == "a before done, a done"
+
+    with_client(main, agents=[parent, middle, child, forgiving])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from tests.agents.acting import with_client
@@ -250,7 +250,10 @@ def test_a_name_nobody_published_is_unknown():
     """UnknownAgent lists the names there are; anything but an agent or a name is refused."""
 
     async def main(hf):
-        with pytest.raises(UnknownAgent, match=r"an agent 'gret'.*published: breaks, greet, listens"):
+        says = (
+            r"no worker has published an agent 'gret' .*\(published: breaks, greet, listens.*`holdfast worker FILE.py`"
+        )
+        with pytest.raises(UnknownAgent, match=says):
             await hf.start("gret", "ana")
         for wrong in (work, greet.fn, None, 3):
             with pytest.raises(BadArguments, match=r"start takes an agent .* or its name"):
@@ -280,11 +283,118 @@ def test_a_run_that_nobody_serves_says_so(tmp_path):
     asyncio.run(main())
 
 
+def test_somebody_who_waits_is_told_that_nobody_serves_the_run(tmp_path, caplog, monkeypatch):
+    """Once in the log while he waits, with what to do, and in what a timeout says; not of a run that is put off."""
+    monkeypatch.setattr("holdfast.run.UNSERVED_S", 0.0)
+    monkeypatch.setattr("holdfast.hearing._LOOK_AGAIN_S", 0.02)
+    url, says = f"sqlite:{tmp_path / 'a.db'}", "no worker that lives serves agent 'greet'"
+
+    async def main():
+        async with holdfast.open(url) as hf:
+            later = await hf.start(greet, "bo", after="1h")
+            with pytest.raises(TimeoutError, match=r"it goes on all the same, and can be asked again$"):
+                await later.result(timeout=0.2)
+            assert not caplog.records
+            run = await hf.start(greet, "ana", id="g")
+            for wait in (run.result, run.wait, run.wait_for_question):
+                caplog.clear()
+                with pytest.raises(TimeoutError, match=f"{says}.*`holdfast worker FILE.py`"):
+                    await wait(timeout=0.2)
+                (record,) = caplog.records
+                assert says in record.getMessage()
+                assert "agents=[greet]" in record.getMessage()
+            caplog.clear()
+            waiting = asyncio.create_task(run.result())
+            async with holdfast.open(url, agents=[greet]):
+                assert await waiting == "hello ana"
+
+    asyncio.run(main())
+
+
+def redefined(name):
+    """Another function with the name of an agent, as a cell of a notebook that was run again makes one."""
+
+    @holdfast.agent(name=name)
+    async def other(name: str) -> str:
+        await holdfast.receive("go")
+        return f"bye {name}"
+
+    return other
+
+
+def test_another_function_of_that_name_is_not_started_as_the_one_that_is_served():
+    """`start` refuses with both places; `serve` lets the new one take the name, and runs in flight keep their code."""
+    again = redefined("greet")
+
+    @holdfast.agent(name="greet")
+    async def first(name: str) -> str:
+        await holdfast.receive("go")
+        return f"hello {name}"
+
+    async def main(hf):
+        in_flight = await hf.start(first, "ana", id="g")
+        await in_flight.wait("waiting")
+        says = r"agent 'greet' is served here by another function, .*first .*test_runs.py.*hf.serve\(greet\)"
+        with pytest.raises(BadArguments, match=says):
+            await hf.start(again, "bo")
+        assert [each.id for each in await hf.runs()] == ["g"]
+        await hf.serve(again)
+        run = await hf.start(again, "bo")
+        for each in (in_flight, run):
+            await each.send("go")
+        assert await run.result() == "bye bo"
+        assert await in_flight.result() == "bye ana"  # it had left memory, as for a deploy, and fits the new code
+        await hf.crash()
+        assert await (await hf.start(again, "cy", kwargs={}, id="c")).wait("waiting")
+        with pytest.raises(BadArguments, match="is served here by another function"):
+            await hf.start(first, "bo")
+
+    with_client(main, agents=[first])
+
+
+def test_agents_can_be_served_later(tmp_path):
+    """A client that was opened without agents serves those it is given, and carries their runs."""
+
+    async def main():
+        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}") as hf:
+            run = await hf.start(greet, "ana")
+            await hf.serve(greet, naps)
+            assert await run.result() == "hello ana"
+            assert [each.name for each in await hf.agents() if each.served] == ["greet", "naps"]
+            with pytest.raises(BadArguments, match="takes agents"):
+                await hf.serve(work)
+
+    asyncio.run(main())
+
+
+def test_a_client_is_used_in_the_loop_that_opened_it(tmp_path):
+    """From another loop it is refused, with what to do instead; asyncio's own words would not say which loop is meant."""
+
+    async def main():
+        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[greet]) as hf:
+            run = await hf.start(greet, "ana")
+            await run.result()
+
+            async def elsewhere():
+                for use in (hf.runs, run.info, run.result, lambda: hf.start(greet, "bo"), lambda: anext(hf.events())):
+                    with pytest.raises(BadArguments, match=r"opened in another event loop.*holdfast.sync.open"):
+                        await use()
+
+            await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+            assert await hf.run(greet, "bo") == "hello bo"
+
+    asyncio.run(main())
+
+
 def test_a_start_may_be_put_off():
-    """`after=` begins the run later and not earlier; a duration that is none is refused."""
+    """`after=` begins the run later and not earlier, and says until when it waits; a duration that is none is refused."""
 
     async def main(hf):
         run = await hf.start(greet, "ana", after="2 days")
+        info = await run.info()
+        assert (info.status, info.waits_for, info.due_at - info.created_at) == ("ready", "timer", timedelta(days=2))
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            assert [each.waits_for for each in await elsewhere.runs()] == ["timer"]
         await hf.advance("47h")
         assert ((await run.info()).status, hf.bodies[work]) == ("ready", 0)
         await hf.advance("1h")
@@ -373,6 +483,66 @@ def test_waiting_for_what_cannot_come():
                 await waiting
 
     serving(main)
+
+
+def test_waiting_for_one_thing_among_many():
+    """`wait` can say for what the run must wait: a retry is a wait too, and not what somebody meant who has a message."""
+
+    @holdfast.step(retry=holdfast.Retry(3, first="10s", factor=1))
+    async def shaky() -> str:
+        if holdfast.this_step().attempt < 3:
+            raise ConnectionError("busy")
+        return "there"
+
+    @holdfast.agent
+    async def asks() -> str:
+        return await shaky() + await holdfast.receive("news", str)
+
+    async def main(hf):
+        run = await hf.start(asks)
+        assert (await run.wait("waiting")).waits_for == "retry"
+        assert (await run.wait("waiting", waits_for=["message", "person"])).waits_for == "message"
+        assert hf.bodies[shaky] == 3
+        await run.send("news", "!")
+        assert await run.result() == "there!"
+        with pytest.raises(RunFinished, match="is completed and will never be waiting for a message"):
+            await run.wait("waiting", waits_for="message")
+        for wrong in ({"waits_for": "retri"}, {"waits_for": []}):
+            with pytest.raises(BadArguments, match=r"nothing that a run waits for; there are: person, message, child"):
+                await run.wait("waiting", **wrong)
+        with pytest.raises(BadArguments, match='write `wait\\("waiting", waits_for='):
+            await run.wait("completed", waits_for="message")
+
+    with_client(main, agents=[asks])
+
+
+def test_waiting_for_a_question():
+    """Until the run or one below it asks a person; one that ends or is paused first says so."""
+
+    @holdfast.agent
+    async def below() -> bool:
+        await holdfast.sleep("1h")
+        return bool(await holdfast.approve("Go on?"))
+
+    @holdfast.agent
+    async def above() -> bool:
+        return await below()
+
+    async def main(hf):
+        run = await hf.start(above, id="a")
+        question = await run.wait_for_question()
+        assert (question.question, question.root, question.path) == ("Go on?", "a", ("above", "below"))
+        assert await run.wait_for_question(timeout=5) == question
+        await hf.approve(question, by="ana")
+        assert await run.result() is True
+        with pytest.raises(RunFinished, match="run 'a' is completed and will never ask"):
+            await run.wait_for_question()
+        other = await hf.start(above, id="b")
+        await other.pause(reason="lunch")
+        with pytest.raises(holdfast.RunPaused, match="lunch"):
+            await other.wait_for_question()
+
+    with_client(main, agents=[above, below])
 
 
 def test_a_run_that_is_not_there():

@@ -1,9 +1,11 @@
 """The blocks of docs/guide.md and README.md, run as they stand there."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
-from tests.docs.pages import module
+from tests.docs.pages import block, module
 
 import holdfast
 import holdfast.testing
@@ -170,6 +172,27 @@ def test_testing():
     guide = module(PAGE, "guide: research")
     check = module(PAGE, "guide: testing").check
     asyncio.run(check(guide.research, guide.search, guide.publish))
+
+
+def test_async_tests(tmp_path):
+    """The page's two ways to test async code run under pytest, beside the file with the agent."""
+    (tmp_path / "research.py").write_text(block(PAGE, "guide: research"))
+    (tmp_path / "test_research.py").write_text(block(PAGE, "guide: pytest"))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        "--rootdir",
+        tmp_path,
+        tmp_path,
+    ]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50)
+    assert (ran.returncode, "2 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
 
 
 def test_provider():

@@ -44,7 +44,7 @@ from holdfast.codec import UNTYPED
 from holdfast.documents import plain
 from holdfast.durations import moment, spoken
 from holdfast.model import FINISHED, Event
-from holdfast.run import RunInfo
+from holdfast.run import RunInfo, wants_worker
 
 _RESULT_LINES: Final = 24
 _TRACEBACK_LINES: Final = 16
@@ -237,8 +237,9 @@ async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
 async def document(hf: Client, found: Account) -> dict[str, Any]:
     """A run and its children as data."""
     row = found.row
-    served = await hf.store.agents() if row.status == "ready" else {}
-    info = RunInfo.of(row, served, (await hf.store.progress([row.id])).get(row.id), spent=found.spent)
+    now = hf.store.clock.now()
+    served = await hf.store.agents() if wants_worker(row, now) else {}
+    info = RunInfo.of(row, served, now, (await hf.store.progress([row.id])).get(row.id), found.spent)
     result = await hf.get(row.id).result() if row.status == "completed" else None
     return {
         "run": {**plain(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,

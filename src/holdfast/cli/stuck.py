@@ -14,7 +14,7 @@ from holdfast.documents import plain
 from holdfast.durations import spoken
 from holdfast.model import Published, RunRow
 from holdfast.naming import cut
-from holdfast.run import RunInfo, is_served
+from holdfast.run import RunInfo, is_served, wants_worker
 from holdfast.worker.health import LATE_MS
 
 CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do
@@ -34,7 +34,7 @@ def why_stuck(
         crashes = f"it has ended its process {row.crash_count} times without progress in between"
         return crashes, f"{look}. It runs alone in its process now, and is paused at the fifth time"
     if row.due_at is None or late_ms <= 0:
-        no_worker = row.status == "ready" and not is_served(row, served)
+        no_worker = wants_worker(row, now) and not is_served(row, served)
         return (f"no live worker serves {code_of(row)}", go_on) if no_worker else None
     if row.status == "running":
         return (f"it is in the middle, its process is gone or stopped, and its lease has been over for {late}", go_on)
@@ -58,7 +58,7 @@ async def stuck_runs(
         now, where = hf.store.clock.now(), hf.store.url
     found = []
     for row in rows:
-        info, why = RunInfo.of(row, served), why_stuck(row, served, queues, now, url)
+        info, why = RunInfo.of(row, served, now), why_stuck(row, served, queues, now, url)
         fits = (not statuses or row.status in statuses) and (agent is None or row.agent == agent)
         if why is not None and fits and labels.items() <= info.labels.items():
             found.append((info, row.queue, *why))

@@ -103,6 +103,7 @@ class TestClient(Client):
 
     @property
     def store(self) -> Any:
+        self._check_loop()
         return _Steadfast(self) if self._store is not None or not self._up.is_set() else super().store
 
     async def _open(self) -> None:

@@ -43,6 +43,15 @@ class Served:
             )
         return False
 
+    def replace(self, spec: AgentSpec) -> None:
+        """Serve this agent, and all that it calls, in the place of the one that has its name and version."""
+        known = self._exact.pop((spec.name, spec.version), None)
+        if known in self._unpublished:
+            self._unpublished.remove(known)
+        self._put(spec)
+        self._newest[spec.name] = spec
+        self._reach(spec)
+
     def _put(self, spec: AgentSpec) -> None:
         key = (spec.name, spec.version)
         if key in self._exact:

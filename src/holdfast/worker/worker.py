@@ -348,6 +348,13 @@ class Worker:
         if self._served.add(spec):
             self._look.set()
 
+    async def serve_instead(self, specs: Iterable[AgentSpec]) -> None:
+        """Serve these, in the place of those that had their names and versions."""
+        for spec in specs:
+            self._served.replace(spec)
+        await self._publish()
+        self._look.set()
+
     async def _publish(self) -> None:
         if specs := self._served.unpublished():
             await self.store.publish([(spec.name, spec.version, schema_of(spec)) for spec in specs])
