@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
+import os
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,7 +159,10 @@ def _traceback(error: BaseException) -> str:
         whole = traceback.TracebackException.from_exception(error)
         for part in _chain(whole):
             part.stack[:] = [frame for frame in part.stack if not Path(frame.filename).is_relative_to(_PACKAGE)]
-        return _cut("".join(whole.format()), TRACEBACK_LIMIT_CHARACTERS)
+        text = "".join(whole.format())
+        if len(text) > TRACEBACK_LIMIT_CHARACTERS:
+            text = own_frames(text)  # what is cut then is in the middle, and may be the only line that helps
+        return _cut(text, TRACEBACK_LIMIT_CHARACTERS)
     except Exception:  # noqa: BLE001 - formatting runs code of the user's; the failure matters more than its looks
         return ""
 
@@ -167,6 +173,60 @@ def _chain(part: traceback.TracebackException) -> Iterator[traceback.TracebackEx
         part = waiting.pop()
         yield part
         waiting += [each for each in (part.__cause__, part.__context__, *(part.exceptions or ())) if each is not None]
+
+
+# --- frames ---
+
+_FRAME: Final = re.compile(r'(?P<margin>[ |]*)  File "(?P<file>[^"]+)", line (?P<line>\d+)(?P<where>.*)')
+_LIBRARY: Final = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen ")
+
+
+def is_users(filename: str) -> bool:
+    """Is this a file of the user's, and not of Holdfast, of Python or of an installed library?"""
+    if _LIBRARY.search(filename):
+        return False
+    return not str(Path(filename).resolve()).startswith(_libraries())
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    import sysconfig  # noqa: PLC0415 - only who fails needs it
+
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({str(_PACKAGE) + os.sep, *(sysconfig.get_paths()[name] + os.sep for name in names)})
+
+
+def own_frames(text: str) -> str:
+    """A traceback in which a line stands for those frames of libraries that the user's code led to.
+
+    A stack that has no frame of the user's is left whole: an application may be installed as a library is.
+    """
+    made: list[str] = []
+    stack: list[tuple[re.Match[str], list[str]]] = []
+    for line in text.splitlines():
+        found = _FRAME.fullmatch(line)
+        if found is not None:
+            stack.append((found, [line]))
+        elif stack and line.startswith((f"{stack[-1][0]['margin']}    ", f"{stack[-1][0]['margin']}  [Previous line ")):
+            stack[-1][1].append(line)
+        else:
+            made += _folded(stack)
+            made.append(line)
+            stack = []
+    made += _folded(stack)
+    return "\n".join(made) + ("\n" if text.endswith("\n") else "")
+
+
+def _folded(stack: list[tuple[re.Match[str], list[str]]]) -> Iterator[str]:
+    own = [is_users(frame["file"]) for frame, _ in stack]
+    for at, (frame, lines) in enumerate(stack):
+        if own[at] or not any(own):
+            yield from lines
+        elif any(own[:at]) and (at + 1 == len(stack) or own[at + 1]):
+            began = next(back for back in range(at, -1, -1) if own[back])
+            many = "a frame" if at - began == 1 else f"{at - began} frames"
+            place = f"{Path(frame['file']).parent.name}/{Path(frame['file']).name}"
+            yield f"{frame['margin']}  [{many} of libraries: {place}, line {frame['line']}{frame['where']}]"
 
 
 # --- rebuilding ---

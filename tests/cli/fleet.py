@@ -1,11 +1,14 @@
 """Agents for the tests of the command line. Steps note in a ledger that they ran, and wait for files of the test."""
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import holdfast
 
@@ -155,3 +158,70 @@ async def onboard(name: str) -> str:
 @holdfast.agent
 async def seats() -> int:
     return await holdfast.ask("How many seats?", int)
+
+
+@holdfast.agent
+async def certain() -> bool:
+    return await holdfast.ask("Are you sure?", bool)
+
+
+@holdfast.agent
+async def agreed() -> str:
+    return await holdfast.ask("Do you agree?", Literal["yes", "no"])
+
+
+# Failing
+
+
+@holdfast.step
+def parse(text: str) -> str:
+    return json.loads(text)
+
+
+@holdfast.agent
+async def parsing(text: str) -> str:
+    return await parse(text)
+
+
+@holdfast.agent
+async def trusting(text: str) -> str:
+    return await parsing(text)
+
+
+@holdfast.agent
+async def hurried(text: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(parse(text))
+
+
+@holdfast.agent
+async def careful(text: str) -> str:
+    try:
+        return await parse(text)
+    except holdfast.StepFailed:
+        await page(0)
+        return "never mind"
+
+
+# Much of the same
+
+
+async def checked(n: int) -> None:
+    with contextlib.suppress(ValueError):
+        await check(n)
+
+
+@holdfast.step
+async def check(n: int) -> int:
+    if n % 20 == 15:
+        raise ValueError(f"{n} is not good")
+    return n
+
+
+@holdfast.agent
+async def many(count: int) -> None:
+    for n in range(count):
+        await double(n)
+    await holdfast.progress(count, count * 2, "pages")
+    await asyncio.gather(*[checked(n) for n in range(count)])
+    await page(0)

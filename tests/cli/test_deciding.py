@@ -1,20 +1,12 @@
 """People at the command line: what waits for them is listed, stepped through on a terminal, and decided by one command."""
 
 import json
-import os
-import pty
-import re
-import select
 import signal
-import subprocess
 import sys
-import time
 
 import pytest
-from tests.cli.processes import FLEET
-from tests.warm import environment
+from tests.cli.processes import FLEET, PATIENCE_S
 
-PATIENCE_S = 40.0  # a bound, never a measure
 pytestmark = pytest.mark.timeout(150)  # many processes, one after the other
 
 
@@ -43,55 +35,6 @@ def result(terminal, run):
     """What the run returned, once it has ended: the command waits for it."""
     agent = {"o": "onboard", "b": "onboard", "p": "privileges", "c": "privileges", "s": "seats"}[run]
     return found(terminal, "run", f"{FLEET}:{agent}", "--id", run)["result"]
-
-
-class Person:
-    """Sits at a terminal of its own: reads what is on the screen and types."""
-
-    def __init__(self, terminal, *words, **env):
-        self._ours, theirs = pty.openpty()
-        env = environment(terminal.env) | {"TERM": "xterm", "COLUMNS": "100", "LINES": "50"} | env
-        command = [sys.executable, "-m", "holdfast", *map(str, words)]
-        self.process = subprocess.Popen(
-            command, cwd=terminal.folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-        )
-        os.close(theirs)
-        self.screen, self._read = "", 0
-
-    def sees(self, text):
-        """Until this is on the screen, after what was seen before."""
-        until = time.monotonic() + PATIENCE_S
-        while (at := self.screen.find(text, self._read)) < 0:
-            assert select.select([self._ours], [], [], until - time.monotonic())[0], f"no {text!r} in:\n{self.screen}"
-            try:
-                part = os.read(self._ours, 65_536).decode(errors="replace")
-            except OSError:
-                part = ""
-            assert part, f"no {text!r} in:\n{self.screen}"
-            self.screen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", part)
-        self._read = at + len(text)
-
-    def types(self, line):
-        os.write(self._ours, f"{line}\n".encode())
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self._ours)
-
-
-@pytest.fixture
-def person(terminal):
-    here = []
-
-    def sits_down(*words, **env):
-        here.append(Person(terminal, *words, **env))
-        return here[-1]
-
-    yield sits_down
-    for each in here:
-        each.end()
 
 
 def test_listed_with_the_way_to_it_and_decided_by_the_root(terminal, asked):
@@ -205,3 +148,76 @@ def test_stopping_while_asked(terminal, person):
     ana.sees("Stopped at a safe point")
     assert ana.process.wait(PATIENCE_S) == 130
     assert len(found(terminal, "approvals")["questions"]) == 1
+
+
+def test_a_question_is_on_the_screen_once(terminal, person):
+    """While it waits: in the dialogue, and not in a tree above it; skipped, in the tree alone; so does `show` tell it."""
+    ana = person("run", f"{FLEET}:privileges", "ada", "--id", "p", columns=80)
+    ana.sees("[a]pprove")
+    ana.types("s")
+    ana.sees("holdfast approve q-")
+    ana.process.send_signal(signal.SIGINT)
+    screen, code = ana.leaves()
+    assert code == 130
+    after = screen[next(at for at, line in enumerate(screen) if "[a]pprove" in line) :]
+    assert sum("Make ada one of these?" in line for line in screen) == 2
+    assert sum("Make ada one of these?" in line for line in after) == 1
+    shown, _ = person("show", "p", columns=80).leaves()
+    assert sum("Make ada one of these?" in line for line in shown) == 1
+    assert any("holdfast approve q-" in line for line in shown)
+    _, piped = terminal.run("show", "p")
+    assert piped.count("Make ada one of these?") == 1
+
+
+def test_a_pipe_has_the_question_once(terminal):
+    """The line of the event says it, and the command that decides it follows."""
+    process = terminal.start("run", f"{FLEET}:seats", "--id", "s")
+    process.until("holdfast answer q-")
+    process.signal(signal.SIGINT)
+    process.wait()
+    assert process.output().count("How many seats?") == 1
+
+
+@pytest.mark.parametrize(
+    ("agent", "typed", "result"),
+    [
+        ("certain", "y", "true"), ("certain", "No", "false"), ("certain", "yes", "true"),
+        ("agreed", "y", "yes"), ("agreed", "no", "no"),
+    ],
+)  # fmt: skip
+def test_y_is_enough_where_yes_is_meant(terminal, person, agent, typed, result):
+    """Also where true is; the answer is what the type says."""
+    ana = person("run", f"{FLEET}:{agent}", "--id", "q")
+    ana.sees("[a]nswer")
+    ana.types("a")
+    ana.sees("Answer:")
+    ana.types(typed)
+    ana.sees("Answered: q-")
+    screen, code = ana.leaves()
+    assert (code, [line for line in screen if line][-1]) == (0, result)
+
+
+def test_y_and_n_decide(terminal, person):
+    """At a question that can be approved; anything else is asked again with what can be typed."""
+    ana = person("run", f"{FLEET}:privileges", "ada", "--id", "p")
+    ana.sees("[a]pprove")
+    ana.types("maybe")
+    ana.sees("Type one of a, d, e, s, q.")
+    ana.types("y")
+    ana.sees("Approved: q-")
+    assert ana.leaves()[1] == 0
+    bob = person("run", f"{FLEET}:privileges", "bob", "--id", "c")
+    bob.sees("[a]pprove")
+    bob.types("no")
+    bob.sees("Why?")
+    bob.types("too early")
+    bob.sees("Denied: q-")
+    assert bob.leaves()[1] == 0
+
+
+def test_y_answers_by_a_command(terminal, asked):
+    """`holdfast answer ID y` is true where a truth value is asked for; what fits nothing is refused as it was typed."""
+    asked("certain", "t")
+    code, output = terminal.run("answer", "t", "perhaps")
+    assert (code, "found str 'perhaps', expected boolean" in output) == (2, True)
+    assert terminal.run("answer", "t", "y")[0] == 0

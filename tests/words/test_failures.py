@@ -14,7 +14,7 @@ from tests.words.values import relaxed
 
 from holdfast.codec import shape_of
 from holdfast.errors import NotStorable, StepFailed, StepTimeout
-from holdfast.failures import rebuild, record
+from holdfast.failures import own_frames, rebuild, record
 
 UNSTORABLE = object()
 
@@ -347,3 +347,38 @@ def test_forged_attributes_do_no_harm() -> None:
     assert type(again) is Declined
     assert again.code == 9
     assert len(again.__notes__) == 1
+
+
+# --- the user's frames ---
+
+
+def test_a_long_traceback_loses_frames_of_libraries_and_none_of_the_users() -> None:
+    """Whatever a library does below it, the line of the user's that led there is kept."""
+    code = "def outer(f):\n    return theirs(lambda: inner(f), 30)\n\ndef inner(f):\n    return theirs(f, 40)\n"
+    library = "def theirs(f, n):\n    return back(f, n - 1) if n else f()\n\ndef back(f, n):\n    return theirs(f, n)\n"
+    names: dict[str, Any] = {}
+    exec(compile(library, "/opt/venv/lib/python3.11/site-packages/far/away.py", "exec"), names)
+    exec(compile(code, "/app/mine.py", "exec"), names)
+
+    def fail() -> None:
+        raise ValueError("the end")
+
+    with pytest.raises(ValueError, match="the end") as caught:
+        names["outer"](fail)
+    text = record(caught.value)["traceback"]
+    assert len(text) <= 4_000
+    assert "in outer\n" in text
+    assert "in inner\n" in text
+    assert "[61 frames of libraries: far/away.py, line 2, in theirs]\n" in text
+    assert "[81 frames of libraries: far/away.py, line 2, in theirs]\n" in text
+    assert "in fail\n" in text
+    assert text.rstrip().endswith("ValueError: the end")
+
+
+def test_a_stack_of_libraries_alone_is_left_whole() -> None:
+    """An application may be installed where libraries are; nothing is left out of what might be its frames."""
+    text = (
+        'Traceback (most recent call last):\n  File "/v/site-packages/app/a.py", line 1, in a\n    b()\n'
+        '  File "/v/site-packages/app/b.py", line 2, in b\n    1 / 0\nZeroDivisionError: division by zero\n'
+    )
+    assert own_frames(text) == text

@@ -20,7 +20,7 @@ from holdfast.cli.picture import clean
 from holdfast.client import Client
 from holdfast.documents import plain
 from holdfast.durations import spoken
-from holdfast.errors import HoldfastError
+from holdfast.errors import BadArguments, HoldfastError
 from holdfast.people import Actor
 from holdfast.questions import Approval
 
@@ -30,6 +30,8 @@ _CHOICES: Final = {
     "in_doubt": {"h": "happened", "r": "run", "f": "fail"},
 }
 _ALWAYS: Final = {"s": "skip", "q": "quit"}
+_ALSO: Final = {"y": "approve", "n": "deny"}  # what people type where a question can be approved
+_YES: Final = {"y": ("yes", True), "yes": (True,), "n": ("no", False), "no": (False,)}
 
 
 def actor(by: str | None) -> Actor:
@@ -47,6 +49,18 @@ def value_of(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+async def answered(hf: Client, question: Approval | str, text: str, by: Actor, note: str = "") -> Approval:
+    """Answer with what was typed: as data if it is JSON, as text, and `y` also where yes or true is meant."""
+    meant = [value_of(text), text, *_YES.get(text.strip().lower(), ())]
+    for place, value in enumerate(meant):
+        try:
+            return await hf.answer(question, value, by=by, note=note)
+        except BadArguments as error:
+            if place == 0:
+                refused = error  # of what was typed, not of what it might have meant
+    raise refused
 
 
 def is_at_terminal() -> bool:
@@ -76,7 +90,7 @@ def headline(question: Approval) -> Text:
 def show(on: Console, question: Approval) -> None:
     """The whole question as a person needs it."""
     on.print(headline(question), soft_wrap=True)
-    on.print(Text(clean(question.question), "bold yellow"), soft_wrap=True)
+    on.print(Text(clean(question.question), "bold yellow"))
     for passed in question.delegations:
         on.print(Text(f"  {passed.by} passed it on to {passed.to}: {passed.note}", "dim"), soft_wrap=True)
     for vote in question.votes:
@@ -140,9 +154,11 @@ async def decide(hf: Client, question: Approval, by: str | None, over: asyncio.E
         picked = await typed(f"{told}:", over)
         if picked is None or picked.lower() in ("q", "quit"):
             return False
-        word = choices.get(picked.lower()[:1], "")
+        word = choices.get(picked.lower()[:1]) or (_ALSO.get(picked.lower()[:1], "") if "d" in choices else "")
         if word == "skip":
             return True
+        if not word and picked:
+            say(f"Type one of {', '.join(choices)}.", "yellow")
         try:
             if word == "edit":
                 edited = await _edit(on, question, edited)
@@ -172,19 +188,15 @@ async def _act(hf: Client, question: Approval, word: str, by: Actor, edited: lis
         decided = await hf.deny(question, by=by, note=why)
     elif word in ("run", "fail"):
         decided = await hf.answer(question, word, by=by)
+    elif word == "happened":
+        result = edited[-1] if edited else value_of(await typed("Its result (JSON):", over) or "null")
+        decided = await hf.answer(question, {"result": result}, by=by)
+    elif edited:
+        decided = await hf.answer(question, edited[-1], by=by)
     else:
-        given = (
-            edited[-1]
-            if edited
-            else await _typed_value("Its result (JSON):" if word == "happened" else "Answer:", over)
-        )
-        decided = await hf.answer(question, {"result": given} if word == "happened" else given, by=by)
+        decided = await answered(hf, question, await typed("Answer:", over) or "null", by)
     say(outcome(decided), "green")
     return True
-
-
-async def _typed_value(prompt: str, over: asyncio.Event) -> Any:
-    return value_of(await typed(prompt, over) or "null")
 
 
 async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]:

@@ -140,11 +140,18 @@ def runs(
 @run_argument
 @click.option("--events", is_flag=True, help="Print the raw events.")
 @click.option("--audit", is_flag=True, help="Print who did what to it.")
+@click.option("--failed", is_flag=True, help="Only what failed, and what it is in.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Of each list only the last N.")
 @click.option("--svg", metavar="FILE", help="Write the picture to an SVG file.")
 @db_option
 @json_option
-def show(run: str, events: bool, audit: bool, svg: str | None, db: str | None, as_json: bool) -> None:
-    """Show a run as a tree: steps, children, waits, interruptions."""
+def show(
+    run: str, events: bool, audit: bool, failed: bool, last: int | None, svg: str | None, db: str | None, as_json: bool
+) -> None:
+    """Show a run as a tree: steps, children, waits, interruptions.
+
+    Of more than 30 calls of one name the first and the last ten are shown.
+    """
     if audit:
         from holdfast.cli.auditing import audit as show_deeds
 
@@ -152,7 +159,7 @@ def show(run: str, events: bool, audit: bool, svg: str | None, db: str | None, a
         return
     from holdfast.cli.showing import show as show_it
 
-    wait_for(show_it(db, run, as_json=as_json, events=events, svg=svg))
+    wait_for(show_it(db, run, as_json=as_json, events=events, svg=svg, failed=failed, last=last))
 
 
 @holdfast.command()

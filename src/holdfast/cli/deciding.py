@@ -81,17 +81,11 @@ async def deny(url: str | None, question: str, by: str | None, note: str, *, as_
 
 async def answer(url: str | None, question: str, value: str, by: str | None, note: str, *, as_json: bool) -> None:
     """The command."""
-    given = _entered(value) if value.startswith("@") else asking.value_of(value)
-
-    async def give(hf: Client, who: Actor) -> Approval:
-        try:
-            return await hf.answer(question, given, by=who, note=note)
-        except BadArguments:
-            if isinstance(given, str):
-                raise
-            return await hf.answer(question, value, by=who, note=note)  # 42 may be meant as text
-
-    await _do(url, give, by, as_json=as_json)
+    if value.startswith("@"):
+        given = _entered(value)
+        await _do(url, lambda hf, who: hf.answer(question, given, by=who, note=note), by, as_json=as_json)
+    else:
+        await _do(url, lambda hf, who: asking.answered(hf, question, value, who, note), by, as_json=as_json)
 
 
 async def delegate(url: str | None, question: str, to: str, by: str | None, note: str, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -9,10 +10,22 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.history import History
 from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.output import decide_command, glyphs
-from holdfast.cli.picture import MARGIN, STATUS_STYLES, Scene, clean, lines, rows, when
+from holdfast.cli.picture import (
+    MARGIN,
+    STATUS_STYLES,
+    Scene,
+    clean,
+    fit,
+    lines,
+    progress_line,
+    rows,
+    when,
+    wrapped,
+)
 from holdfast.cli.reading import family, open_calls, row_of
 from holdfast.client import Client
 from holdfast.durations import spoken
@@ -21,7 +34,8 @@ from holdfast.questions import Approval
 from holdfast.run import is_served
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_ROOM_AROUND: Final = 7  # lines of the screen that are not the tree
+_ROOM_AROUND: Final = 8  # lines of the screen that are not the tree
+_HELD_S: Final = 0.5  # for how long the failure of a step is not told, in case it is that of the run
 
 
 class Watch:
@@ -32,6 +46,7 @@ class Watch:
         self.rows: dict[str, RunRow] = {}
         self.histories: dict[str, History] = {}
         self.questions: list[Approval] = []
+        self.failure: Failure | None = None  # of the run, once it has failed
         self.unserved: list[RunRow] = []  # unfinished ones for which there is no live worker, here or elsewhere
 
     @property
@@ -56,6 +71,8 @@ class Watch:
                 for event in events:
                     history.add(event)
                 new += events
+        if root.status == "failed" and self.failure is None:
+            self.failure = await failure_of(self.hf, root)
         parked = [row for row in self.rows.values() if row.status in ("ready", "waiting")]
         served = await self.hf.store.agents() if parked else {}
         self.unserved = [row for row in parked if not is_served(row, served)]
@@ -121,6 +138,7 @@ class Display(Protocol):
 
     def begin(self) -> None: ...
     def update(self, watch: Watch, new: Iterable[Event]) -> None: ...
+    def give_way(self) -> None: ...
     def end(self, watch: Watch | None) -> None: ...
 
 
@@ -130,27 +148,53 @@ class Lines:
     def __init__(self, on: Console, seen: dict[str, int], url: str | None) -> None:
         self._on, self._seen, self._url = on, seen, url
         self._asked: set[str] = set()
+        self._questions: set[str] = set()  # their texts, as events told them
         self._waits: tuple[str | None, int | None] | None = None
+        self._held: list[Event] = []  # from the failure of a step on: it may be that of the run, which is told once
+        self._held_at = 0.0
 
     def begin(self) -> None:
+        pass
+
+    def give_way(self) -> None:
         pass
 
     def update(self, watch: Watch, new: Iterable[Event]) -> None:
         for event in new:
             if not is_quiet(event) and event.seq >= self._seen.get(event.run, 0):
-                self._print(line(event))
+                if not self._held and event.kind == "step.failed":
+                    self._held_at = time.monotonic()
+                if self._held or event.kind == "step.failed":
+                    self._held.append(event)
+                else:
+                    self._print(self._line(event, watch))
+        if watch.is_over or time.monotonic() > self._held_at + _HELD_S:
+            self._let_go(watch)
         told, why = watch.waits(), (watch.root.waits_for, watch.root.due_at)
         if told is not None and why != self._waits and not watch.is_due:
             self._print(told_now(watch.run, told))
         self._waits = None if told is None else why
         for question in watch.questions:
             if question.id not in self._asked:
+                self._let_go(watch)
                 self._asked.add(question.id)
-                self._print(Text(clean(question.question), "yellow"))
+                if question.question not in self._questions:
+                    self._print(Text(clean(question.question), "yellow"))
                 self._print(Text(f"{MARGIN}{decide_command(question, self._url)}"))
 
     def end(self, watch: Watch | None) -> None:
-        pass
+        self._let_go(watch)
+
+    def _let_go(self, watch: Watch | None) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            self._print(self._line(event, watch))
+
+    def _line(self, event: Event, watch: Watch | None) -> Text:
+        if event.kind == "approval.asked" and event.data.get("kind") in ("approve", "ask"):
+            self._questions.add(str(event.data.get("question")))
+        failure = watch.failure if watch is not None else None
+        return line(event, error=failure is None or not failure.tells(event))
 
     def _print(self, text: Text) -> None:
         self._on.print(text, soft_wrap=True)
@@ -161,12 +205,21 @@ class Moving:
     """The picture of the run, drawn again as it changes."""
 
     def __init__(self, on: Console, input: str, url: str | None, *, take_stdout: bool) -> None:
-        self._on, self._input, self._url = on, input, url
-        self._live = Live(console=on, auto_refresh=False, redirect_stdout=take_stdout, redirect_stderr=True)
+        self._on, self._input, self._url, self._take_stdout = on, input, url, take_stdout
+        self._live = self._new()
         self._frame = 0
 
+    def _new(self) -> Live:
+        return Live(console=self._on, auto_refresh=False, redirect_stdout=self._take_stdout, redirect_stderr=True)
+
     def begin(self) -> None:
+        self._live = self._new()
         self._live.start()
+
+    def give_way(self) -> None:
+        """Take the picture away: what follows stands in its place, and says all of it that matters then."""
+        self._live.transient = True
+        self._live.stop()
 
     def update(self, watch: Watch, new: Iterable[Event]) -> None:
         self._frame += 1
@@ -184,10 +237,16 @@ class Moving:
         for run, history in watch.histories.items():
             history.show_open(running.get(run, ()))
         room = max(on.height - _ROOM_AROUND, 5)
-        scene = Scene(signs, on.width, watch.histories, {row.id: row.status for row in watch.rows.values()}, now, room)
+        untold = frozenset() if watch.failure is None else watch.failure.steps
+        statuses = {row.id: row.status for row in watch.rows.values()}
+        scene = Scene(signs, on.width, watch.histories, statuses, now, room, untold=untold)
         tree = lines(rows(scene, root.id, watch.history), on.width, signs)
         if len(tree) > room:
             tree = [Text(f"{MARGIN}{signs.more}", "dim"), *tree[len(tree) - room + 1 :]]
+        progress = watch.history.progress
+        if progress is not None and progress.total and root.status not in FINISHED:
+            tree.insert(0, progress_line(progress, signs))
+            fit(tree[0], on.width - len(MARGIN), signs)
         return Group(self._header(watch, now, going=going), *tree, *self._below(watch))
 
     def _header(self, watch: Watch, now: int, *, going: bool) -> Text:
@@ -196,15 +255,19 @@ class Moving:
         sign = {"completed": glyphs(self._on).done, "failed": glyphs(self._on).failed}.get(root.status)
         style = STATUS_STYLES.get(root.status, "")
         made = Text(no_wrap=True, overflow="ellipsis").append(f"{sign or (turning if going else ' ')} ", style)
-        made.append(root.id, "bold").append(f"  {root.agent}({clean(self._input)})  ", "dim").append(root.status, style)
+        made.append(root.id, "bold")
         took = spoken(((root.finished_at or now) - (root.started_at or root.created_at)) / 1000)
-        return made.append(f"  {took}", "dim")
+        call = Text(f"  {root.agent}({clean(self._input)})", "dim")
+        end = Text(f"  {root.status}", style).append(f"  {took}", "dim")
+        fit(call, max(self._on.width - made.cell_len - end.cell_len, len(root.agent) + 6), glyphs(self._on))
+        return made.append_text(call).append_text(end)
 
     def _below(self, watch: Watch) -> list[Text]:
         made = []
         if (told := watch.waits()) is not None:
             made.append(Text(f"{MARGIN}{told}", "yellow"))
         for question in watch.questions[:3]:
-            made.append(Text(f"{MARGIN}{clean(question.question)}", "yellow"))
-            made.append(Text(f"{MARGIN}  {decide_command(question, self._url)}", "bold"))
+            if question.kind not in ("approve", "ask"):  # those stand in the tree, word for word
+                made += wrapped(clean(question.question), self._on.width, "yellow")
+            made.append(Text(f"{MARGIN}{decide_command(question, self._url)}", "bold"))
         return made

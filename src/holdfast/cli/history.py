@@ -24,6 +24,7 @@ from holdfast.cli.said import (
 from holdfast.codec import preview
 from holdfast.durations import spoken
 from holdfast.model import Event
+from holdfast.run import Progress
 from holdfast.spent import NOTHING, Spent
 
 
@@ -58,6 +59,7 @@ class Node:
     items: list[Node] = field(default_factory=list)
     child: str | None = None  # the id of the run that this node is
     dropped: bool = False  # taken out of the history by a retry
+    key: str | None = None  # of the call that this node is
     spent: Spent = NOTHING
 
     def warn(self, text: str) -> None:
@@ -95,6 +97,7 @@ class History:
         self.last_at: int | None = None
         self.steps_done = 0
         self.interruptions = 0
+        self.progress: Progress | None = None  # how far the run says it has come
         self._calls: dict[tuple[str, int | None], Node] = {}
         self._branches: dict[str, Node] = {}
         self._children: dict[str, Node] = {}
@@ -154,7 +157,9 @@ class History:
         siblings = self._siblings(key)
         node = self._calls.get((key, event.dropped))
         if node is None:
-            node = Node(sort, data.get("name", ""), input=data.get("input", ""), dropped=event.dropped is not None)
+            node = Node(
+                sort, data.get("name", ""), input=data.get("input", ""), dropped=event.dropped is not None, key=key
+            )
             self._calls[key, event.dropped] = node
             siblings.append(node)
         node.seq, node.last = event.seq, event.at
@@ -287,6 +292,8 @@ class History:
 
     def _progress(self, event: Event) -> None:
         node = self._call(event, "progress")
+        if event.dropped is None:
+            self.progress = Progress.of((event.kind, event.data))
         node.name, node.state, node.began, node.input = said_progress(event), "said", event.at, ""
 
     def _talk(self, event: Event) -> None:

@@ -18,9 +18,9 @@ _QUIET: Final = ("tick",)
 _INPUT_CHARACTERS: Final = 80
 
 
-def line(event: Event, *, width: int | None = None, run: bool = True) -> Text:
-    """Time, run, and what happened."""
-    style, told = spoken_event(event)
+def line(event: Event, *, width: int | None = None, run: bool = True, error: bool = True) -> Text:
+    """Time, run, and what happened; without the error of a failure that is told elsewhere."""
+    style, told = spoken_event(event, error=error)
     made = Text(f"{clock(event.at)}  ", "dim")
     if run:
         made.append(f"{event.run}  ", "cyan")
@@ -35,13 +35,13 @@ def told_now(run: str, told: str, style: str = "yellow") -> Text:
     return Text(f"{time.strftime('%H:%M:%S')}  ", "dim").append(f"{run}  ", "cyan").append(clean(told), style)
 
 
-def spoken_event(event: Event) -> tuple[str, str]:
+def spoken_event(event: Event, *, error: bool = True) -> tuple[str, str]:
     """A style, and what happened in words."""
     family = event.kind.partition(".")[0]
     if family == "step":
-        return _step(event)
+        return _step(event, error=error)
     if family == "run":
-        return _run(event)
+        return _run(event, error=error)
     if family in ("conversation", "stream"):
         return "", said_talk(event) if family == "conversation" else said_stream(event)
     data = event.data
@@ -97,7 +97,7 @@ def _timer_name(data: dict[str, Any]) -> str:
     return str(data.get("name", "timer")).lstrip(":").replace("receive.timeout", "time to wait for a message")
 
 
-def _step(event: Event) -> tuple[str, str]:
+def _step(event: Event, *, error: bool) -> tuple[str, str]:
     data = event.data
     what, attempts = call(data), data.get("attempts", 1)
     took = f" in {spoken((event.at - data['began']) / 1000)}" if data.get("began") else ", found done and not run again"
@@ -112,18 +112,18 @@ def _step(event: Event) -> tuple[str, str]:
         return "", f"{what} waits {turn(event)}"
     if event.kind == "step.retrying":
         wait = spoken(data.get("wait_ms", 0) / 1000)
-        error = error_line(data.get("error"))
         others = f"; {data['pauses']} is paused for everybody" if data.get("pauses") else ""
-        return "yellow", f"{what} failed at attempt {data.get('attempt')}: {error}; again in {wait}{others}"
+        failed = f"{what} failed at attempt {data.get('attempt')}: {error_line(data.get('error'))}"
+        return "yellow", f"{failed}; again in {wait}{others}"
     if event.kind == "step.failed":
-        return "red", f"{what} failed for good{again}{cost}: {error_line(data.get('error'))}"
+        return "red", f"{what} failed for good{again}{cost}" + (f": {error_line(data.get('error'))}" if error else "")
     return "dim", f"{what} is no longer waited for"
 
 
-def _run(event: Event) -> tuple[str, str]:
+def _run(event: Event, *, error: bool) -> tuple[str, str]:
     data, by = event.data, event.data.get("by")
     if event.kind == "run.failed":
-        return "bold red", f"failed: {error_line(data.get('error'))}"
+        return "bold red", "failed" + (f": {error_line(data.get('error'))}" if error else "")
     if event.kind == "run.interrupted":
         return "yellow", "was interrupted: its process is gone; goes on from its record"
     verb = {

@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -18,9 +17,7 @@ import click
 from holdfast.cli.output import BAD_USAGE, console
 from holdfast.declaring import Agent, Step
 from holdfast.errors import BadArguments, UnknownAgent
-
-_PACKAGE = str(Path(__file__).resolve().parents[1])
-_LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+from holdfast.failures import is_users
 
 
 class CodeFailed(click.ClickException):
@@ -41,20 +38,13 @@ class CodeFailed(click.ClickException):
 def own_traceback(error: BaseException) -> str:
     """The traceback without the frames of Holdfast, of Python's import machinery and of libraries."""
     whole = traceback.TracebackException.from_exception(error, compact=True)
-    own = [frame for frame in whole.stack if _is_users(frame.filename)]
+    own = [frame for frame in whole.stack if is_users(frame.filename)]
     if own:
         whole.stack[:] = own
     else:
         whole.stack.clear()
     whole.__cause__ = whole.__context__ = None
     return "".join(whole.format())
-
-
-def _is_users(filename: str) -> bool:
-    if filename.startswith("<frozen importlib"):
-        return False
-    path = str(Path(filename).resolve())
-    return not path.startswith((_PACKAGE + os.sep, *(folder + os.sep for folder in _LIBRARIES)))
 
 
 def split(target: str) -> tuple[str, str | None]:

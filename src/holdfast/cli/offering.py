@@ -28,7 +28,7 @@ class Offers:
         new = [each for each in watch.questions if each.id not in self._offered] if self._possible else []
         if not new:
             return
-        display.end(watch)
+        display.give_way()
         try:
             for question in new:
                 self._offered.add(question.id)

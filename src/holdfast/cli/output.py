@@ -62,13 +62,19 @@ def glyphs(on: Console) -> Glyphs:
 
 
 def say(text: str = "", style: str = "") -> None:
-    """A line about what happens, for people: on stderr, never broken by us."""
-    console(stderr=True).print(Text(text, style), soft_wrap=True)
+    """A line about what happens, for people: on stderr."""
+    _print(console(stderr=True), text, style)
 
 
 def answer(text: str = "", style: str = "") -> None:
     """A line that is the answer of a command: on stdout."""
-    console().print(Text(text, style), soft_wrap=True)
+    _print(console(), text, style)
+
+
+def _print(on: Console, text: str, style: str) -> None:
+    """On a terminal sentences are broken between words; commands, which begin with spaces, are never: they are pasted."""
+    for line in text.split("\n"):
+        on.print(Text(line, style), soft_wrap=not on.is_terminal or line.startswith("  "))
 
 
 def fail(message: str, code: int = BAD_USAGE) -> NoReturn:

@@ -31,7 +31,10 @@ STATUS_STYLES: Final = {
 }  # fmt: skip
 TONES: Final = {"plain": "dim", "bad": "red", "warn": "yellow"}
 _REMARK_LINES: Final = 4
+_PROSE: Final = {"question": 12, "note": 4, "warning": 4}  # sorts whose name is a sentence, and its lines at the most
 _BAR_CELLS: Final = 30
+_UNFOLDED: Final = 30  # nodes of one name in a list; of more, the first and the last are shown
+_AT_AN_END: Final = 10
 
 
 @dataclass(slots=True)
@@ -54,7 +57,9 @@ class Scene:
     nested: dict[str, History] = field(default_factory=dict)
     statuses: dict[str, str] = field(default_factory=dict)
     now: int = field(default_factory=lambda: round(time.time() * 1000))
-    last_only: int | None = None  # of each list only so many of the last ones: for a screen that moves
+    last_only: int | None = None  # of each list only so many of the last ones: for a screen that moves, or if asked for
+    failed_only: bool = False  # of each list only what failed, or what such a thing is in
+    untold: frozenset[tuple[str, str]] = frozenset()  # steps (run, key) whose last error is told below the picture
 
 
 def clean(text: str) -> str:
@@ -84,19 +89,22 @@ def when(at: int) -> str:
 
 def rows(scene: Scene, run: str, history: History) -> list[Row]:
     """The whole tree of a run."""
-    return list(_level(scene, history, history.items, scene.statuses.get(run, ""), "", flat=True))
+    return list(_level(scene, run, history, history.items, "", flat=True))
 
 
-def _level(
-    scene: Scene, history: History, items: Sequence[Node], status: str, guide: str, *, flat: bool
-) -> Iterator[Row]:
+def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guide: str, *, flat: bool) -> Iterator[Row]:
     """The rows of one list of nodes. The top of a run is flat: no lines are needed to see what belongs together."""
+    status = scene.statuses.get(run, "")
     shown = [node for node in in_order(items) if _is_shown(node, status)]
     shown = [node for at, node in enumerate(shown) if not _is_outdone(node, shown[at + 1 : at + 2])]
+    if scene.failed_only:
+        shown = [node for node in shown if _has_failed(node)]
     if scene.last_only is not None and len(shown) > scene.last_only:
         hidden = len(shown) - scene.last_only
-        yield Row(None, guide, Text(f"{scene.signs.more} {hidden} earlier", "dim"))
+        yield Row(None, guide, Text(f"{scene.signs.more} {hidden:,} earlier", "dim"))
         shown = shown[hidden:]
+    elif not scene.failed_only:
+        shown = _folded(shown)
     for at, node in enumerate(shown):
         last = at == len(shown) - 1
         own = guide if flat else guide + (scene.signs.elbow if last else scene.signs.tee)
@@ -104,14 +112,23 @@ def _level(
         if node.sort == "mark":
             yield Row(node.began, own, Text(f"{node.name} ", "yellow" if node.state == "said" else "red"), rule=True)
             continue
-        yield _row(scene, node, status, own)
+        if node.sort == "fold":
+            yield Row(None, own, Text(f"{scene.signs.more} {node.name}", "red" if node.state == "failed" else "dim"))
+            continue
         under = below + "  "
-        yield from _remarks(node.remarks, under, scene.width - len(under) - 14)
+        if node.sort in _PROSE and (node.sort != "question" or node.state == "waiting"):
+            yield from _sentence(scene, node, status, own, under)
+        else:
+            yield _row(scene, node, status, own)
+        remarks = node.remarks
+        if node.key is not None and (run, node.key) in scene.untold and remarks and remarks[-1].tone == "bad":
+            remarks = remarks[:-1]
+        yield from _remarks(remarks, under, scene.width - len(under) - 14)
         if node.child is not None:
             yield from _nested(scene, node, under)
         elif node.items:
             inner = _with_marks(history, node)
-            yield from _level(scene, history, inner, status, below, flat=False)
+            yield from _level(scene, run, history, inner, below, flat=False)
 
 
 def _nested(scene: Scene, node: Node, under: str) -> Iterator[Row]:
@@ -122,7 +139,7 @@ def _nested(scene: Scene, node: Node, under: str) -> Iterator[Row]:
     told = f"run {node.child}" + ("" if status in ("completed", "") else f", {status}")
     yield Row(None, under.removesuffix("  ") + "  ", Text(told, "dim"))
     if inner is not None:
-        yield from _level(scene, inner, inner.items, status, under, flat=False)
+        yield from _level(scene, node.child, inner, inner.items, under, flat=False)
 
 
 def _with_marks(history: History, branch: Node) -> list[Node]:
@@ -141,10 +158,69 @@ def _is_outdone(node: Node, after: Sequence[Node]) -> bool:
     return node.sort == "progress" and any(each.sort == "progress" for each in after)
 
 
+def _has_failed(node: Node) -> bool:
+    return node.state == "failed" or any(_has_failed(each) for each in node.items)
+
+
+def _like(node: Node) -> tuple[str, str]:
+    """What nodes must have in common to stand for each other."""
+    if node.sort == "branch":
+        return node.sort, node.name.rpartition("#")[0]
+    return node.sort, node.name if node.sort in ("step", "child", "timer") else ""
+
+
+def _folded(shown: list[Node]) -> list[Node]:
+    """Of many nodes of one name the first and the last, and one that says how many are between them."""
+    alike: dict[tuple[str, str], list[Node]] = {}
+    for node in shown:
+        if node.sort not in ("mark", "warning"):
+            alike.setdefault(_like(node), []).append(node)
+    folds: dict[int, Node] = {}
+    hidden: set[int] = set()
+    for nodes in alike.values():
+        if len(nodes) > _UNFOLDED:
+            is_outdone = nodes[0].sort == "progress"
+            between = nodes[:-1] if is_outdone else nodes[_AT_AN_END:-_AT_AN_END]
+            hidden |= {id(node) for node in between}
+            if not is_outdone:
+                folds[id(between[0])] = _fold(between)
+    if not hidden:
+        return shown
+    return [folds.get(id(node), node) for node in shown if id(node) in folds or id(node) not in hidden]
+
+
+def _fold(nodes: list[Node]) -> Node:
+    counts = {"failed": sum(map(_has_failed, nodes)), "open": sum(node.ended is None and node.state in
+              ("running", "waiting") for node in nodes)}  # fmt: skip
+    told = "".join(f", {count:,} {word}" for word, count in counts.items() if count)
+    more = " (--failed shows them)" if counts["failed"] else ""
+    return Node("fold", f"{len(nodes):,} more like this{told}{more}", state="failed" if counts["failed"] else "said")
+
+
+def _sentence(scene: Scene, node: Node, status: str, own: str, under: str) -> Iterator[Row]:
+    """A node whose name is a sentence: it goes on in further lines and is not cut."""
+    whole = _row(scene, node, status, own)
+    room = max(scene.width - len(under) - 14 - (len(whole.right) + 2 if whole.right else 0), 20)
+    if whole.text.cell_len <= room:
+        yield whole
+        return
+    told = _wrap(clean(node.name), room, _PROSE[node.sort])
+    style = {"question": "bold", "note": "italic", "warning": "yellow"}[node.sort]
+    first = Text(f"{_sign(scene.signs, node)} ", STATE_STYLES[node.state]).append(told[0], style)
+    yield Row(whole.at, own, first, whole.right)
+    for line in told[1:]:
+        yield Row(None, under, Text(line, style))
+    for line in _wrap(clean(node.result or ""), room, _REMARK_LINES):
+        yield Row(None, under, Text(line, "dim"))
+
+
+def _wrap(text: str, room: int, most: int) -> list[str]:
+    return textwrap.wrap(text, max(room, 20), max_lines=most, placeholder=" …", break_on_hyphens=False)
+
+
 def _remarks(remarks: Sequence[Remark], guide: str, room: int) -> Iterator[Row]:
     for remark in remarks:
-        lines = textwrap.wrap(clean(remark.text), max(room, 20), max_lines=_REMARK_LINES, placeholder=" …")
-        for line in lines:
+        for line in _wrap(clean(remark.text), room, _REMARK_LINES):
             yield Row(None, guide, Text(line, TONES[remark.tone]))
 
 
@@ -183,7 +259,10 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
     elif node.sort == "warning":
         text.append(name, "yellow")
     elif node.sort == "question":
-        text.append(name, "bold").append(f"  {result}" if result else "", "dim")
+        asked = Text(name, "bold")
+        if result:  # what was decided matters more now
+            fit(asked, max(scene.width - cell_len(result) - 32, 24), scene.signs)
+        text.append_text(asked).append(f"  {result}" if result else "", "dim")
     else:
         text.append(name, "bold")
         if node.sort in ("step", "child"):
@@ -266,11 +345,32 @@ def _line(row: Row, at: str, width: int, signs: Glyphs) -> Text:
         text.truncate(max(room, 8), overflow="ellipsis")
         text.append(signs.rule * max(room - text.cell_len, 0), "dim yellow")
         return line.append_text(text)
-    text.truncate(max(room, 8), overflow="ellipsis")
+    fit(text, max(room, 8), signs)
     line.append_text(text)
     if row.right:
         line.append(" " * (room - text.cell_len + 2)).append(row.right, "dim")
     return line
+
+
+def fit(text: Text, room: int, signs: Glyphs) -> None:
+    """Cut what finds no room, and no word of it in two if it has several."""
+    if text.cell_len <= room:
+        return
+    text.truncate(room - len(signs.more) - 1, overflow="crop")
+    space = text.plain.rfind(" ")
+    if space > room // 2:
+        text.right_crop(len(text.plain) - space)
+    text.append(f" {signs.more}", "dim")
+
+
+def wrapped(text: str, width: int, style: str = "", margin: str = MARGIN) -> list[Text]:
+    """Lines that are broken between words, each with a margin."""
+    made = []
+    for line in text.splitlines():
+        kept = line[: len(line) - len(line.lstrip())]
+        parts = textwrap.wrap(line.strip(), max(width - len(margin) - len(kept), 20), break_on_hyphens=False) or [""]
+        made += [Text(f"{margin}{kept}{part}", style) for part in parts]
+    return made
 
 
 def print_lines(on: Console, made: Sequence[Text]) -> None:

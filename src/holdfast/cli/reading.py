@@ -17,7 +17,6 @@ from holdfast.errors import NotStorable, StoreUnavailable, UnknownRun
 from holdfast.model import Event, RunRow
 from holdfast.naming import cut, show
 from holdfast.questions import Approval
-from holdfast.run import Progress
 from holdfast.spent import NOTHING, Spent
 
 FAMILY_LIMIT: Final = 1000  # runs of one tree that are looked at
@@ -34,13 +33,6 @@ class Account:
     questions: list[Approval]
     children: list[Account] = field(default_factory=list)
     spent: Spent = NOTHING  # with all below it
-
-    @property
-    def progress(self) -> Progress | None:
-        """How far it says it has come."""
-        kinds = ("progress", "plan")
-        said = next((each for each in reversed(self.events) if each.kind in kinds and each.dropped is None), None)
-        return None if said is None else Progress.of((said.kind, said.data))
 
     def descendants(self) -> list[Account]:
         """All runs below this one."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from holdfast.budget import Budget
+from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
 from holdfast.cli.loading import load_agent
 from holdfast.cli.offering import Offers
@@ -44,7 +45,6 @@ from holdfast.worker.settings import Settings
 
 _LOOK_S: Final = 0.05  # the shortest time between two looks
 _FRAME_S: Final = 0.15
-_TRACEBACK_LINES: Final = 20
 
 
 @dataclass(slots=True)
@@ -223,16 +223,15 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
     if row.status == "cancelled":
         say(f"Cancelled: run {row.id}" + (f": {row.reason}" if row.reason else ""), "red")
         return FAILED
-    _say_failure(request, row)
+    _say_failure(request, row, await failure_of(hf, row))
     return FAILED
 
 
-def _say_failure(request: Request, row: RunRow) -> None:
-    error = json.loads(row.error or "{}")
-    for each in error.get("traceback", "").rstrip().splitlines()[-_TRACEBACK_LINES:]:
-        say(clean_line(each), "dim")
-    message = "\n".join(clean_line(each) for each in error.get("message", "").splitlines())
-    say(f"Failed: run {row.id}: {error.get('type')}: {message}", "bold red")
+def _say_failure(request: Request, row: RunRow, failure: Failure) -> None:
+    say()
+    for each in failure.path:
+        say(f"  {clean_line(each)}", "dim")
+    say(f"Failed: run {row.id}: " + "\n".join(clean_line(each) for each in failure.error.splitlines()), "bold red")
     say("Mend the cause, then go on from the failure:")
     say(f"  {command('retry', row.id, db=request.url)}\n  {request.again(row.id)}")
 

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import re
-import textwrap
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.output import (
     Glyphs,
     code_of,
@@ -36,6 +36,7 @@ from holdfast.cli.picture import (
     progress_line,
     rows,
     when,
+    wrapped,
 )
 from holdfast.cli.reading import Account, account, existing, input_text
 from holdfast.cli.streaming import stream_line
@@ -47,7 +48,7 @@ from holdfast.model import FINISHED, Event
 from holdfast.run import RunInfo, wants_worker
 
 _RESULT_LINES: Final = 24
-_TRACEBACK_LINES: Final = 16
+_UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: whoever searches it looks for whole ones
 SVG_WIDTH: Final = 104
 _CALM: Final = TerminalTheme(
     (250, 250, 248), (56, 58, 66),
@@ -58,7 +59,16 @@ _CALM: Final = TerminalTheme(
 )  # fmt: skip
 
 
-async def show(url: str | None, run: str, *, as_json: bool, events: bool, svg: str | None) -> None:
+async def show(
+    url: str | None,
+    run: str,
+    *,
+    as_json: bool,
+    events: bool,
+    svg: str | None,
+    failed: bool = False,
+    last: int | None = None,
+) -> None:
     """The command."""
     async with existing(url) as hf:
         found = await account(hf, run)
@@ -73,7 +83,8 @@ async def show(url: str | None, run: str, *, as_json: bool, events: bool, svg: s
             console().print(f"Wrote {svg}", soft_wrap=True)
         else:
             on = console()
-            print_lines(on, await drawn(hf, found, on.width, glyphs(on), url, bar=on.is_terminal))
+            narrowed = {"failed_only": failed, "last_only": last}
+            print_lines(on, await drawn(hf, found, on.width, glyphs(on), url, bar=on.is_terminal, **narrowed))
 
 
 def print_event(event: Event) -> None:
@@ -92,15 +103,21 @@ def print_event(event: Event) -> None:
 
 
 async def drawn(
-    hf: Client, found: Account, width: int, signs: Glyphs, url: str | None, *, bar: bool = True
+    hf: Client, found: Account, width: int, signs: Glyphs, url: str | None, *, bar: bool = True, **narrowed: Any
 ) -> list[Text]:
-    """Header, tree and end of a run as lines; with a bar for its progress, or in words alone."""
+    """Header, tree and end of a run as lines; with a bar for its progress, or in words alone.
+
+    `narrowed` says what of long lists is shown: `failed_only`, `last_only`.
+    """
     below = found.descendants()
+    failure = await failure_of(hf, found.row) if found.row.status == "failed" else None
     scene = Scene(
         signs,
         width,
         {each.row.id: each.history for each in below},
         {each.row.id: each.row.status for each in (found, *below)},
+        untold=frozenset() if failure is None else failure.steps,
+        **narrowed,
     )
     tree = lines(rows(scene, found.row.id, found.history), width, signs)
     made = [Text(), *_header(found, width, signs, bar=bar), Text()]
@@ -108,7 +125,7 @@ async def drawn(
         made += [*tree, Text()]
     if streams := await hf.get(found.row.id).streams():
         made += [Text(f"{MARGIN}{stream_line(each)}", "dim") for each in streams] + [Text()]
-    return made + await _ending(hf, found, url)
+    return made + await _ending(hf, found, failure, width if bar else _UNBROKEN, url)
 
 
 def status_text(status: str, signs: Glyphs) -> Text:
@@ -118,7 +135,7 @@ def status_text(status: str, signs: Glyphs) -> Text:
 
 
 def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Text]:
-    row, history, progress = found.row, found.history, found.progress
+    row, history, progress = found.row, found.history, found.history.progress
     status = status_text(row.status, signs)
     name = Text(MARGIN).append(row.id, "bold")
     name.append(" " * max(width - name.cell_len - status.cell_len - len(MARGIN), 2)).append_text(status)
@@ -158,37 +175,36 @@ def _times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-async def _ending(hf: Client, found: Account, url: str | None) -> list[Text]:
+async def _ending(hf: Client, found: Account, failure: Failure | None, width: int, url: str | None) -> list[Text]:
     """How it ended, or what it needs to go on."""
     row = found.row
     if row.status == "completed":
         result = await hf.get(row.id).result()
-        return [] if result is None else [*_block("result", "green", shown_value(result), _RESULT_LINES), Text()]
-    if row.status == "failed":
-        error = json.loads(row.error or "{}")
-        made = _block(f"{error.get('type')}: {clean(error.get('message', ''))}", "bold red", "", 0)
-        trace = error.get("traceback", "").rstrip().splitlines()
-        made += [Text(f"{MARGIN}  {line}", "dim") for line in trace[-_TRACEBACK_LINES:]]
+        block = _block("result", "green", shown_value(result), width, _RESULT_LINES)
+        return [] if result is None else [*block, Text()]
+    if failure is not None:
+        made = [Text(f"{MARGIN}{clean_line(line)}", "dim") for line in failure.path]
+        made += wrapped(failure.error, width, "bold red")
         again = command("retry", row.id, db=url)
         return [*made, *_advice("Mend the cause, then go on from the failure:", again), Text()]
     if row.status == "paused":
-        made = _block("paused", "bold yellow", textwrap.fill(row.reason or "no reason was given", 90), _RESULT_LINES)
+        made = _block("paused", "bold yellow", row.reason or "no reason was given", width, _RESULT_LINES)
         return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
     if row.status == "cancelled":
-        return [Text(f"{MARGIN}cancelled" + (f": {clean(row.reason)}" if row.reason else ""), "dim"), Text()]
-    return await _waiting(hf, found, url)
+        return [*wrapped("cancelled" + (f": {clean(row.reason)}" if row.reason else ""), width, "dim"), Text()]
+    return await _waiting(hf, found, width, url)
 
 
-async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
+async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> list[Text]:
     info = await hf.get(found.row.id).info()
     made: list[Text] = []
     for each in (found, *found.descendants()):
         for question in each.questions:
-            asked = textwrap.fill(question.question, 90)
-            made += _block(f"asks a person ({question.id})", "bold yellow", asked, 12)
-            made += _advice("Answer it:", decide_command(question, url))
+            if question.kind not in ("approve", "ask"):  # those stand in the tree, word for word
+                made += _block(f"asks a person ({question.id})", "bold yellow", question.question, width, 12)
+            made += _advice(f"Answer {question.id}:", decide_command(question, url))
         if each.row.status == "paused":
-            made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", 8)
+            made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", width, 8)
             made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
     if info.waits_for == "worker":
         made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
@@ -201,10 +217,10 @@ async def _waiting(hf: Client, found: Account, url: str | None) -> list[Text]:
     return [*made, Text()] if made else []
 
 
-def _block(title: str, style: str, body: str, limit: int) -> list[Text]:
+def _block(title: str, style: str, body: str, width: int, limit: int) -> list[Text]:
     made = [Text(f"{MARGIN}{title}", style)]
-    split = body.splitlines()
-    made += [Text(f"{MARGIN}  {clean_line(line)}") for line in split[:limit]]
+    split = wrapped("\n".join(map(clean_line, body.splitlines())), width - len(MARGIN), margin=MARGIN * 2)
+    made += split[:limit]
     if len(split) > limit > 0:
         made.append(Text(f"{MARGIN}  {len(split) - limit} more lines; --json shows all", "dim"))
     return made

@@ -1,0 +1,65 @@
+"""How a failure is told: the error once, with the line of the user's that led there, and what to do."""
+
+import pytest
+from tests.cli.processes import FLEET
+
+ERROR = "Expecting property name enclosed in double quotes"
+
+
+def frames(output):
+    return [line.strip() for line in output.splitlines() if line.strip().startswith("File ")]
+
+
+@pytest.mark.parametrize("agent", ["parsing", "trusting", "hurried"])
+def test_one_error_is_printed_once(terminal, agent):
+    """By the run that fails, by the same command again, and by `show`; however deep it was and whatever carries it."""
+    for words in (["run", f"{FLEET}:{agent}", "{", "--id", "f"],) * 2 + (["show", "f"],):
+        code, output = terminal.run(*words)
+        assert code == (0 if words[0] == "show" else 1)
+        assert output.count(ERROR) == 1, output
+        assert "holdfast retry f" in output
+
+
+@pytest.mark.parametrize("agent", ["parsing", "trusting", "hurried"])
+def test_a_person_at_a_terminal_sees_it_once_too(terminal, person, agent):
+    """With the tree above it; sentences are broken between words."""
+    for words in (["run", f"{FLEET}:{agent}", "{", "--id", "f"], ["show", "f"]):
+        lines, _ = person(*words, columns=80).leaves()
+        assert " ".join(" ".join(lines).split()).count(ERROR) == 1, "\n".join(lines)
+
+
+def test_the_frames_are_those_of_the_user(terminal):
+    """From the agent over the child run and into the body of the step; of libraries one line stands for all."""
+    _, output = terminal.run("run", f"{FLEET}:trusting", "{", "--id", "f")
+    assert [line.rpartition(" in ")[2] for line in frames(output)] == ["trusting", "parsing", "parse"]
+    assert "return json.loads(text)" in output
+    assert "frames of libraries: json/decoder.py" in output
+    assert "Step 'parse' failed at its only attempt. It was raised here:" in output
+    _, shown = terminal.run("show", "f")
+    assert frames(shown) == frames(output)
+
+
+def test_the_first_frame_of_a_long_traceback_is_there(terminal):
+    """Nothing of the user's is cut, however much lies below it."""
+    code = "\n".join(
+        [
+            "import holdfast",
+            "",
+            *(f"def f{n}():\n    return f{n + 1}()\n" for n in range(20)),
+            "def f20():\n    1 / 0\n",
+        ]
+    )
+    (terminal.folder / "deep.py").write_text(f"{code}\n@holdfast.agent\nasync def deep() -> None:\n    f0()\n")
+    for words in (["run", "deep.py", "--id", "d"], ["show", "d"]):
+        _, output = terminal.run(*words)
+        assert len(frames(output)) == 22
+        assert output.count("division by zero") == 1
+
+
+def test_a_failure_that_was_caught_is_told_at_once(terminal):
+    """It is not that of the run: the line says it while the run goes on."""
+    process = terminal.start("run", f"{FLEET}:careful", "{", "--id", "c")
+    process.until(f"failed for good: json.decoder.JSONDecodeError: {ERROR}")
+    terminal.touch("go-0")
+    assert process.wait() == 0
+    assert process.output().count(ERROR) == 1
