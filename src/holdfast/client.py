@@ -22,6 +22,7 @@ from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
+from holdfast.overrides import Override, active, check_seen
 from holdfast.people import checked_text
 from holdfast.questions import Questions
 from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, wants_worker
@@ -125,6 +126,7 @@ class Client(Questions, Conversations, Control, Tokens):
         self._store: Store | None = None
         self._worker: Worker | None = None
         self._hearing = Hearing()
+        self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -154,7 +156,7 @@ class Client(Questions, Conversations, Control, Tokens):
     async def _work(self, store: Store) -> None:
         worker = Worker(store, self._specs, self._settings)
         await worker.start()
-        self._worker = worker
+        self._worker, self._overrides = worker, active()
 
     async def _close(self, grace_s: float | None = None) -> None:
         worker, self._worker = self._worker, None
@@ -253,12 +255,17 @@ class Client(Questions, Conversations, Control, Tokens):
         new = NewRun(run_id, uid, name, stored, version, queue, stored_labels, delay_ms=delay_ms, lane=lane)
         limits = checked_budget(budget) or own_budget
         new.budget = None if limits is None else json.dumps(limits.published())
+        self._begins(run_id)
         row, created = await self.store.create(new, blobs)
         if row.id != run_id and id is not None:
             raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
         if not created and row.id == run_id:
             await self._check_same(row, name, text)
         return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
+
+    def _begins(self, run: str) -> None:
+        """A run of this id is about to be started here."""
+        check_seen(self._overrides, f"run {run!r}")
 
     async def _input(self, agent: Any, given: _Arguments) -> tuple[str, str | None, str, Flow, Lane, Budget | None]:
         """The name, the version, the stored arguments, how the run is let through, and what it may spend."""

@@ -50,6 +50,15 @@ def test_three_lines_make_it_durable():
     assert len(changes) == 3 and all(line.startswith("+ ") for line in changes)
 
 
+def test_an_override_holds_in_a_run_of_the_testing_kit():
+    """As the section on tests says; no provider is asked."""
+    page = module(PAGE, "models: durable")
+    with provider(["not this"]) as fake:
+        os.environ.update(fake.env)
+        asyncio.run(module(PAGE, "models: override").check(page.clerk, page.answer))
+        assert fake.paid == 0
+
+
 def test_the_plain_agent_and_the_durable_one_answer_alike():
     """And the durable one through a crash at every point, as the section on tests says."""
     script = [Tool("look_up", animal="otters"), "Otters sleep at sea."]

@@ -273,8 +273,8 @@ def test_requests_and_tools_are_tried_again_by_default():
     asyncio.run(main())
 
 
-def test_a_model_that_is_not_registered_is_refused_by_name():
-    """A model instance given to `run` must be in `models=`, where a resumed run finds it; the error says so."""
+def test_a_model_that_is_given_to_one_run_is_asked():
+    """By its name in `models=`, or as it is: agent code gives it again in every life."""
     clerk = Agent(Script(lambda *_: says("default")).model, name="clerk", capabilities=[HoldfastDurability()])
     other = FunctionModel(lambda *_: says("other"), model_name="other")
     known = Agent(
@@ -284,14 +284,12 @@ def test_a_model_that_is_not_registered_is_refused_by_name():
     )
 
     @holdfast.agent
-    async def job() -> str:
-        assert (await known.run("go", model=other)).output == "other"
-        assert (await known.run("go", model="other")).output == "other"
-        return (await clerk.run("go", model=other)).output
+    async def job() -> list[str]:
+        runs = [(known, other), (known, "other"), (clerk, other), (clerk, None)]
+        return [(await agent.run("go", model=model)).output for agent, model in runs]
 
     async def main():
         async with holdfast.testing.open(agents=[job]) as hf:
-            await hf.run(job)
+            return await hf.run(job)
 
-    with pytest.raises(holdfast.RunFailed, match=r"models="):
-        asyncio.run(main())
+    assert asyncio.run(main()) == ["other", "other", "other", "default"]

@@ -36,6 +36,7 @@ from holdfast.engine.patches import Patches
 from holdfast.engine.scope import Scope
 from holdfast.engine.tasks import GateFuture, RunTask, Stirring, made_at
 from holdfast.model import KINDS, OUTCOMES, Event, RunRow, Signal
+from holdfast.overrides import Override, active, enter
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here, outside
 
 
@@ -45,7 +46,7 @@ class Execution(Leaving):
     __slots__ = (
         "_facts", "_waited", "asked_any", "awaits_restore", "call_count", "children", "choices", "counters",
         "delivered", "dusty", "edge_due", "era", "fetching", "foreign", "gate", "hash_base", "inbox_seen", "journal",
-        "live", "mailbox", "new_outcomes", "noticed", "open_scopes", "outside", "patches", "plan", "ready", "resting",
+        "live", "mailbox", "new_outcomes", "noticed", "open_scopes", "outside", "overrides", "patches", "plan", "ready", "resting",
         "root", "settled", "signals", "spec", "state_shape", "task_count", "ticked_s", "ticks", "time", "unawaited",
         "waits",
     )  # fmt: skip
@@ -77,6 +78,7 @@ class Execution(Leaving):
         self.inbox_seen = run.inbox_seen
         self.edge_due: list[tuple[int, int, Callable[[], None]]] | None = None
         self.patches = Patches(self)
+        self.overrides: tuple[Override, ...] = ()  # those that held when the code began
         self.plan: list[list[Any]] = []
         self.choices: dict[str, Any] = {}
         self.foreign: dict[str, dict[str, str]] = {}  # waits for what is not recorded: told, by task and line
@@ -93,6 +95,8 @@ class Execution(Leaving):
     def start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start the agent's code from its first line."""
         context = contextvars.copy_context()
+        enter(self.host.overrides(self.run.root_id or self.run.id), context)
+        self.overrides = context.run(active)
         scope = Scope(self, "", "")
         context.run(_here.set, scope)
         self.root = self._new_task(Stirring(self.spec.fn(*args, **kwargs), self, scope), scope, context)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from holdfast.clock import Clock
 from holdfast.engine.passing import Freed
 from holdfast.model import Event
+from holdfast.overrides import Override
 from holdfast.runtime import AgentSpec, Resources, StepSpec
 from holdfast.store.base import Store
 
@@ -43,6 +44,10 @@ class Host(Protocol):
     def spec_of(self, agent: str) -> AgentSpec | None: ...
     def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
         """What runs instead of the step's body, in tests."""
+        ...
+
+    def overrides(self, root: str) -> Iterable[Override]:
+        """What is put in place of parts of agents in the runs of this root, in tests."""
         ...
 
     @property

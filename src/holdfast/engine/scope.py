@@ -32,6 +32,7 @@ from holdfast.engine.transactions import TransactionCall
 from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.loops import Loops
 from holdfast.model import Recorded
+from holdfast.overrides import check_seen
 from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
 from holdfast.salvage import Salvaged
 from holdfast.signature import Bound
@@ -217,16 +218,18 @@ class Scope:
     def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
         if (refused := self._check(spec.name)) is not None:
             return refused
-        bound = self._fitting(spec, args, kwargs)
-        call = ChildCall(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
+        bound, key = self._fitting(spec, args, kwargs), self.key(spec.name)
+        self._check_seen(spec, key)
+        call = ChildCall(self.execution, key, spec.name, bound.digest, bound.preview)
         call.prepare(spec, bound.text)
         return self._durable(spec.name, call)
 
     def spawn(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[str]:
         if (refused := self._check("spawn")) is not None:
             return refused
-        bound = self._fitting(spec, args, kwargs)
-        call = SpawnCall(self.execution, self.key(f":spawn.{spec.name}"), spec.name, bound.digest, bound.preview)
+        bound, key = self._fitting(spec, args, kwargs), self.key(f":spawn.{spec.name}")
+        self._check_seen(spec, key)
+        call = SpawnCall(self.execution, key, spec.name, bound.digest, bound.preview)
         call.prepare(spec, bound.text)
         return self._durable("spawn", call)
 
@@ -235,6 +238,12 @@ class Scope:
         checked_size(bound.text, self.execution.host.value_limit_bytes, "the arguments")
         self.execution.host.serve(spec)  # refused here, live and resumed alike, if another agent has the name
         return bound
+
+    def _check_seen(self, spec: AgentSpec, key: str) -> None:
+        """A child sees no override that its parent's code has made; one that is on record goes on as it began."""
+        journal = self.execution.journal
+        if key not in journal.begun and key not in journal.closed:
+            check_seen(self.execution.overrides, f"a child run of {spec.name!r}")
 
     def child_result(self, child: str, agent: str) -> Durable[Any]:
         if (refused := self._check("awaiting a child")) is not None:

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic_ai.agent import EventStreamHandler
+from pydantic_ai import models as framework_models
+from pydantic_ai.agent import AbstractAgent, EventStreamHandler
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.capabilities.abstract import WrapRunHandler, WrapToolExecuteHandler
 from pydantic_ai.durable_exec import (
@@ -34,7 +36,7 @@ from pydantic_ai.durable_exec import (
 )
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ToolCallPart
-from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.models import KnownModelName, Model, ModelRequestContext, ModelResolutionContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import (
     AgentDepsT,
@@ -68,6 +70,7 @@ from holdfast.integrations.pydantic_ai_history import (
     with_note,
 )
 from holdfast.integrations.pydantic_ai_naming import pinned, scopes_of, step_name
+from holdfast.integrations.pydantic_ai_override import Instances, model_in_place, watch
 from holdfast.integrations.pydantic_ai_resuming import Names, by_run, resume, turn_of, unobserved
 from holdfast.integrations.pydantic_ai_steps import KEY, STEP, Options, Steps, threads
 from holdfast.integrations.pydantic_ai_streaming import Streamed
@@ -83,8 +86,11 @@ _MISTAKES: Final = (UserError, AssertionError, AttributeError, NameError, NotImp
 
 
 def _may_pass(error: Exception) -> bool:
-    """A mistake in the code is the same next time."""
-    return not isinstance(error, _MISTAKES) and Retry.model.wants(error)
+    """A mistake in the code is the same next time; so is a request that is not allowed, as in tests."""
+    mistake = isinstance(error, _MISTAKES) or (
+        type(error) is RuntimeError and not framework_models.ALLOW_MODEL_REQUESTS
+    )
+    return not mistake and Retry.model.wants(error)
 
 
 _REQUEST: Final = {"retry": Retry(Retry.model.attempts, first="2s", factor=2, max="2m", on=_may_pass)}
@@ -145,6 +151,11 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         self.fallback = _registered(fallback, models or {})
         self.streamed = Streamed(name=stream) if isinstance(stream, str) else stream
         self._backend = Steps(self)
+        self._instances = Instances()
+
+    def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
+        watch(agent)
+        return super().for_agent(agent)
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[Options]:
         if self._backend.capability is not self:  # the framework binds a copy to each agent
@@ -158,6 +169,31 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     def _model_stream_event_handler(self) -> EventStreamHandler[AgentDepsT] | None:
         own = super()._model_stream_event_handler()
         return own if self.streamed is None else self.streamed.handler(own)
+
+    # Models that are given
+
+    def _find_model_id(self, model: Model) -> str | None:
+        try:
+            return super()._find_model_id(model)
+        except UserError:  # it has no name, and needs none here
+            return self._instances.name(model)
+
+    def _registered_model_id(self, model: Model) -> tuple[bool, str | None]:
+        found, model_id = super()._registered_model_id(model)
+        if not found and (given := self._instances.named(model)) is not None:
+            return True, given  # whoever made it opens and closes it
+        return found, model_id
+
+    async def resolve_model_id(
+        self, ctx: ModelResolutionContext[AgentDepsT], *, model_id: KnownModelName | str
+    ) -> Model | None:
+        given = self._instances.get(model_id)
+        return await super().resolve_model_id(ctx, model_id=model_id) if given is None else given
+
+    def models_for(self, model_id: str | None) -> tuple[str, ...]:
+        """The models to ask in turn. One that was given for this request, or put in place of all, is asked alone."""
+        own = model_id is None or model_id == self.default_model_id
+        return self.fallback if own and model_in_place(self.agent) is None else ()
 
     # Where and when
 
@@ -237,7 +273,10 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
             await resume(ctx, turn, Names(scopes_of(ctx), f"{name}.model", f"{name}.events"))
             request_context.messages = list(ctx.messages)
         if self.compaction is not None and self.compaction.due(ctx.messages):
-            await self._backend.compact(ctx, ctx.messages, self.compaction)
+            compaction, model = self.compaction, model_in_place(self.agent)
+            if model is not None and isinstance(compaction, Summarise):
+                compaction = replace(compaction, model=model)
+            await self._backend.compact(ctx, ctx.messages, compaction)
             request_context.messages = list(ctx.messages)
         left = holdfast.remaining()
         if left.soft:  # this request alone says so: what was left then is no part of the conversation

@@ -48,11 +48,11 @@ class Durable(Protocol):
 
     model_options: Options
     streamed: Streamed | None
-    fallback: tuple[str, ...]
     hands_on: bool
 
     @property
     def name(self) -> str: ...
+    def models_for(self, model_id: str | None) -> tuple[str, ...]: ...
     def options_of(self, tool: str, metadata: Mapping[str, Any] | None) -> Options | Literal[False]: ...
 
 
@@ -92,7 +92,7 @@ class Steps(DurableOperationBackend[Options]):
                 answer: dict[str, Any] = await step(work, prompt=records.last_words(ctx.messages))
             return answer
 
-        models = self.capability.fallback
+        models = self.capability.models_for(params.model_id)
         asking = holdfast.fallback(ask, models, check=_answers, name=step.name)() if models else ask(None)
         try:
             answer = await asking

@@ -19,6 +19,7 @@ from holdfast.declaring import Agent, Step
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.hearing import Ear
+from holdfast.overrides import Override, active
 from holdfast.resources import Resource
 from holdfast.runtime import StepSpec
 from holdfast.store.base import Faults, Store
@@ -91,8 +92,15 @@ class TestClient(Client):
         self._crashing = asyncio.Lock()
         self._over = False
         self._jumper: asyncio.Task[None] | None = None
-        settings = dataclasses.replace(settings, replace=replace, observe=self._observe)
+        self._carried: dict[str, tuple[Override, ...]] = {}
+        settings = dataclasses.replace(
+            settings, replace=replace, observe=self._observe, overrides=lambda root: self._carried.get(root, ())
+        )
         super().__init__(f"sqlite:{path}", agents=agents, settings=settings)
+
+    def _begins(self, run: str) -> None:
+        """What is overridden where a run is started holds in it and its children, in all their lives."""
+        self._carried.setdefault(run, active())
 
     def _observe(self, spec: StepSpec, key: str) -> None:
         self.bodies[spec.name] += 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from holdfast.codec import DEFAULT_LIMIT_BYTES
 from holdfast.errors import BadArguments
 from holdfast.model import Event
+from holdfast.overrides import Override
 from holdfast.runtime import StepSpec
 
 _NAME: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,39})?")
@@ -48,6 +49,9 @@ class Settings:
     replace: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     observe: Callable[[StepSpec, str], None] | None = None  # told of every body that runs
     observer: Observer | None = None
+    overrides: Callable[[str], Iterable[Override]] | None = (
+        None  # what holds in a run, by the id of its root; for tests
+    )
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -23,6 +23,7 @@ from holdfast.engine.passing import Freed
 from holdfast.engine.tasks import install
 from holdfast.errors import StoreUnavailable
 from holdfast.model import CRASHES_PAUSED, Event, RunRow
+from holdfast.overrides import Override
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.base import Changes, News, Store
@@ -369,6 +370,9 @@ class Worker:
 
     def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
         return self._replace.get(spec)
+
+    def overrides(self, root: str) -> Iterable[Override]:
+        return () if self.settings.overrides is None else self.settings.overrides(root)
 
     def body_runs(self, spec: StepSpec, key: str) -> None:
         if self.settings.observe is not None:

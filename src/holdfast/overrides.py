@@ -1,0 +1,62 @@
+"""Overrides: what a framework puts in place of parts of an agent by context variables, for as long as a block lasts.
+
+Look here when a run uses what it was declared with although the caller had replaced it. A run does not begin in the context of
+the call that starts it: any worker may carry it, and after a crash another process does. So an override around a `start`, or
+around the call of a child, would not hold in the run. The testing kit carries it over, because there one process carries all
+lives of a run; everywhere else the start is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextvars import Context, ContextVar
+from typing import Any, NamedTuple
+
+from holdfast.errors import BadArguments
+
+
+class Override(NamedTuple):
+    """One part of one agent that is replaced here."""
+
+    part: str
+    agent: str
+    variable: ContextVar[Any]
+    value: Any
+
+
+_finders: list[Callable[[], Iterable[Override]]] = []
+
+
+def find_with(finder: Callable[[], Iterable[Override]]) -> None:
+    """Have this function tell which overrides of its framework hold in the context in which it is called."""
+    _finders.append(finder)
+
+
+def active() -> tuple[Override, ...]:
+    """The overrides that hold here."""
+    return tuple(found for finder in _finders for found in finder()) if _finders else ()
+
+
+def enter(overrides: Iterable[Override], context: Context) -> None:
+    """Have these hold in a context."""
+    for override in overrides:
+        context.run(override.variable.set, override.value)
+
+
+def check_seen(seen: Iterable[Override], what: str) -> None:
+    """`BadArguments` if something is overridden here that `what`, which sees these overrides, would not see."""
+    here = active()
+    if not here:
+        return
+    known = {(override.variable, id(override.value)) for override in seen}
+    unseen = [override for override in here if (override.variable, id(override.value)) not in known]
+    if unseen:
+        agent = unseen[0].agent
+        parts = " and ".join(f"the {each.part}" for each in unseen if each.agent == agent)
+        verb = "is" if parts.count("the ") == 1 else "are"
+        raise BadArguments(
+            f"{parts} of agent {agent!r} {verb} overridden here, but {what} does not see that: it is carried by a worker, "
+            "perhaps in another process. Override inside the function marked @holdfast.agent, around the agent's own "
+            "run(...); in tests start the run with `holdfast.testing.open(...)`, which carries overrides into its runs, or "
+            "open the client inside the block"
+        )
