@@ -10,20 +10,20 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from holdfast.budget import Budget, checked_budget
 from holdfast.codec import checked_size, digest, preview
 from holdfast.controlling import Control
 from holdfast.conversations import Conversations
 from holdfast.declaring import Agent
-from holdfast.durations import Duration, milliseconds, moment
+from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
 from holdfast.overrides import Override, active, check_seen
-from holdfast.people import checked_text
+from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.questions import Questions
 from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, wants_worker
 from holdfast.runtime import AgentSpec
@@ -127,6 +127,8 @@ class Client(Questions, Conversations, Control, Tokens):
         self._worker: Worker | None = None
         self._hearing = Hearing()
         self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
+        self._actor, self._door = SOMEONE, PYTHON
+        self._base: Self | None = None  # the client that this one is a view of
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -176,6 +178,32 @@ class Client(Questions, Conversations, Control, Tokens):
         self._check_loop()
         return self._store
 
+    def acting_as(self, by: str | Actor) -> Self:
+        """This client for somebody: what is done through it without a `by=` of its own is in the audit under that name.
+
+        It shares all with this one, and is open as long as this one is.
+        """
+        actor = Actor.of(by)
+        return self._through(actor, actor.via or self._door)
+
+    def _through(self, actor: Actor, door: str) -> Self:
+        """This client for somebody who comes through a door, which the audit names beside the name."""
+        view = object.__new__(type(self))
+        view._base, view._actor, view._door = self, actor, door
+        return view
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What a view of a client has not of its own is that client's, as it is at the moment."""
+            base = self.__dict__.get("_base")
+            if base is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(base, name)
+
+    def _author(self, by: str = "") -> Author:
+        return {"by": by or self._actor.name, "via": self._door}
+
     def _check_loop(self) -> None:
         if self._loop is not asyncio._get_running_loop() and asyncio._get_running_loop() is not None:
             raise BadArguments(
@@ -188,6 +216,9 @@ class Client(Questions, Conversations, Control, Tokens):
 
         That is a deploy: a run in memory goes on with the code it began with, one that comes into memory later gets the new.
         """
+        if self._base is not None:
+            await self._base.serve(*agents)
+            return
         specs = {(spec.name, spec.version): spec for spec in (*self._specs, *specs_of(agents))}
         store, self._specs = self.store, list(specs.values())
         if self._worker is None:
@@ -256,7 +287,7 @@ class Client(Questions, Conversations, Control, Tokens):
         limits = checked_budget(budget) or own_budget
         new.budget = None if limits is None else json.dumps(limits.published())
         self._begins(run_id)
-        row, created = await self.store.create(new, blobs)
+        row, created = await self.store.create(new, blobs, **self._author())
         if row.id != run_id and id is not None:
             raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
         if not created and row.id == run_id:
@@ -395,12 +426,31 @@ class Client(Questions, Conversations, Control, Tokens):
         """The agents that workers have published in this store, by name."""
         return [AgentInfo.of(name, *told) for name, told in sorted((await self.store.agents()).items())]
 
-    async def audit(self, *, run: str | None = None, limit: int = 100) -> list[Deed]:
-        """Who did what to which run, the newest first; of a root run, to all below it too. Nothing is ever taken out."""
-        found = await self.store.audit(run, limit)
-        return [
-            Deed(row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"]) for row in found
-        ]
+    async def audit(
+        self,
+        *,
+        run: str | None = None,
+        by: str | None = None,
+        action: str | Iterable[str] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Deed]:
+        """Who did what to which run, the newest first; of a root run, to all below it too.
+
+        `before` is the id of the last deed of the page before. No row is ever taken out; `erase_audit` takes out values.
+        """
+        actions = [action] if isinstance(action, str) else action
+        found = await self.store.audit(run, limit, by=by, actions=actions, before=before)
+        return [Deed.of(row, await unspilled(self.store, row["value"])) for row in found]
+
+    async def erase_audit(
+        self, *, run: str | None = None, by: str | None = None, older_than: Duration | None = None
+    ) -> int:
+        """Take values and free text out of deeds that fit all that is given; who did what when stays. Returns how many."""
+        if run is None and by is None and older_than is None:
+            raise BadArguments("an erased value is gone: say which: run=, by= or older_than=")
+        before = None if older_than is None else self.store.clock.now() - milliseconds(older_than)
+        return await self.store.erase_audit(run=run, actor=by, before=before, **self._author())
 
     async def events(
         self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True
@@ -437,7 +487,8 @@ class Client(Questions, Conversations, Control, Tokens):
         unfinished = [each for each in statuses if each not in FINISHED]
         if unfinished:
             raise BadArguments(f"prune deletes only runs that have ended, not {' or '.join(unfinished)} ones")
-        return await self.store.prune(self.store.clock.now() - milliseconds(older_than), statuses)
+        before = self.store.clock.now() - milliseconds(older_than)
+        return await self.store.prune(before, statuses, **self._author())
 
     # Hearing of changes
 

@@ -10,6 +10,7 @@ from holdfast.codec import UNTYPED, Shape, shape_of
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.model import checked_conversation_id
+from holdfast.people import Author
 from holdfast.store.base import unspilled
 from holdfast.verbs.conversations import slice_of
 
@@ -53,6 +54,7 @@ class Conversations:
 
         @property
         def store(self) -> Store: ...
+        def _author(self) -> Author: ...
 
     @overload
     def conversation(self, id: str, type: type[T], /) -> Transcript[T]: ...
@@ -94,4 +96,5 @@ class Transcript(Generic[T]):
 
     async def delete(self) -> int:
         """Delete it, for good; returns how many messages it had. `ConversationBusy` while a run has it."""
-        return await self._client.store.delete_conversation(self.id)
+        author = self._client._author()  # noqa: SLF001 - a transcript is a part of its client
+        return await self._client.store.delete_conversation(self.id, **author)

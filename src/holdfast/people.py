@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from holdfast.errors import BadArguments
 
@@ -18,8 +18,8 @@ _NOTE_LIMIT: Final = 10_000
 class Actor:
     """A person who acts, and the groups that person is in.
 
-    `via` names a channel that is trusted to act for anybody, such as the command line of whoever owns the store: then the
-    name is not checked, and the audit shows the channel.
+    `via` names a door that is trusted to act for anybody, such as the command line of whoever owns the store: then the name is
+    not checked, and the audit has the door beside the name.
     """
 
     name: str
@@ -37,6 +37,17 @@ class Actor:
         return actor
 
 
+class Author(TypedDict):
+    """Who does something from outside and through which door, as the audit has it."""
+
+    by: str
+    via: str
+
+
+SOMEONE: Final = Actor("someone")  # acts through a client that was not told who does
+PYTHON: Final = "python"  # the door of programs that use the client as a library
+
+
 @dataclass(frozen=True, slots=True)
 class Ballot:
     """What a person says to a question."""
@@ -48,6 +59,7 @@ class Ballot:
     seen: str | None = None  # the digest of what the person was shown; None: whatever is shown now
     value: str | None = None  # what the person made of it, or the answer
     digest: str | None = None  # of that
+    via: str = ""  # the door it came through
 
 
 def checked_name(name: str, what: str) -> str:

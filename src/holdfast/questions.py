@@ -81,18 +81,18 @@ class Approval(_Kept):
     @classmethod
     def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
         """A row of the store, with its values."""
-        value = _read(shown)
+        value = read_value(shown)
         votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in json.loads(row.votes))
         passed = [
             Delegation(each["by"], each["to"], each["note"], moment(each["at"])) for each in json.loads(row.delegations)
         ]
         made = cls(
             id=row.id, run=row.run_id, root=row.root_id, path=tuple(json.loads(row.path)), key=row.key, kind=row.kind,
-            question=row.question, shown=value, data=value if data is None else _read(data), digest=row.digest,
+            question=row.question, shown=value, data=value if data is None else read_value(data), digest=row.digest,
             editable=row.kind == "approve" and row.schema is not None,
             schema=None if row.schema is None else json.loads(row.schema), to=tuple(json.loads(row.recipients)),
             needs=needed(row.needs, row.digest), votes=votes, delegations=tuple(passed), asked_at=moment(row.asked_at),
-            expires_at=None if row.expires_at is None else moment(row.expires_at), default=_read(row.fallback),
+            expires_at=None if row.expires_at is None else moment(row.expires_at), default=read_value(row.fallback),
             status=row.status, decision=row.decision, decided_by=row.decided_by,
             decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "",
         )  # fmt: skip
@@ -108,6 +108,7 @@ class Questions:
     """The part of a client that has to do with people."""
 
     _settings: Settings
+    _door: str
 
     @property
     def store(self) -> Store:
@@ -176,7 +177,7 @@ class Questions:
         found = await self._row(approval)
         actor = Actor.of(by)
         row = await self.store.delegate(
-            found.id, checked_name(to, "to"), actor, checked_note(note), secrets.token_hex(8)
+            found.id, checked_name(to, "to"), actor, checked_note(note), secrets.token_hex(8), actor.via or self._door
         )
         return await self._seen(row)
 
@@ -209,7 +210,9 @@ class Questions:
         of = None if text is None else digest(text)
         if text is not None:
             text, blobs = spilled(text)
-        ballot = Ballot(secrets.token_hex(8), Actor.of(by), yes, checked_note(note), seen, text, of)
+        actor = Actor.of(by)
+        via = actor.via or self._door
+        ballot = Ballot(secrets.token_hex(8), actor, yes, checked_note(note), seen, text, of, via)
         return await self._seen(await self.store.decide(found.id, ballot, blobs, found))
 
     async def _row(self, approval: Approval | str) -> ApprovalRow:
@@ -251,7 +254,8 @@ def _checked_doubt(row: ApprovalRow, value: Any) -> Any:
     return answer
 
 
-def _read(text: str | None) -> Any:
+def read_value(text: str | None) -> Any:
+    """A stored value as plain data."""
     try:
         return None if text is None else UNTYPED.load(text)
     except NotStorable:  # written by another version; it is shown as it is

@@ -31,7 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses
 from holdfast.people import checked_note, checked_text
-from holdfast.questions import Approval, stored_text
+from holdfast.questions import Approval, read_value, stored_text
 from holdfast.spent import NOTHING, Spent
 from holdfast.store.base import News, spilled, unspilled
 from holdfast.streams import Chunk, StreamInfo, checked_offset, chunks, streams
@@ -181,14 +181,26 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Something that was done to a run from outside: by whom, when, what and why."""
+    """Something that was done from outside: by whom, through which door, when, what and why."""
 
     id: int
     at: datetime
-    run: str
+    run: str  # empty for what was done to the store
     by: str
     action: str
     data: dict[str, Any]
+    via: str = ""  # 'python', 'cli:USER', 'http:TOKEN', 'run' or 'worker'; empty in rows of the first version
+    value: Any = None  # what was approved, denied or answered
+    erased_at: datetime | None = None  # since then without its value and all free text
+
+    @classmethod
+    def of(cls, row: dict[str, Any], value: str | None) -> Deed:
+        """A row of the store, with its value."""
+        erased_at = None if row["erased_at"] is None else moment(row["erased_at"])
+        return cls(
+            row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"], row["via"] or "",
+            read_value(value), erased_at,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,9 +426,10 @@ class Run(Generic[R_co]):
         stored, blobs = spilled(text)
         signal = f"key:{checked_text(key, 'key')}" if key is not None else f"id:{secrets.token_hex(8)}"
         name = checked_topic(topic)
-        return Receipt(
-            self, await self._client.store.send(self.id, signal, "message.received", name, stored, {}, blobs)
+        position = await self._client.store.send(
+            self.id, signal, "message.received", name, stored, {}, blobs, **self._client._author()
         )
+        return Receipt(self, position)
 
     async def approvals(self) -> list[Approval]:
         """Its open questions and those of the runs below it."""
@@ -426,7 +439,7 @@ class Run(Generic[R_co]):
         """Stop it at the next safe point, until it is resumed; a body that runs may end. Messages still reach it."""
         request = f"pause:{secrets.token_hex(8)}"  # this call, however often it must be made
         why = checked_note(reason)
-        await self._client.store.pause(self.id, by=by or "someone", reason=why, request=request)
+        await self._client.store.pause(self.id, **self._client._author(by), reason=why, request=request)
 
     async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
         """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
@@ -436,7 +449,9 @@ class Run(Generic[R_co]):
         grace_ms = milliseconds(grace)
         request = f"cancel:{secrets.token_hex(8)}"  # this call, however often it must be made
         why = checked_note(reason)
-        await self._client.store.cancel(self.id, by=by or "someone", reason=why, grace_ms=grace_ms, request=request)
+        await self._client.store.cancel(
+            self.id, **self._client._author(by), reason=why, grace_ms=grace_ms, request=request
+        )
 
     async def resume(self, *, by: str = "") -> None:
         """Let a paused run go on."""
@@ -471,7 +486,7 @@ class Run(Generic[R_co]):
         """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
         try:
             limits = None if budget is None else json.dumps(budget.published())
-            await self._client.store.resume(self.id, by=by, cut=cut, retry=retry, budget=limits)
+            await self._client.store.resume(self.id, **self._client._author(by), cut=cut, retry=retry, budget=limits)
         except RunActive:
             since = await self._client.store.journal(self.id, row.next_seq, 1)
             if not since or since[0].kind not in ("run.resumed", "run.retried"):
@@ -479,7 +494,7 @@ class Run(Generic[R_co]):
 
     async def delete(self) -> int:
         """Delete a finished run with its children; returns how many runs went."""
-        return await self._client.store.delete(self.id)
+        return await self._client.store.delete(self.id, **self._client._author())
 
 
 def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> AbstractSet[str]:

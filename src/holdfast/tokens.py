@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from holdfast.durations import moment
 from holdfast.errors import BadArguments
-from holdfast.people import checked_name
+from holdfast.people import Author, checked_name
 from holdfast.store.tokens import TokenRow
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class Token:
 class Tokens:
     """The part of a client that has to do with who may ask a server."""
 
+    def _author(self) -> Author:
+        """Who acts through this client."""
+        raise NotImplementedError
+
     @property
     def store(self) -> Store:
         """The store behind this client."""
@@ -63,7 +67,8 @@ class Tokens:
         member_of = json.dumps([checked_name(group, "groups") for group in groups])
         id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         row = TokenRow(id, checked_name(name, "name"), member_of, json.dumps(may), _digest(secret))
-        return Token.of(await self.store.add_token(row)), f"holdfast_{id}_{secret}"
+        made = await self.store.add_token(row, **self._author())
+        return Token.of(made), f"holdfast_{id}_{secret}"
 
     async def tokens(self) -> list[Token]:
         """All tokens that were ever made here, the oldest first."""
@@ -71,7 +76,7 @@ class Tokens:
 
     async def revoke_token(self, which: str) -> list[Token]:
         """Revoke a token by its id, or all of a name; returns those revoked. It is refused from now on, everywhere."""
-        found = await self.store.revoke_tokens(which)
+        found = await self.store.revoke_tokens(which, **self._author())
         if not found:
             raise BadArguments(f"there is no token with the id or name {which!r}; `holdfast token --list` shows them")
         return [Token.of(row) for row in found]

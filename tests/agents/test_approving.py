@@ -101,7 +101,7 @@ def test_the_first_decision_wins():
             with pytest.raises(AlreadyDecided, match=rf"{question.id}.*approved by 'ana' on 20.* UTC \(fine\)"):
                 await decide(question, by="bob")
         assert await run.result() == "published otters"
-        assert len(await hf.store.audit("r")) == 1
+        assert [deed.action for deed in await hf.audit(run="r")] == ["approve", "start"]
 
     with_client(main, agents=[report])
 
@@ -524,7 +524,7 @@ def test_a_decision_is_the_same_in_every_life():
 
 
 def test_what_is_shown_may_be_large():
-    """It is kept once, shown exactly, decided and edited; and goes with the run."""
+    """It is kept once, shown exactly, decided and edited; and goes with the run, but for what the audit keeps."""
     large = ["x" * 1000] * 300
 
     @holdfast.agent
@@ -541,6 +541,8 @@ def test_what_is_shown_may_be_large():
         (question,) = await hf.approvals(open=False)
         assert question.data == ["y" * 2000] * 200
         await run.delete()
+        assert (await hf.store.facts())["blobs"] == 1
+        await hf.erase_audit(run="r")
         assert (await hf.store.facts())["blobs"] == 0
 
     with_client(main, agents=[asks])

@@ -99,7 +99,9 @@ def test_a_waiting_run_is_paused_at_once_and_goes_on_when_resumed():
         assert await run.result() == "now"
         assert LOG == ["begin"]
         assert [(row["actor"], row["action"]) for row in reversed(await hf.store.audit("r"))] == [
+            ("someone", "start"),
             ("ana", "pause"),
+            ("someone", "send"),
             ("ben", "resume"),
         ]
 
@@ -195,8 +197,9 @@ def test_children_end_before_their_parent():
         assert LOG.index("middle tidies") > max(LOG.index("left tidies"), LOG.index("right tidies"))
         assert LOG[-1] == "top tidies"
         assert await hf.store.audit("r") == await hf.store.audit()  # of the whole tree
-        actors = {(row["run"], row["actor"]) for row in await hf.store.audit()}
-        assert ("r", "ana") in actors and len(actors) == 5
+        stopped = {(row["run"], row["actor"], row["via"]) for row in await hf.store.audit(actions=["cancel"])}
+        assert ("r", "ana", "python") in stopped and len(stopped) == 5
+        assert {via for run, _, via in stopped if run != "r"} == {"run"}
 
     with_client(main, agents=[top])
 

@@ -136,7 +136,7 @@ def test_a_receipt_says_when_a_message_was_seen():
 
 
 def test_the_audit_says_who_did_what_when_and_why():
-    """Newest first, of one run or of all; nothing is taken out, also when the run is deleted."""
+    """Newest first, of one run or of all; no row is taken out, also when the run is deleted."""
 
     async def main(hf):
         run = await hf.start(listens, id="r")
@@ -146,10 +146,13 @@ def test_the_audit_says_who_did_what_when_and_why():
         await run.cancel(by="cy", reason="enough", grace=0)
         await run.wait()
         deeds = await hf.audit(run="r")
-        assert [(deed.by, deed.action) for deed in deeds] == [("cy", "cancel"), ("ben", "resume"), ("ana", "pause")]
+        assert [(deed.by, deed.action) for deed in deeds] == [
+            ("cy", "cancel"), ("ben", "resume"), ("ana", "pause"), ("someone", "start"),
+        ]  # fmt: skip
         assert deeds[0].data["reason"] == "enough"
         assert deeds[0].at.tzinfo is not None
         await run.delete()
-        assert await hf.audit(run="r") == deeds == (await hf.audit())[-3:]
+        assert (await hf.audit(run="r"))[1:] == deeds == (await hf.audit())[-4:]
+        assert (await hf.audit(run="r"))[0].action == "delete"
 
     with_client(main, agents=[listens])

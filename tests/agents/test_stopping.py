@@ -121,7 +121,7 @@ def test_a_cancel_comes_before_a_pause(crash):
         assert (await run.wait(timeout=20)).reason == "cancelled by ben"
         assert LOG[-2:] == ["tidy", "tidied"]
         assert "run.paused" not in await kinds(hf, "r")
-        assert actions(await hf.audit()) == [("r", "cancel"), ("r", "pause")]
+        assert actions(await hf.audit()) == [("r", "cancel"), ("r", "pause"), ("r", "start")]
 
     with_client(main, agents=[works])
 
@@ -152,7 +152,7 @@ def test_children_that_were_cancelled_themselves_tidy_up_all_the_same():
         with pytest.raises(RunCancelled):
             await hf.get("r").result()
         assert LOG == ["child tidies", "child is tidy", "parent tidies"]
-        assert len(await hf.audit()) == 2
+        assert len(await hf.audit(action="cancel")) == 2
 
     with_client(main, agents=[above])
 

@@ -105,8 +105,9 @@ def test_an_edit_that_needs_one_is_decided_by_the_worker():
         assert (first.status, first.needs) == ("open", None)
         assert await run.result() == [True, "ana", ["dev"], ["ana"]]
         assert [(each["actor"], each["action"]) for each in await hf.store.audit("r")] == [
-            ("ana", "decide"),
+            ("ana", "approve"),
             ("ana", "vote"),
+            ("someone", "start"),
         ]
 
     with_client(main, agents=[grant])
@@ -191,7 +192,7 @@ def test_passed_on():
                 break
         await hf.approve("r", by="eve")
         assert (await run.result())[:2] == [True, "eve"]
-        assert [each["action"] for each in await hf.store.audit("r")] == ["decide", "delegate"]
+        assert [each["action"] for each in await hf.store.audit("r")] == ["approve", "delegate", "start"]
 
     with_client(main, agents=[grant])
 
@@ -304,7 +305,7 @@ def test_a_crash_between_each_two_actions():
             statuses = [each.status for each in await hf.approvals(open=False)]
             assert statuses == ["decided", "decided", "expired"]
             actions = [each["action"] for each in reversed(await hf.store.audit("r"))]
-            assert actions == ["vote", "delegate", "decide", "decide"]
+            assert actions == ["start", "vote", "delegate", "approve", "answer"]
             nths = [event.data["nth"] for event in await history(hf, "r") if event.kind == "approval.reminded"]
             assert nths == sorted(set(nths))
             passes += 1

@@ -50,8 +50,10 @@ def test_one_run_is_paused_and_resumed(url):
     assert told(url, "resume", "a", "--by", "ben") == "a is no longer paused.\n"
     assert states(url)["a"] == "ready"
     lines = told(url, "audit", "a").splitlines()
-    assert [line.split()[2:4] for line in lines[1:]] == [["ana", "pause"], ["ben", "resume"]]
-    assert "lunch" in lines[1]
+    rows = [line.split()[2:5] for line in lines[1:]]
+    assert [(who, what) for who, _, what in rows] == [("someone", "start"), ("ana", "pause"), ("ben", "resume")]
+    assert [via.partition(":")[0] for _, via, _ in rows] == ["python", "cli", "cli"]
+    assert "lunch" in lines[2]
     assert told(url, "show", "a", "--audit") == "\n".join(lines) + "\n"
 
 
@@ -72,7 +74,7 @@ def test_a_cancel_is_told_and_a_second_one_ends(url):
     assert f"To end it now, as it is:\n  holdfast cancel a --db {url}\n" in first
     assert told(url, "cancel", "a") == "a is cancelled.\n"
     assert states(url)["a"] == "cancelled"
-    audit = json.loads(told(url, "audit", "--json"))["audit"]
+    audit = json.loads(told(url, "audit", "--action", "cancel", "--json"))["audit"]
     assert [(deed["action"], deed["data"]["reason"]) for deed in audit] == [("cancel", "enough"), ("cancel", "")]
 
 

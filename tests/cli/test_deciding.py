@@ -55,8 +55,8 @@ def test_listed_with_the_way_to_it_and_decided_by_the_root(terminal, asked):
     assert result(terminal, "o") == "True ana fine ['dev', 'ops']"
     code, output = terminal.run("approve", question["id"])
     assert (code, "approved by 'ana' on" in output) == (2, True)
-    (deed,) = found(terminal, "audit")["audit"]
-    assert (deed["by"].startswith("cli:"), deed["data"]["by"]) == (True, "ana")
+    (deed,) = found(terminal, "audit", "--action", "approve")["audit"]
+    assert (deed["via"].startswith("cli:"), deed["by"], deed["value"]) == (True, "ana", {"groups": ["dev", "ops"]})
 
 
 def test_denied_and_passed_on(terminal, asked):

@@ -294,7 +294,12 @@ def test_audit():
             await run.pause(by="ana", reason="lunch")
             await run.resume(by="ana")
             await run.cancel(by="ben")
-            assert await guide.who_did_what(hf, "e") == ["ben: cancel", "ana: resume", "ana: pause lunch"]
+            assert await guide.who_did_what(hf, "e") == [
+                "ben: cancel", "ana: resume", "ana: pause lunch", "someone: start",
+            ]  # fmt: skip
+            assert await guide.what_ana_approved(hf) == []
+            assert await guide.forget(hf, "e") == 2
+            assert "ana: pause" in await guide.who_did_what(hf, "e")
 
     asyncio.run(main())
 

@@ -92,6 +92,6 @@ def test_workers_killed_while_it_waits_and_in_the_mail(company, office):
         "requests": {"accounts": 1, "grants": 1, "looks": 1, "mails": 1},
     }
     decided = company.ask(lambda hf: hf.audit(run=question.run))
-    assert [(deed.by[:4], deed.action, deed.data["by"]) for deed in reversed(decided)] == [
-        ("cli:", "vote", "ana"), ("cli:", "decide", "bo"),
+    assert [(deed.via[:4], deed.action, deed.by) for deed in reversed(decided)] == [
+        ("cli:", "vote", "ana"), ("cli:", "approve", "bo"),
     ]  # fmt: skip

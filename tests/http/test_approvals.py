@@ -32,7 +32,9 @@ async def test_the_credential_decides_who_may(site):
     late = await site.post(path, {"decision": "deny"}, 409, **ana)
     assert (late["error"]["code"], "approved by 'ana'" in late["error"]["message"]) == ("already_decided", True)
     assert (await site.get(f"/api/runs/{run}/result?timeout=20", **ana))["result"] == "better"
-    assert [(deed.by, deed.action) for deed in await site.hf.audit(run=run)] == [("ana", "decide")]
+    (deed,) = await site.hf.audit(run=run, action="approve")
+    token = next(token for token in await site.hf.tokens() if token.name == "ana")
+    assert (deed.by, deed.via, deed.value) == ("ana", f"http:{token.id}", {"text": "better"})
 
 
 @on_a_server

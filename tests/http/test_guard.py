@@ -102,8 +102,8 @@ async def test_without_tokens_the_user_of_this_computer_acts(site):
     """The audit names the user who runs the server, and a question to others is not that user's."""
     run = await site.start("listener", 1)
     await site.post(f"/api/runs/{run}/pause")
-    (deed,) = await site.hf.audit(run=run)
-    assert deed.by == getpass.getuser()
+    pause, start = await site.hf.audit(run=run)
+    assert (pause.by, pause.via) == (start.by, start.via) == (getpass.getuser(), "http")
 
 
 def test_an_address_that_others_reach_needs_a_token(tmp_path):

@@ -91,7 +91,7 @@ async def test_a_run_is_paused_resumed_sent_to_and_ends(site):
     refused = await site.post(f"/api/runs/{run}/send", {"topic": "word"}, 409)
     assert refused["error"]["code"] == "run_finished"
     deeds = await site.hf.audit(run=run)
-    assert [deed.action for deed in deeds] == ["resume", "pause"]
+    assert [deed.action for deed in deeds] == ["resume", "send", "send", "pause", "start"]
     assert len({deed.by for deed in deeds} - {"", "someone"}) == 1
 
 

@@ -40,5 +40,5 @@ def test_asked_reminded_and_answered(office):
     assert set(told[1:-1]) == {"approval.reminded"}
     assert told[-1] == "approval.decided"
     assert office.effects() == ["r dev,ops"]
-    (deed,) = office.ask(lambda hf: hf.audit())
-    assert (deed.action, deed.data["by"]) == ("decide", "ana")
+    (deed,) = office.ask(lambda hf: hf.audit(action="answer"))
+    assert (deed.by, deed.via.partition(":")[0], deed.value) == ("ana", "cli", {"groups": ["dev", "ops"]})

@@ -44,8 +44,9 @@ def test_a_question_of_a_childs_child_is_decided_by_the_root(office):
     office.meanwhile(lambda hf: hf.deny("s", by="ana", note="no"))
     assert office.ask(lambda hf: hf.get("s", hire).result()) == "denied by ana: no"
     assert office.effects() == ["r dev"]
-    (deed,) = office.ask(lambda hf: hf.audit(run="r"))
-    assert (deed.run, deed.action, deed.data["by"]) == (mine.run, "decide", "ana")
+    (deed, start) = office.ask(lambda hf: hf.audit(run="r"))
+    assert (deed.run, deed.action, deed.by) == (mine.run, "approve", "ana")
+    assert (start.run, start.action) == ("r", "start")
 
 
 def test_a_cancel_ends_the_lowest_first(office):

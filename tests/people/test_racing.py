@@ -74,8 +74,8 @@ def test_one_wins(office):
     result = office.ask(lambda hf: hf.get("r", onboard).result())
     approved = int(winner.rpartition("-")[2]) % 2 == 0
     assert result == (f"dev by {winner}" if approved else f"denied by {winner}: ")
-    deeds = office.ask(lambda hf: hf.store.audit())
-    assert [(deed["actor"], deed["action"]) for deed in deeds] == [(winner, "decide")]
+    deeds = office.ask(lambda hf: hf.audit(action=["approve", "deny"]))
+    assert [(deed.by, deed.action) for deed in deeds] == [(winner, "approve" if approved else "deny")]
 
 
 def test_of_a_decision_and_an_expiry_one_is_first(office):

@@ -121,6 +121,7 @@ def test_many_are_paused_resumed_and_cancelled(office):
 
     def told(*words):
         deeds = json.loads(office.say(*words, "--json"))["audit"]
+        deeds = [deed for deed in deeds if deed["action"] not in ("start", "send")]
         return [(deed["by"], deed["action"], deed["run"], deed["data"].get("reason", "")) for deed in deeds]
 
     of_a = [("ana", "pause", "a", "lunch"), ("ben", "resume", "a", ""), ("cy", "cancel", "a", "enough")]

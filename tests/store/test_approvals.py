@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ async def test_a_decision_reaches_the_run(place: Place) -> None:
         (noted,) = await store.audit("a")
         assert (noted["actor"], noted["action"], noted["at"], noted["data"]) == (
             "eve",
-            "decide",
+            "approve",
             clock.time,
             signal.data,
         )
@@ -96,7 +97,7 @@ async def test_votes_that_race_are_all_counted(place: Place) -> None:
         (row,) = await one.approvals(approval="q", statuses=ALL)
         assert {vote["by"] for vote in json.loads(row.votes)} == {f"p{n}" for n in range(20)}
         assert [kind for kind, _ in await told(one, "a")] == ["approval.voted"] * 19 + ["approval.decided"]
-        assert sorted(each["action"] for each in await one.audit("a")) == ["decide", *["vote"] * 19]
+        assert sorted(each["action"] for each in await one.audit("a")) == ["approve", *["vote"] * 19]
 
 
 @scenario
@@ -198,7 +199,7 @@ async def test_only_those_it_is_for_may_decide(place: Place) -> None:
             ("ana", "delegate"),
             ("eve", "vote"),
             ("eve", "delegate"),
-            ("ana", "decide"),
+            ("ana", "approve"),
         ]
 
 
@@ -207,10 +208,10 @@ async def test_a_trusted_channel_acts_for_anybody(place: Place) -> None:
     """The command line of whoever owns the store is not asked who it is, and the audit shows that it was used."""
     async with place.open() as store:
         await asked(store, "a", "q", recipients=["ana"])
-        decided = await store.decide("q", yes(Actor("zoe", via="cli:root")))
+        decided = await store.decide("q", replace(yes(Actor("zoe", via="cli:root")), via="cli:root"))
         assert decided.decided_by == "zoe"
         (noted,) = await store.audit("a")
-        assert (noted["actor"], noted["data"]["by"]) == ("cli:root", "zoe")
+        assert (noted["actor"], noted["via"], noted["data"]["by"]) == ("zoe", "cli:root", "zoe")
 
 
 @scenario

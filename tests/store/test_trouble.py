@@ -48,7 +48,7 @@ async def test_unknown_commits_are_recognised(place: Place) -> None:
             hooks.after.append(OSError("lost"))
 
         lose()
-        _, was_created = await store.create(new("a"))
+        _, was_created = await store.create(new("a"), by="eve")
         assert was_created
         lose()
         (row,) = await store.claim(["agent"], 5, TTL)
@@ -59,7 +59,7 @@ async def test_unknown_commits_are_recognised(place: Place) -> None:
             write(row, step(), step(), children=[new("a.c", parent_id="a", agent="c")], approvals=approvals)
         )
         lose()
-        assert await store.send("a", "s", "message.received", "t", None, {}) == 1
+        assert await store.send("a", "s", "message.received", "t", None, {}, by="eve") == 1
         lose()
         assert (await store.decide("q", Ballot("1", Actor("eve")))).decided_by == "eve"
         lose()
@@ -79,10 +79,10 @@ async def test_unknown_commits_are_recognised(place: Place) -> None:
         (row,) = await store.claim(["agent"], 5, TTL)
         await finish(store, row)
         lose()
-        assert await store.delete("a") >= 1
+        assert await store.delete("a", by="eve") >= 1
         assert not hooks.after
         assert await store.runs() == []
-        assert [noted["action"] for noted in await store.audit()] == ["retry", "decide"]
+        assert [noted["action"] for noted in await store.audit()] == ["delete", "retry", "answer", "send", "start"]
 
 
 @scenario

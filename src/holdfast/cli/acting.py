@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from typing import Any
 
 from holdfast.budget import Budget
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import code_of, how_to_go_on, print_json
+from holdfast.cli.output import code_of, how_to_go_on, print_json, user
 from holdfast.cli.reading import existing, row_of
 from holdfast.client import Client
 
 
 def who(by: str | None) -> str:
     """The name given, or that of the user of this computer."""
-    if by is not None:
-        return by
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "someone"
+    return user() if by is None else by
 
 
 def value_of(text: str | None) -> Any:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.output import answer, console, print_json, say
-from holdfast.cli.reading import existing
+from holdfast.cli.reading import at_terminal, existing
 from holdfast.client import open as open_store
 from holdfast.tokens import Token
 
@@ -17,7 +17,7 @@ async def create(
     url: str | None, name: str, groups: tuple[str, ...], scopes: tuple[str, ...], *, as_json: bool
 ) -> None:
     """A new token; its secret alone goes to standard output, so that it can be piped."""
-    async with open_store(url) as hf:  # a store may begin with who may use it
+    async with at_terminal(open_store(url)) as hf:  # a store may begin with who may use it
         made, secret = await hf.create_token(name, groups=groups, scopes=scopes)
     if as_json:
         print_json({"token": dataclasses.asdict(made), "secret": secret})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import getpass
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.output import console, say, shown_value
+from holdfast.cli.output import console, say, shown_value, user
 from holdfast.cli.picture import clean
 from holdfast.client import Client
 from holdfast.documents import plain
@@ -36,11 +35,7 @@ _YES: Final = {"y": ("yes", True), "yes": (True,), "n": ("no", False), "no": (Fa
 
 def actor(by: str | None) -> Actor:
     """Who uses this command line: whoever owns the store may act for anybody, and the audit says so."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):
-        user = "someone"
-    return Actor(by or user, via=f"cli:{user}")
+    return Actor(by or user(), via=f"cli:{user()}")
 
 
 def value_of(text: str) -> Any:

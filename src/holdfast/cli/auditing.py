@@ -2,38 +2,77 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.output import answer, console, print_json
+from holdfast.cli.output import answer, console, print_json, say, shown_value
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing, row_of
+from holdfast.naming import cut
 from holdfast.run import Deed
 
 
-async def audit(url: str | None, run: str | None, limit: int, *, as_json: bool) -> None:
-    """The command."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which deeds: to a run, by somebody, of some kinds, before one of them."""
+
+    run: str | None = None
+    by: str | None = None
+    actions: tuple[str, ...] = ()
+    before: int | None = None
+    limit: int = 100
+
+
+async def audit(url: str | None, wanted: Wanted, *, as_json: bool) -> None:
+    """The command: the newest last, as a history reads."""
     async with existing(url) as hf:
-        deeds = list(reversed(await hf.audit(run=run, limit=limit)))  # the newest last, as a history reads
-        if run is not None and not deeds:
-            await row_of(hf, run)  # what was done to a run outlives it: unknown is only one that has left nothing
+        found = await hf.audit(
+            run=wanted.run, by=wanted.by, action=wanted.actions or None, before=wanted.before, limit=wanted.limit
+        )
+        if not found and wanted.run is not None:
+            await row_of(
+                hf, wanted.run
+            )  # what was done to a run outlives it: unknown is only one that has left nothing
+    deeds = list(reversed(found))
     if as_json:
-        print_json({"audit": [{"id": deed.id, "at": deed.at, "run": deed.run, "by": deed.by, "action": deed.action,
-                               "data": deed.data} for deed in deeds]})  # fmt: skip
+        print_json({"audit": deeds})
         return
     if not deeds:
-        answer("Nobody has done anything to " + (f"{run} from outside." if run else "any run from outside."))
+        answer("Nobody has done anything to " + (f"{wanted.run}" if wanted.run else "any run") + " from outside.")
         return
+    run = wanted.run
+    if len(found) == wanted.limit:
+        say(f"The newest {wanted.limit}; --before {deeds[0].id} goes on.", "dim")
     console().print(_table(deeds, of_one=all(deed.run == run for deed in deeds)))
+
+
+async def erase(url: str | None, run: str | None, by: str | None, older_than: str | None, *, as_json: bool) -> None:
+    """`--erase`: values and free text go, the rows stay."""
+    async with existing(url) as hf:
+        count = await hf.erase_audit(run=run, by=by, older_than=older_than)
+    if as_json:
+        print_json({"erased": count})
+    else:
+        answer(f"Erased what {count} deed{'' if count == 1 else 's'} were about; who did them and when is kept.")
 
 
 def _table(deeds: list[Deed], *, of_one: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("when", "who", "what", *(() if of_one else ("run",)), "why"):
+    for name in ("when", "who", "via", "what", *(() if of_one else ("run",)), "why"):
         table.add_column(name)
     for deed in deeds:
-        why = deed.data.get("reason") or deed.data.get("note") or ""
-        cells = [day_and_time(round(deed.at.timestamp() * 1000)), clean(deed.by), deed.action,
-                 *([] if of_one else [deed.run]), clean(str(why))]  # fmt: skip
+        cells = [day_and_time(round(deed.at.timestamp() * 1000)), clean(deed.by), clean(deed.via), deed.action,
+                 *([] if of_one else [deed.run]), _why(deed)]  # fmt: skip
         table.add_row(*[Text(cell) for cell in cells])
     return table
+
+
+def _why(deed: Deed) -> str:
+    """What a person wants to know of it: what it was about, and why."""
+    if deed.erased_at is not None:
+        return "(erased)"
+    about = "" if deed.value is None else cut(" ".join(shown_value(deed.value).split()), 60)
+    why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""
+    return clean(" ".join(part for part in (about, str(why)) if part))

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.group import STATUSES, db_option, holdfast, json_option, pairs, run_argument, run_ids, wait_for, words
+from holdfast.cli.group import (
+    STATUSES,
+    db_option,
+    holdfast,
+    json_option,
+    pairs,
+    run_argument,
+    run_ids,
+    seconds_of,
+    wait_for,
+    words,
+)  # fmt: skip
 
 # Running
 
@@ -47,6 +58,8 @@ def run(
 @click.option("--name", metavar="NAME", help="Begins the worker's id, which histories show.")
 @click.option("--code-version", "version", metavar="TEXT", envvar="HOLDFAST_CODE_VERSION",
               help="The version of the code, for people: `doctor` shows which ones run.")  # fmt: skip
+@click.option("--audit-retention", "retention_s", metavar="TIME", callback=seconds_of,
+              help="Erase values in the audit that are older than this, 90d for example. Default: they stay.")  # fmt: skip
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Answer /healthz, /readyz and /metrics here; 0: any free port."
 )
@@ -56,7 +69,7 @@ def run(
 @db_option
 def worker(
     apps: tuple[str, ...], concurrency: int, queues: list[str] | None, grace: float, lease: float, name: str | None,
-    version: str | None, port: int | None, host: str, db: str | None,
+    version: str | None, retention_s: float | None, port: int | None, host: str, db: str | None,
 ) -> None:  # fmt: skip
     """Serve the agents of modules or files until stopped.
 
@@ -76,6 +89,7 @@ def worker(
         lease_ttl_s=lease,
         name=name or "",
         version=version,
+        audit_retention_s=retention_s,
     )
     click.get_current_context().exit(code)
 
@@ -153,9 +167,9 @@ def show(
     Of more than 30 calls of one name the first and the last ten are shown.
     """
     if audit:
-        from holdfast.cli.auditing import audit as show_deeds
+        from holdfast.cli import auditing
 
-        wait_for(show_deeds(db, run, 1_000, as_json=as_json))
+        wait_for(auditing.audit(db, auditing.Wanted(run, limit=1_000), as_json=as_json))
         return
     from holdfast.cli.showing import show as show_it
 

@@ -159,11 +159,33 @@ def token(
 
 @holdfast.command()
 @click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
+@click.option("--by", metavar="NAME", help="What NAME did.")
+@click.option(
+    "--action", "actions", metavar="WORD", multiple=True, help="Deeds of this kind: start, approve; repeatable."
+)
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="The newest N.")
+@click.option("--before", type=click.IntRange(1), metavar="N", help="Those before deed N: the page before.")
+@click.option(
+    "--erase", is_flag=True, help="Take what was decided about, and all free text, out of the deeds that fit."
+)
+@click.option("--older-than", metavar="TIME", help="With --erase: done longer ago than this: 90d.")
 @db_option
 @json_option
-def audit(run: str | None, limit: int, db: str | None, as_json: bool) -> None:
-    """Print who did what to which run."""
-    from holdfast.cli.auditing import audit as show_deeds
+def audit(
+    run: str | None, by: str | None, actions: tuple[str, ...], limit: int, before: int | None, erase: bool,
+    older_than: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Print who did what to which run, through which door, and what was approved.
 
-    wait_for(show_deeds(db, run, limit, as_json=as_json))
+    With --erase the values go and the rows stay: who did what, when.
+    """
+    from holdfast.cli import auditing
+
+    if erase and (actions or before is not None):
+        raise click.UsageError("--erase takes an ID, --by and --older-than, and neither --action nor --before")
+    if older_than is not None and not erase:
+        raise click.UsageError("--older-than is for --erase")
+    if erase:
+        wait_for(auditing.erase(db, run, by, older_than, as_json=as_json))
+    else:
+        wait_for(auditing.audit(db, auditing.Wanted(run, by, actions, before, limit), as_json=as_json))

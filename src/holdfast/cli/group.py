@@ -112,6 +112,17 @@ def words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     return found
 
 
+def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A time, `90d` or `12h`, in seconds."""
+    from holdfast.durations import seconds
+    from holdfast.errors import BadArguments
+
+    try:
+        return None if value is None else seconds(value)
+    except BadArguments as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+
+
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         click.echo(f"holdfast {getattr(sys.modules['holdfast'], '__version__', 'unknown')}")

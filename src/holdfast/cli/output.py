@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import select
@@ -21,6 +22,14 @@ from holdfast.run import RunInfo
 
 PIPED_WIDTH: Final = 110
 FAILED, BAD_USAGE, PAUSED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is a run that completed
+
+
+def user() -> str:
+    """The user of this computer."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "someone"
 
 
 @dataclass(frozen=True, slots=True)

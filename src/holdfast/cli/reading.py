@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.cli.history import History, OpenCall
+from holdfast.cli.output import user
 from holdfast.client import Client, store_for
 from holdfast.client import open as open_store
 from holdfast.codec import UNTYPED
 from holdfast.errors import NotStorable, StoreUnavailable, UnknownRun
 from holdfast.model import Event, RunRow
 from holdfast.naming import cut, show
+from holdfast.people import Actor
 from holdfast.questions import Approval
 from holdfast.spent import NOTHING, Spent
 
@@ -48,8 +50,13 @@ async def existing(url: str | None) -> AsyncIterator[Client]:
         raise StoreUnavailable(
             f"there is no store at {store.url!r}; `holdfast run FILE.py:AGENT` makes one, --db names another"
         )
-    async with open_store(url) as hf:
+    async with at_terminal(open_store(url)) as hf:
         yield hf
+
+
+def at_terminal(hf: Client) -> Client:
+    """The client as the user of this computer has it at a terminal, whom the audit names with this door."""
+    return hf._through(Actor(user()), f"cli:{user()}")  # noqa: SLF001 - users act through doors of their own
 
 
 async def row_of(hf: Client, run: str) -> RunRow:

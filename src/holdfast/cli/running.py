@@ -32,7 +32,7 @@ from holdfast.cli.output import (
     shown_value,
 )
 from holdfast.cli.picture import clean
-from holdfast.cli.reading import family, input_preview, open_calls, row_of
+from holdfast.cli.reading import at_terminal, family, input_preview, open_calls, row_of
 from holdfast.cli.showing import clean_line
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
@@ -93,7 +93,7 @@ async def _run_until(
     stop: Stop, request: Request, module: ModuleType, agent: Agent[..., Any], run_id: str, logged: list[str]
 ) -> int:
     # Without agents first: nothing may begin before the arguments are known to fit.
-    async with open_store(request.url) as hf:
+    async with at_terminal(open_store(request.url)) as hf:
         members = await _prepare(hf, request, agent, run_id)
         before = members[0]
         if before.status in FINISHED and not any(is_active(member, hf.store.clock.now()) for member in members):
@@ -103,7 +103,7 @@ async def _run_until(
     elif before.next_seq:
         say(f"Going on with {run_id}: {before.steps} step{'' if before.steps == 1 else 's'} recorded before.")
     settings = Settings(root=run_id)
-    async with open_store(request.url, agents=[module], settings=settings) as hf:
+    async with at_terminal(open_store(request.url, agents=[module], settings=settings)) as hf:
         watch = Watch(hf, run_id)
         on = console(stderr=True)
         display: Display = Lines(on, {member.id: member.next_seq for member in members}, request.url)

@@ -26,10 +26,11 @@ _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody, and what that person may do here."""
+    """Somebody, what that person may do here, and the door of the audit: with the id of the token, if there is one."""
 
     actor: Actor
     scopes: frozenset[Scope]
+    via: str = "http"
 
     def check(self, needs: Scope) -> None:
         """`Refused` if the caller may not do that."""
@@ -95,7 +96,7 @@ class Tokens:
         token = await self.hf.token_of(secret.strip())
         if token is None:
             raise _unauthorized("this token is not known, or was revoked")
-        return Caller(Actor(token.name, token.groups), frozenset(token.scopes))
+        return Caller(Actor(token.name, token.groups), frozenset(token.scopes), f"http:{token.id}")
 
 
 def _unauthorized(message: str) -> Refused:

@@ -59,7 +59,8 @@ class Receiver:
         query = _checked(endpoint.query, _parameters(endpoint.query, request), "the query")
         body = None if endpoint.body is None else _checked(endpoint.body, await _document(request), "the document")
         async with _patience(getattr(query, "timeout", 0.0)):
-            done = await endpoint.do(Call(self._hf, caller.actor, query, body, request, self._followers, allowed))
+            hf = self._hf._through(caller.actor, caller.via)  # noqa: SLF001 - users act through doors of their own
+            done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, allowed))
         if isinstance(done, Response):
             return done
         status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)

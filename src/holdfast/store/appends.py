@@ -224,14 +224,14 @@ def ask_person(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
         yield from tx.rows("join_question", approval=new.id, run=asker)
 
 
-def insert_run(tx: Transaction, run: NewRun) -> Asking[Any]:
+def insert_run(tx: Transaction, run: NewRun, query: str = "insert_run", **more: Any) -> Asking[Any]:
     """Create a run; None if there is one with this id, or an unfinished one of its singleton."""
     lane = run.lane
     created = yield from tx.row(
-        "insert_run", id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
+        query, id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
         due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
         labels=run.labels, priority=lane.priority, limit_key=lane.limit_key, limit_n=lane.limit_n, rate_key=lane.rate_key,
-        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key, budget=run.budget,
+        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key, budget=run.budget, **more,
     )  # fmt: skip
     if created is not None:
         tx.changed(run.id, News.DUE)

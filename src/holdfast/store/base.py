@@ -267,27 +267,33 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         ...
 
     # Writes from outside
-    async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
-        """Create the run, or return the one with this id or the unfinished one of its singleton; True: it was created."""
+    # Each of these writes a row of the audit in its own transaction: `by` did it, through the door `via`.
+    async def create(
+        self, run: NewRun, blobs: dict[str, bytes] | None = None, *, by: str = "", via: str = ""
+    ) -> tuple[RunRow, bool]:
+        """Create the run, or return the one with this id or the unfinished one of its singleton; True: it was created.
+
+        Without `by` the audit has no row for it.
+        """
         ...
 
     async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
-                   blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
+                   blobs: dict[str, bytes] | None = None, *, by: str = "", via: str = "") -> int:  # fmt: skip
         """Put a signal into the run's inbox; the same signal_id twice is one signal. Returns its position.
 
         `UnknownRun`, or `RunFinished` when the run has ended.
         """
         ...
 
-    async def pause(self, run: str, *, by: str, reason: str = "", request: str) -> str:
-        """Have the run stop at a safe point, with an audit row; returns its status, 'running' while its owner must do it.
+    async def pause(self, run: str, *, by: str, via: str = "run", reason: str = "", request: str) -> str:
+        """Have the run stop at a safe point; returns its status, 'running' while its owner must do it.
 
         `request` is the id of the request: the same one twice is one.
         """
         ...
 
     async def cancel(
-        self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str, insist: bool = True
+        self, run: str, *, by: str, via: str = "run", reason: str = "", grace_ms: int, request: str, insist: bool = True
     ) -> str:
         """Have the run told to stop, and ended when the grace is over; a second request, or unbegun: at once. Its status.
 
@@ -296,19 +302,28 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         ...
 
     async def resume(
-        self, run: str, *, by: str, cut: int | None = None, retry: bool = False, budget: str | None = None
+        self,
+        run: str,
+        *,
+        by: str,
+        via: str = "run",
+        cut: int | None = None,
+        retry: bool = False,
+        budget: str | None = None,
     ) -> None:
-        """Make a paused (or, with retry, failed) run ready again, its crash count zero, with an audit row and this budget.
+        """Make a paused (or, with retry, failed) run ready again, its crash count zero, with this budget.
 
         With `cut`: events from this seq on are marked dropped, except completed outcomes of calls asked before the cut.
         """
         ...
 
-    async def delete(self, run: str) -> int:
+    async def delete(self, run: str, *, by: str = "", via: str = "") -> int:
         """Delete a finished run, its finished descendants and what only they used; `RunActive` if one is unfinished."""
         ...
 
-    async def prune(self, before: int, statuses: Iterable[str], limit: int = 1000) -> int:
+    async def prune(
+        self, before: int, statuses: Iterable[str], limit: int = 1000, *, by: str = "", via: str = ""
+    ) -> int:
         """Delete up to `limit` root runs that finished before this time, with their descendants; returns the count."""
         ...
 
@@ -372,7 +387,24 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """Runs that have been due for longer than this, and runs with two crashes or more; longest due first."""
         ...
 
-    async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]: ...
+    async def audit(
+        self,
+        run: str | None = None,
+        limit: int = 100,
+        *,
+        by: str | None = None,
+        actions: Iterable[str] | None = None,
+        before: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rows of the audit, the newest first: of a run and those below it, by somebody, of these actions, before a row."""
+        ...
+
+    async def erase_audit(
+        self, *, run: str | None = None, actor: str | None = None, before: int | None = None, by: str, via: str
+    ) -> int:
+        """Take values and free text out of rows that fit: of a run, of an actor, from before a time. Returns how many."""
+        ...
+
     async def facts(self) -> dict[str, Any]:
         """What `doctor` shows: versions, sizes, counts by status, pragmas, integrity."""
         ...

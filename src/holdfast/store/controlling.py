@@ -13,15 +13,16 @@ from typing import Any
 
 from holdfast.errors import RunActive, RunFinished, UnknownRun
 from holdfast.model import CRASHES_PAUSED, FINISHED, RunRow
+from holdfast.store import audit
 from holdfast.store.admission import freed
 from holdfast.store.appends import end_runs
 from holdfast.store.base import News, Transition
 from holdfast.store.leases import record
 from holdfast.store.signals import put_signal
-from holdfast.store.transaction import Asking, Conflict, Transaction, to_json
+from holdfast.store.transaction import Asking, Conflict, Transaction
 
 
-def pause(run: str, by: str, reason: str, request: str) -> Callable[[Transaction], Asking[str]]:
+def pause(run: str, by: str, reason: str, request: str, via: str) -> Callable[[Transaction], Asking[str]]:
     """Stop a run until it is resumed; returns its status: 'running' means that its owner will do it."""
 
     def work(tx: Transaction) -> Asking[str]:
@@ -39,14 +40,14 @@ def pause(run: str, by: str, reason: str, request: str) -> Callable[[Transaction
             yield from put_signal(tx, run, request, "run.pausing", "", None, data)
         else:
             yield from _halt(tx, found, "paused", "run.paused", data, told(by, reason, "paused"))
-        yield from tx.rows("insert_audit", run=run, actor=by, action="pause", data=to_json(data))
+        yield from audit.note(tx, run, by, via, "pause", data)
         return "running" if found.status == "running" else "paused"
 
     return work
 
 
 def cancel(
-    run: str, by: str, reason: str, grace_ms: int, request: str, insist: bool
+    run: str, by: str, reason: str, grace_ms: int, request: str, insist: bool, via: str
 ) -> Callable[[Transaction], Asking[str]]:
     """Ask a run to stop and tidy up; a second request, or one to a run that cannot tidy up, ends it. Returns its status.
 
@@ -72,7 +73,7 @@ def cancel(
         else:
             yield from _end_family(tx, found, data, request)
             status = "cancelled"
-        yield from tx.rows("insert_audit", run=run, actor=by, action="cancel", data=to_json(data))
+        yield from audit.note(tx, run, by, via, "cancel", data)
         return status
 
     return work
@@ -119,7 +120,7 @@ def _end_family(tx: Transaction, found: RunRow, data: dict[str, Any], request: s
             yield from _halt(
                 tx, child, "cancelled", "run.cancelled", passed, told(passed["by"], data["reason"], "cancelled")
             )
-        yield from tx.rows("insert_audit", run=member, actor=passed["by"], action="cancel", data=to_json(passed))
+        yield from audit.note(tx, member, passed["by"], "run", "cancel", passed)
     yield from _halt(tx, found, "cancelled", "run.cancelled", data, told(data["by"], data["reason"], "cancelled"))
 
 

@@ -78,6 +78,6 @@ class ConversationStore(Protocol):
         """Conversations in the order of their ids, after one; or the one that is named."""
         ...
 
-    async def delete_conversation(self, conversation: str) -> int:
+    async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
         """Delete a conversation with all that was said in it; returns how much. `ConversationBusy` if a run has it."""
         ...

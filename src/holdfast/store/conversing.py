@@ -14,16 +14,14 @@ ends one of them, and it is done again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from holdfast.errors import ConversationBusy
+from holdfast.store import audit
+from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.conversations import Enter, Leave, Say, Talking
 from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Count, Transaction, to_json
-
-NAMED_BLOB: Final = re.compile(r'"\$blob"\s*:\s*"([^"]+)"')
 
 
 def converse(tx: Transaction, run: str, talking: Talking) -> Asking[bool]:
@@ -102,7 +100,7 @@ def leave_all(tx: Transaction, runs: Iterable[str]) -> Asking[None]:
         yield from _leave(tx, Leave(conversation, request))
 
 
-def delete_conversation(conversation: str) -> Callable[[Transaction], Asking[int]]:
+def delete_conversation(conversation: str, by: str, via: str) -> Callable[[Transaction], Asking[int]]:
     """Delete all that was said, and the large values that nothing else names."""
 
     def work(tx: Transaction) -> Asking[int]:
@@ -123,13 +121,9 @@ def delete_conversation(conversation: str) -> Callable[[Transaction], Asking[int
         yield from tx.rows("delete_conversation", conversation=conversation)
         yield from delete_blobs(tx, digests)
         length: int = held[1]
+        yield from audit.note(
+            tx, "", by, via, "delete_conversation", {"conversation": conversation, "messages": length}
+        )
         return length
 
     return work
-
-
-def delete_blobs(tx: Transaction, digests: Iterable[str]) -> Asking[None]:
-    """Delete large values that nothing names any more."""
-    for digest in sorted(digests):
-        yield from tx.rows("lock_blob", digest=digest)
-        yield from tx.rows("delete_blob", digest=digest)

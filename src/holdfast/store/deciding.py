@@ -20,6 +20,7 @@ from typing import Any, Final
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
 from holdfast.model import ApprovalRow
 from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on
+from holdfast.store import audit
 from holdfast.store.budgets import BUDGET
 from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Transaction, to_json
@@ -28,6 +29,7 @@ Work = Callable[[Transaction], Asking[ApprovalRow]]
 
 _SHOWN: Final = ("by", "yes", "note", "at", "digest")
 _DONE: Final = {"approve": "approved", "ask": "answered", "in_doubt": "answered"}
+_DEEDS: Final = {"approved": "approve", "answered": "answer", "denied": "deny"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Said:
     kind: str
     value: str | None
     data: dict[str, Any]
-    by: Actor
+    by: str
+    via: str
     action: str
     nth: int | str = ""
 
@@ -67,8 +70,9 @@ class Said:
         return f"approval:{self.row.id}" + (f":{self.nth}" if self.nth else "")
 
     @property
-    def actor(self) -> str:
-        return self.by.via or self.by.name
+    def about(self) -> str | None:
+        """The value that it is about, as the audit keeps it: as last edited, or the answer."""
+        return self.row.data if self.row.data is not None else self.row.shown
 
 
 def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
@@ -78,18 +82,19 @@ def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
     digest = ballot.digest or found.digest
     _check_vote(found, ballot, votes, digest)
     vote = {"by": ballot.by.name, "yes": ballot.yes, "note": ballot.note, "at": now, "digest": digest}
-    votes.append({**vote, "id": ballot.id})
+    votes.append({**vote, "id": ballot.id, "via": ballot.via})
     changed = digest != found.digest
     row = replace(found, votes=to_json(votes), digest=digest)
     row.data = ballot.value if ballot.value is not None else found.data
     enough = needed(found.needs, digest)
     if not ballot.yes or (enough is not None and len(agreeing(votes, digest)) >= enough):
-        return _ended(now, row, votes[-1], ballot.by)
+        return _ended(now, row, votes[-1])
     data = {**_about(found), **vote, "changed": changed, "agree": len(agreeing(votes, digest)), "needs": enough}
-    return Said(row, "approval.voted", ballot.value if changed else None, data, ballot.by, "vote", len(votes))
+    value = ballot.value if changed else None
+    return Said(row, "approval.voted", value, data, ballot.by.name, ballot.via, "vote", len(votes))
 
 
-def delegate(approval: str, to: str, by: Actor, note: str, ballot: str) -> Work:
+def delegate(approval: str, to: str, by: Actor, note: str, ballot: str, via: str) -> Work:
     """Pass a question on: now it is that person's, and no longer the one's who passed it on."""
 
     def work(tx: Transaction) -> Asking[ApprovalRow]:
@@ -101,7 +106,7 @@ def delegate(approval: str, to: str, by: Actor, note: str, ballot: str) -> Work:
         passed.append({"id": ballot, "by": by.name, "to": to, "note": note, "at": tx.now})
         found.delegations = to_json(passed)
         data = {**_about(found), "by": by.name, "to": to, "note": note}
-        said = Said(found, "approval.delegated", None, data, by, "delegate", f"to{len(passed)}")
+        said = Said(found, "approval.delegated", None, data, by.name, via, "delegate", f"to{len(passed)}")
         return (yield from _say(tx, said))
 
     return work
@@ -116,7 +121,7 @@ def expire(approval: str) -> Work:
             return found
         found.status, found.decided_at = "expired", tx.now
         data = {**_about(found), "at": tx.now}
-        yield from _tell(tx, Said(found, "approval.expired", found.fallback, data, Actor(""), ""))
+        yield from _tell(tx, Said(found, "approval.expired", found.fallback, data, "", "", ""))
         return (yield from _changed(tx, found))
 
     return work
@@ -135,7 +140,7 @@ def require(approval: str, digest: str, needs: int, value: str) -> Work:
         if len(agreeing(votes, digest)) < needs:
             return (yield from _changed(tx, found))
         found.digest, found.data = digest, value
-        return (yield from _say(tx, _ended(tx.now, found, votes[-1], Actor(votes[-1]["by"]))))
+        return (yield from _say(tx, _ended(tx.now, found, votes[-1])))
 
     return work
 
@@ -196,15 +201,15 @@ def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]],
         )
 
 
-def _ended(now: int, row: ApprovalRow, last: dict[str, Any], by: Actor) -> Said:
+def _ended(now: int, row: ApprovalRow, last: dict[str, Any]) -> Said:
     """The last vote decides."""
-    yes, note = last["yes"], last["note"]
-    row.status, row.decided_at, row.decided_by, row.note = "decided", now, by.name, note
+    by, yes, note = last["by"], last["yes"], last["note"]
+    row.status, row.decided_at, row.decided_by, row.note = "decided", now, by, note
     row.decision = _DONE[row.kind] if yes else "denied"
     votes = [{name: vote[name] for name in _SHOWN} for vote in json.loads(row.votes)]
-    data = {**_about(row), "decision": row.decision, "yes": yes, "by": by.name, "note": note, "at": now}
+    data = {**_about(row), "decision": row.decision, "yes": yes, "by": by, "note": note, "at": now}
     data |= {"digest": row.digest, "votes": votes}
-    return Said(row, "approval.decided", row.data if yes else None, data, by, "decide")
+    return Said(row, "approval.decided", row.data if yes else None, data, by, last.get("via", ""), _DEEDS[row.decision])
 
 
 def _about(found: ApprovalRow) -> dict[str, Any]:
@@ -214,8 +219,7 @@ def _about(found: ApprovalRow) -> dict[str, Any]:
 def _say(tx: Transaction, said: Said) -> Asking[ApprovalRow]:
     """The run is told, and whoever looks into the audit; and the question is another."""
     yield from _tell(tx, said)
-    audit = {"run": said.row.run_id, "actor": said.actor, "action": said.action, "data": to_json(said.data)}
-    yield from tx.rows("insert_audit", **audit)
+    yield from audit.note(tx, said.row.run_id, said.by, said.via, said.action, said.data, said.about)
     return (yield from _changed(tx, said.row))
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from holdfast.errors import RunActive, RunFinished, UnknownRun
 from holdfast.model import FINISHED, RunRow
+from holdfast.store import audit
 from holdfast.store.appends import insert_run
 from holdfast.store.base import NewRun, News
-from holdfast.store.conversing import NAMED_BLOB, delete_blobs
+from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.cut import dropped_by_cut
 from holdfast.store.leases import record
 from holdfast.store.signals import put_signal
@@ -23,10 +24,17 @@ from holdfast.store.transaction import Asking, Conflict, Transaction, listed, to
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the run, or find the one with this id, or the unfinished one of its singleton."""
+    """Create the run, or find the one with this id, or the unfinished one of its singleton. `by` nobody: no row in the audit."""
 
     run: NewRun
     blobs: dict[str, bytes]
+    by: str = ""
+    via: str = ""
+
+    @property
+    def noted(self) -> dict[str, Any]:
+        """What the audit says of it."""
+        return {"agent": self.run.agent}
 
     def __call__(self, tx: Transaction) -> Asking[tuple[RunRow, bool]]:
         run = self.run
@@ -34,6 +42,7 @@ class Create:
         if row is not None:
             for digest, content in self.blobs.items():
                 yield from tx.rows("insert_blob", digest=digest, content=content)
+            yield from audit.note(tx, run.id, self.by, self.via, "start", self.noted)
             return RunRow(*row), True
         row = yield from tx.row("run", run=run.id)
         if row is None and run.lane.singleton_key is not None:
@@ -55,6 +64,8 @@ class Send:
     value: str | None
     data: dict[str, Any]
     blobs: dict[str, bytes]
+    by: str = ""
+    via: str = ""
 
     def __call__(self, tx: Transaction) -> Asking[int]:
         run = self.run
@@ -69,11 +80,12 @@ class Send:
             raise RunFinished(f"run {run!r} is {found[0]} and takes no more messages")
         for digest, content in self.blobs.items():
             yield from tx.rows("insert_blob", digest=digest, content=content)
+        yield from audit.note(tx, run, self.by, self.via, "send", {"topic": self.topic, "position": position})
         return position
 
 
 def resume(
-    run: str, by: str, cut: int | None, retry: bool, budget: str | None = None
+    run: str, by: str, cut: int | None, retry: bool, budget: str | None = None, via: str = ""
 ) -> Callable[[Transaction], Asking[None]]:
     """Make a stopped run ready again; it has no owner, so this may write the one event that says so."""
 
@@ -103,7 +115,7 @@ def resume(
             yield from _drop(tx, run, cut if cut is not None else seq, seq)
         data = {"by": by, "cut": cut}
         yield from record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
-        yield from tx.rows("insert_audit", run=run, actor=by, action="retry" if retry else "resume", data=to_json(data))
+        yield from audit.note(tx, run, by, via, "retry" if retry else "resume", data)
         tx.changed(run, News.DUE)
 
     return work
@@ -119,7 +131,7 @@ def _drop(tx: Transaction, run: str, cut: int, by_seq: int) -> Asking[None]:
     yield from tx.rows("recount", run=run)
 
 
-def delete(run: str) -> Callable[[Transaction], Asking[int]]:
+def delete(run: str, by: str, via: str) -> Callable[[Transaction], Asking[int]]:
     """Delete a finished run and its descendants."""
 
     def work(tx: Transaction) -> Asking[int]:
@@ -137,12 +149,20 @@ def delete(run: str) -> Callable[[Transaction], Asking[int]]:
             if status not in FINISHED:
                 raise RunActive(f"run {member!r} is {status}; cancel it first, or wait for its end")
         yield from _delete_runs(tx, [member for member, _ in family])
+        yield from audit.note(tx, run, by, via, "delete", _gone(found, len(family)))
         return len(family)
 
     return work
 
 
-def prune(before: int, statuses: Iterable[str], limit: int, spared: set[str]) -> Callable[[Transaction], Asking[int]]:
+def _gone(root: RunRow, runs: int) -> dict[str, Any]:
+    """What the audit says of a run that is not there any more."""
+    return {"agent": root.agent, "status": root.status, "runs": runs}
+
+
+def prune(
+    before: int, statuses: Iterable[str], limit: int, spared: set[str], by: str, via: str
+) -> Callable[[Transaction], Asking[int]]:
     """Delete up to `limit` old root runs. Those with unfinished descendants are left and added to `spared`."""
     wanted = [status for status in statuses if status in FINISHED]
 
@@ -156,6 +176,8 @@ def prune(before: int, statuses: Iterable[str], limit: int, spared: set[str]) ->
             if all(status in FINISHED for _, status in family):
                 doomed += [member for member, _ in family]
                 roots += 1
+                gone = RunRow(*(yield from tx.row("run", run=root)))
+                yield from audit.note(tx, root, by, via, "prune", _gone(gone, len(family)))
             else:
                 spared.add(root)
         yield from _delete_runs(tx, doomed)

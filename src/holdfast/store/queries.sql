@@ -597,19 +597,37 @@ SET checkpoint_seq = (SELECT max(seq) FROM events WHERE run_id = :run AND kind =
 WHERE id = :run
 
 -- name: insert_audit
--- Note what a person did.
-INSERT INTO audit (at, run_id, actor, action, data) VALUES (:now, :run, :actor, :action, :data)
+-- Note what was done from outside, and what it was about.
+INSERT INTO audit (at, run_id, actor, action, data, via, value) VALUES (:now, :run, :actor, :action, :data, :via, :value)
 
 -- name: audit
--- What people did, to all runs or to one and those below it, the newest first.
-SELECT id, at, run_id, actor, action, data FROM audit
-WHERE :run IS NULL OR run_id = :run OR run_id IN (SELECT id FROM runs WHERE root_id = :run)
+-- What was done, to all runs or to one and those below it, before a row, the newest first.
+SELECT id, at, run_id, actor, action, via, value, erased_at, data FROM audit
+WHERE id < :before
+  AND (:run IS NULL OR run_id = :run OR run_id IN (SELECT id FROM runs WHERE root_id = :run))
+  AND (:actor IS NULL OR actor = :actor) AND (:kinds IS NULL OR action IN (SELECT value FROM json_each(:kinds)))
 ORDER BY id DESC LIMIT :limit
+
+-- name: erasable
+-- Rows behind an id, from before a time, whose values and texts are still there.
+SELECT id, data, value FROM audit
+WHERE id > :position AND at < :before AND erased_at IS NULL
+  AND (:run IS NULL OR run_id = :run OR run_id IN (SELECT id FROM runs WHERE root_id = :run))
+  AND (:actor IS NULL OR actor = :actor)
+ORDER BY id LIMIT :limit
+
+-- name: erase
+-- Take the value out of a row, and put what is left of its data.
+UPDATE audit SET value = NULL, data = :data, erased_at = :now WHERE id = :position
 
 -- name: insert_token
 -- Keep a new token.
 INSERT INTO tokens (id, name, member_of, scopes, digest, created_at)
 VALUES (:token, :name, :member_of, :scopes, :digest, :now) ON CONFLICT (id) DO NOTHING
+
+-- name: good_tokens
+-- Those of them that are not revoked yet.
+SELECT id FROM tokens WHERE (id = :token OR name = :token) AND revoked_at IS NULL
 
 -- name: revoke_tokens
 -- A token with this id, or all with this name, are good no more.
@@ -685,6 +703,7 @@ DELETE FROM blobs WHERE digest = :digest
   AND NOT EXISTS (SELECT 1 FROM events WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
   AND NOT EXISTS (SELECT 1 FROM signals WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
   AND NOT EXISTS (SELECT 1 FROM conversation_messages WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
+  AND NOT EXISTS (SELECT 1 FROM audit WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
   AND NOT EXISTS (SELECT 1 FROM runs WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0)
                                        AND (instr(input, :digest) > 0 OR instr(result, :digest) > 0))
 

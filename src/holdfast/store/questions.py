@@ -41,7 +41,7 @@ class QuestionStore(Protocol):
         """
         ...
 
-    async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str) -> ApprovalRow:
+    async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str, via: str = "") -> ApprovalRow:
         """Pass an open question on; `ballot` is random, so that this can be said again."""
         ...
 

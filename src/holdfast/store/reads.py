@@ -129,13 +129,6 @@ def approvals(run: str | None, approval: str | None, statuses: Iterable[str],
     return [asked for asked in (ApprovalRow(*row) for row in found) if asked.status in wanted]
 
 
-def audit(run: str | None, limit: int) -> Asking[list[dict[str, Any]]]:
-    """What people did, newest first."""
-    names = ("id", "at", "run", "actor", "action")
-    found = yield from rows("audit", run=run, limit=limit)
-    return [dict(zip(names, row[:5], strict=True)) | {"data": json.loads(row[5]) if row[5] else {}} for row in found]
-
-
 def facts() -> Asking[dict[str, Any]]:
     """What every store can tell to a person looking for trouble."""
     counted = yield from rows("count_runs")

@@ -24,6 +24,7 @@ from holdfast.runtime import outside as in_no_run
 from holdfast.spent import Spent
 from holdfast.store import (
     admission,
+    audit,
     controlling,
     conversing,
     deciding,
@@ -50,6 +51,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _SAID_AT_A_GLANCE: Final = 50  # messages
+_ERASED_AT_ONCE: Final = 500  # rows of the audit per transaction
 _PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in between
 
 
@@ -219,20 +221,22 @@ class SharedStore(abc.ABC):
     async def leave_slot(self, run: str, call: str, epoch: int) -> None:
         await self._submit(admission.leave_slot(run, call, epoch), small=True, runs=())
 
-    async def create(self, run: NewRun, blobs: dict[str, bytes] | None = None) -> tuple[RunRow, bool]:
-        return await self._submit(outside.Create(run, blobs or {}), small=not blobs, runs=())
+    async def create(
+        self, run: NewRun, blobs: dict[str, bytes] | None = None, *, by: str = "", via: str = ""
+    ) -> tuple[RunRow, bool]:
+        return await self._submit(outside.Create(run, blobs or {}, by, via), small=not blobs, runs=())
 
     async def send(self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
-                   blobs: dict[str, bytes] | None = None) -> int:  # fmt: skip
-        work = outside.Send(run, signal_id, kind, topic, value, data, blobs or {})
+                   blobs: dict[str, bytes] | None = None, *, by: str = "", via: str = "") -> int:  # fmt: skip
+        work = outside.Send(run, signal_id, kind, topic, value, data, blobs or {}, by, via)
         return await self._submit(work, small=not blobs, runs=[run])
 
     async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None,
                      known: ApprovalRow | None = None) -> ApprovalRow:  # fmt: skip
         return await self._submit(deciding.Decide(approval, ballot, blobs or {}, known), small=not blobs)
 
-    async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str) -> ApprovalRow:
-        return await self._submit(deciding.delegate(approval, to, by, note, ballot), small=True)
+    async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str, via: str = "") -> ApprovalRow:
+        return await self._submit(deciding.delegate(approval, to, by, note, ballot, via), small=True)
 
     async def expire(self, approval: str) -> ApprovalRow:
         return await self._submit(deciding.expire(approval), small=True)
@@ -240,41 +244,60 @@ class SharedStore(abc.ABC):
     async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
         return await self._submit(deciding.require(approval, digest, needs, value), small=True)
 
-    async def pause(self, run: str, *, by: str, reason: str = "", request: str) -> str:
-        return await self._submit(controlling.pause(run, by, reason, request), small=True, runs=[run])
+    async def pause(self, run: str, *, by: str, via: str = "run", reason: str = "", request: str) -> str:
+        return await self._submit(controlling.pause(run, by, reason, request, via), small=True, runs=[run])
 
     async def cancel(
-        self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str, insist: bool = True
+        self, run: str, *, by: str, via: str = "run", reason: str = "", grace_ms: int, request: str, insist: bool = True
     ) -> str:
-        work = controlling.cancel(run, by, reason, grace_ms, request, insist)
+        work = controlling.cancel(run, by, reason, grace_ms, request, insist, via)
         return await self._submit(work, small=True, runs=[run])
 
     async def resume(
-        self, run: str, *, by: str, cut: int | None = None, retry: bool = False, budget: str | None = None
+        self,
+        run: str,
+        *,
+        by: str,
+        via: str = "run",
+        cut: int | None = None,
+        retry: bool = False,
+        budget: str | None = None,
     ) -> None:
-        await self._submit(outside.resume(run, by, cut, retry, budget), runs=[run])
+        await self._submit(outside.resume(run, by, cut, retry, budget, via), runs=[run])
 
-    async def delete(self, run: str) -> int:
-        return await self._submit(outside.delete(run))
+    async def delete(self, run: str, *, by: str = "", via: str = "") -> int:
+        return await self._submit(outside.delete(run, by, via))
 
-    async def prune(self, before: int, statuses: Iterable[str], limit: int = 1000) -> int:
+    async def prune(
+        self, before: int, statuses: Iterable[str], limit: int = 1000, *, by: str = "", via: str = ""
+    ) -> int:
         wanted, spared, pruned = list(statuses), set[str](), 0
         while pruned < limit:
             at_once, spared_before = min(_PRUNED_AT_ONCE, limit - pruned), len(spared)
-            done = await self._submit(outside.prune(before, wanted, at_once, spared))
+            done = await self._submit(outside.prune(before, wanted, at_once, spared, by, via))
             pruned += done
             if done + len(spared) - spared_before < at_once:
                 break
         return pruned
 
-    async def delete_conversation(self, conversation: str) -> int:
-        return await self._submit(conversing.delete_conversation(conversation))
+    async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
+        return await self._submit(conversing.delete_conversation(conversation, by, via))
 
-    async def add_token(self, token: TokenRow) -> TokenRow:
-        return await self._submit(issuing.add_token(token), journal=False)
+    async def add_token(self, token: TokenRow, *, by: str = "", via: str = "") -> TokenRow:
+        return await self._submit(issuing.add_token(token, by, via), journal=False)
 
-    async def revoke_tokens(self, which: str) -> list[TokenRow]:
-        return await self._submit(issuing.revoke_tokens(which), journal=False)
+    async def revoke_tokens(self, which: str, *, by: str = "", via: str = "") -> list[TokenRow]:
+        return await self._submit(issuing.revoke_tokens(which, by, via), journal=False)
+
+    async def erase_audit(
+        self, *, run: str | None = None, actor: str | None = None, before: int | None = None, by: str, via: str
+    ) -> int:
+        erased, which = 0, audit.Which(run, actor, before)
+        place: int | None = 0
+        while place is not None:
+            some, place = await self._submit(audit.erase(which, place, _ERASED_AT_ONCE, by, via), journal=False)
+            erased += some
+        return erased
 
     # Reading
 
@@ -380,5 +403,8 @@ class SharedStore(abc.ABC):
         late = self.clock.now() - late_ms
         return [RunRow(*row) for row in await self._read(reads.rows, "stuck", late=late, limit=limit)]
 
-    async def audit(self, run: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        return await self._read(reads.audit, run, limit)
+    async def audit(
+        self, run: str | None = None, limit: int = 100, *, by: str | None = None, actions: Iterable[str] | None = None,
+        before: int | None = None,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        return await self._read(audit.rows, run, by, actions, before, limit)

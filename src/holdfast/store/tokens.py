@@ -22,11 +22,11 @@ class TokenRow:
 class TokenStore(Protocol):
     """Where tokens are kept."""
 
-    async def add_token(self, token: TokenRow) -> TokenRow:
+    async def add_token(self, token: TokenRow, *, by: str = "", via: str = "") -> TokenRow:
         """Keep a new token; its id is random. Returns it with its time."""
         ...
 
-    async def revoke_tokens(self, which: str) -> list[TokenRow]:
+    async def revoke_tokens(self, which: str, *, by: str = "", via: str = "") -> list[TokenRow]:
         """Revoke the token with this id, or all of this name; returns them."""
         ...
 

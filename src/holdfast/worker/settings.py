@@ -44,6 +44,7 @@ class Settings:
     stop_grace_s: float = 30.0
     threads: int = 32
     value_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    audit_retention_s: float | None = None  # values in the audit that are older are erased; None: they stay
     root: str | None = None  # serve only this run and its descendants
     queues: Sequence[str] | None = None  # serve only runs of these queues
     replace: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)

@@ -38,6 +38,7 @@ _log = logging.getLogger("holdfast")
 _LONGEST_SLEEP_S = 5.0
 _RECOVER_EVERY_S = 1.0
 _AGAIN_S = 1.0
+_ERASE_EVERY_S = 3600.0
 _LONGEST_GRACE_S = 60.0
 _MOST_CLAIMED = 100  # at once
 _FIRST_CLAIMED = 10
@@ -88,7 +89,7 @@ class Worker:
         await self._publish()
         self.measures.recovered += await self.store.recover()
         self._leases.start()
-        for work in (self._work(), self._recover()):
+        for work in (self._work(), self._recover(), self._erase()):
             self._tasks.append(self._loop.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -325,6 +326,19 @@ class Worker:
                 _log.debug("looking for dead workers failed; trying again: %s", problem)
             except Exception:
                 _log.exception("looking for dead workers failed; trying again")
+
+    async def _erase(self) -> None:
+        """Take values out of the audit when their time is over."""
+        retention_s = self.settings.audit_retention_s
+        while retention_s is not None:
+            try:
+                before = self.clock.now() - round(retention_s * 1000)
+                await self.store.erase_audit(before=before, by="retention", via="worker")
+            except StoreUnavailable as problem:
+                _log.warning("values in the audit could not be erased; trying again: %s", problem)
+            except Exception:
+                _log.exception("values in the audit could not be erased; trying again")
+            await asyncio.sleep(min(max(retention_s, _AGAIN_S), _ERASE_EVERY_S))
 
     async def _look_for_suspects(self) -> None:
         names, ours = self._served.names, self._ours

@@ -29,7 +29,7 @@ _TEXT: Final = """
     limit_key rate_key singleton_key keys call claim budget what
     conversation request stream chunk_run chunk_kind chunk_key
     member_of scopes
-    status_before votes_before passed_before digest_before needs_before told
+    status_before votes_before passed_before digest_before needs_before told via about
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 

@@ -202,10 +202,21 @@ WITH told AS (
   SET inbox_count = inbox_count + 1, due_at = {woken}
   WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
     AND NOT EXISTS (SELECT 1 FROM signals WHERE run_id = :run AND signal_id = :signal_id)
-  RETURNING inbox_count)
+  RETURNING inbox_count),
+noted AS (
+  INSERT INTO audit (at, run_id, actor, action, data, via)
+  SELECT :now, :run, :actor, 'send', '{"topic":' || to_json(:topic) || ',"position":' || inbox_count || '}', :via
+  FROM told WHERE :actor <> '')
 INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
 SELECT :run, inbox_count, :signal_id, :kind, :topic, :value, :data, :now FROM told
 RETURNING position
+
+-- name: start_plain
+-- A run and the row of the audit for it in one round trip; nothing of both if it is there.
+WITH started AS ({insert_run}),
+noted AS (
+  INSERT INTO audit (at, run_id, actor, action, data, via) SELECT :now, id, :actor, 'start', :told, :via FROM started)
+SELECT {run} FROM started
 
 -- name: decide_plain
 -- What a person said in one round trip, if the question is still as it was known: the run's row is locked first, as always.
@@ -228,7 +239,8 @@ signalled AS (
   INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
   SELECT :run, inbox_count, :signal_id, :kind, :approval, :value, :told, :now FROM told),
 noted AS (
-  INSERT INTO audit (at, run_id, actor, action, data) SELECT :now, :run, :actor, :action, :told FROM decided)
+  INSERT INTO audit (at, run_id, actor, action, data, via, value)
+  SELECT :now, :run, :actor, :action, :told, :via, :about FROM decided)
 SELECT run_id FROM decided
 
 -- name: lock_counts

@@ -33,7 +33,7 @@ from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.dialect import STATEMENTS
-from holdfast.store.postgres.plain import PLAIN
+from holdfast.store.postgres.plain import IN_COMPANY, PLAIN
 from holdfast.store.transaction import Conflict, Transaction
 
 _log = logging.getLogger("holdfast.store")
@@ -278,8 +278,10 @@ class Writer:
 
     async def _work(self, answers: Answers, tx: Transaction, work: Work[Any], *, alone: bool) -> Any:
         tx.again = work.again
+        quick = IN_COMPANY.get(type(work.do)) if not work.again else None
         try:
-            return await answers.do(work.do(tx))
+            done = None if quick is None else await answers.do(quick(tx, work.do))
+            return await answers.do(work.do(tx)) if done is None else done
         except (*TROUBLE, Crash):
             raise
         except (Exception, LeaseLost):
