@@ -303,6 +303,7 @@ def agent(
     singleton: str | bool = False,
     budget: Budget | None = None,
     loops: Loops | None = None,
+    strict: bool = False,
 ) -> _AgentDeco: ...
 def agent(
     fn: Any = None,
@@ -317,17 +318,19 @@ def agent(
     singleton: str | bool = False,
     budget: Budget | None = None,
     loops: Loops | None = None,
+    strict: bool = False,
 ) -> Any:
     """Declare an agent: plain async code that goes on where it stopped.
 
     `queue=` is who serves it, `priority=` (0 to 9, higher first) what goes first, `limit=` how many run at once, `rate=`
     how many begin in a time, and `singleton=` names a parameter: one unfinished run for each of its values. `budget=` is
-    what a run may spend, with all below it, and with `loops=` a person is asked when it goes round in circles.
+    what a run may spend, with all below it, and with `loops=` a person is asked when it goes round in circles. With `strict=True`
+    a run is paused before its code does what is not recorded (opens a file, connects, starts a process); else that is told.
     """
     flow = {"queue": queue, "priority": priority, "limit": limit, "rate": rate, "singleton": singleton}
 
     def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
-        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops))
+        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict)
 
     return declare if fn is None else declare(fn)
 
@@ -339,6 +342,7 @@ def _declare_agent(
     flow: dict[str, Any],
     budget: Budget | None,
     loops: Loops | None,
+    strict: bool,
 ) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
         reason = "an agent returns one value; return a list"
@@ -349,6 +353,10 @@ def _declare_agent(
         raise _refused_method(fn)
     if version is not None and (not isinstance(version, str) or not _NAME.fullmatch(version)):
         raise BadArguments(f"version={version!r}: use a text of letters, digits and any of '_ . : @ -', such as '2'")
+    if not isinstance(strict, bool):
+        raise BadArguments(f"strict={strict!r}: use True or False")
     signature = Signature(fn, what=f"agent {fn.__name__ if name is None else name!r}", stored=True)
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
-    return Agent(AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops))
+    return Agent(
+        AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops, strict)
+    )

@@ -89,7 +89,7 @@ KINDS: Final[dict[str, Kind]] = {
     "stream.opened": Kind("the agent began to write to a stream", closes=True),
     "stream.closed": Kind("the agent ended what it wrote to a stream", closes=True),
     "stream.read": Kind("the agent looked at what was left in a stream", closes=True),
-    "foreign": Kind("agent code waited for something that is not recorded (raw I/O, a thread)"),
+    "foreign": Kind("agent code did, or waited for, something that is not recorded (raw I/O, a thread)"),
 }
 OUTCOMES: Final = frozenset(name for name, kind in KINDS.items() if kind.closes or kind.arrives)
 CLOSING: Final = frozenset(name for name, kind in KINDS.items() if kind.closes)

@@ -62,6 +62,7 @@ class AgentSpec:
     version: str | None = None
     budget: Budget | None = None
     loops: Loops | None = None
+    strict: bool = False  # its code may do nothing that is not recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,7 +323,8 @@ class History:
 
     def _foreign(self, event: Event) -> None:
         data = event.data
-        text = f"{data.get('line')} waited for something that is not recorded ({data.get('what')})"
+        did = "did" if data.get("effect") else "waited for"
+        text = f"{data.get('line')} {did} something that is not recorded ({data.get('what')})"
         self._top(event, "warning", text, "doubt").warn("it is done again whenever the run resumes; put it into a step")
 
     def _mark(self, event: Event) -> None:

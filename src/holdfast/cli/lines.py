@@ -72,7 +72,10 @@ def spoken_event(event: Event, *, error: bool = True) -> tuple[str, str]:
         "progress": lambda: said_progress(event),
         "plan": lambda: said_progress(event),
         "checkpoint": lambda: f"checkpoint {data.get('era')}",
-        "foreign": lambda: f"waits for something that is not recorded ({data.get('what')}) at {data.get('line')}",
+        "foreign": lambda: (
+            f"{'does' if data.get('effect') else 'waits for'} something that is not recorded ({data.get('what')}) at "
+            f"{data.get('line')}"
+        ),
     }.get(event.kind, lambda: event.kind)()
     style = {"foreign": "yellow", "approval.asked": "yellow", "budget.low": "yellow", "note": "italic"}.get(
         event.kind, ""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 
+from holdfast.engine import effects
 from holdfast.engine.budgets import meter_of
 from holdfast.engine.conversations import recollect
 from holdfast.engine.divergence import pause
@@ -68,5 +69,6 @@ async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
             "Bring the old parameters back (new ones need a default), then resume the run",
         )
         return execution
+    effects.watch()
     execution.start(args, kwargs)
     return execution

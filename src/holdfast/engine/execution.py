@@ -23,7 +23,7 @@ from typing import Any
 
 from holdfast.clock import Timer
 from holdfast.codec import Shape
-from holdfast.engine import control, foreign, parking
+from holdfast.engine import control, effects, foreign, parking
 from holdfast.engine.calls import Call, Wait
 from holdfast.engine.divergence import diverge, restless
 from holdfast.engine.ending import conclude, go_live, stalled
@@ -45,8 +45,9 @@ class Execution(Leaving):
 
     __slots__ = (
         "_facts", "_waited", "asked_any", "awaits_restore", "call_count", "children", "choices", "counters",
-        "delivered", "dusty", "edge_due", "era", "fetching", "foreign", "gate", "hash_base", "inbox_seen", "journal",
-        "live", "mailbox", "new_outcomes", "noticed", "open_scopes", "outside", "overrides", "patches", "plan", "ready", "resting",
+        "delivered", "dusty", "edge_due", "effects", "era", "fetching", "foreign", "gate", "hash_base", "inbox_seen",
+        "journal", "live", "mailbox", "new_outcomes", "noticed", "open_scopes", "outside", "overrides", "patches", "plan",
+        "ready", "resting",
         "root", "settled", "signals", "spec", "state_shape", "task_count", "ticked_s", "ticks", "time", "unawaited",
         "waits",
     )  # fmt: skip
@@ -81,7 +82,8 @@ class Execution(Leaving):
         self.overrides: tuple[Override, ...] = ()  # those that held when the code began
         self.plan: list[list[Any]] = []
         self.choices: dict[str, Any] = {}
-        self.foreign: dict[str, dict[str, str]] = {}  # waits for what is not recorded: told, by task and line
+        self.foreign: dict[str, dict[str, Any]] = {}  # waits for what is not recorded: told, by task and line
+        self.effects: dict[str, dict[str, Any]] = {}  # the same of what it did without waiting
         self.new_outcomes = 0
         self._facts: RunFacts | None = None
         # checkpoints
@@ -388,8 +390,7 @@ class Execution(Leaving):
     stirred_by_foreign = foreign.stirred
 
     def report_foreign(self, scope: Scope, what: str, line: str) -> None:
-        with Placed(None):
-            foreign.report(self, scope, what, line)
+        effects.report(self, scope, what, line, waits=True)
 
     # Facts
 

@@ -1,4 +1,7 @@
-"""Raw I/O and threads in agent code: nothing records them, so they are reported with task and line, never passed over."""
+"""Raw I/O and threads in agent code: nothing records them, so they are reported with task and line, never passed over.
+
+Waits are noticed by the loop, effects that do not wait by an audit hook (`effects.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast")
 
 
-def report(execution: Execution, scope: Scope, what: str, line: str) -> None:
+def report(execution: Execution, scope: Scope, what: str, line: str, *, waits: bool = True) -> None:
     """Tell once per place: in the log of each life, and in the run's history once it is live."""
     path, line = scope.path or "root", line or scope.made_at
     if execution.closing or (not line and execution.foreign):  # asyncio's own doing, for something that was told
         return
     line = line or "unknown line"
     mark = f"{path} {line}"
-    if mark in execution.foreign:
+    if mark in execution.foreign or mark in execution.effects:
         return
-    execution.foreign[mark] = {"task": path, "what": what, "line": line}
+    if waits:
+        execution.foreign[mark] = {"task": path, "what": what, "line": line}
+    else:
+        execution.effects[mark] = {"task": path, "what": what, "line": line, "effect": True}
     _log.warning(
-        "run %r: task %r waits for something that is not recorded (%s) at %s; it will be done again on every resume. "
-        "Put it into a step", execution.run.id, path, what, line,
+        "run %r: task %r %s something that is not recorded (%s) at %s; it will be done again on every resume. "
+        "Put it into a step", execution.run.id, path, "waits for" if waits else "does", what, line,
     )  # fmt: skip
     if execution.live:
         write(execution)
@@ -34,10 +40,12 @@ def report(execution: Execution, scope: Scope, what: str, line: str) -> None:
 
 def write(execution: Execution) -> None:
     """Have what was told in the run's history, each place once."""
-    for mark, told in execution.foreign.items():
-        if mark not in execution.journal.foreign and not execution.holding:
-            execution.journal.foreign[mark] = None
-            execution.record("foreign", None, told)
+    journal = execution.journal
+    for known, found in ((journal.foreign, execution.foreign), (journal.effects, execution.effects)):
+        for mark, told in found.items():
+            if mark not in known and not execution.holding:
+                known[mark] = None
+                execution.record("foreign", None, told)
 
 
 def outstanding(execution: Execution) -> bool:

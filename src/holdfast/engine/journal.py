@@ -28,6 +28,7 @@ class Journal:
     unclaimed: dict[str, None] = field(default_factory=dict)  # begun, or a patch, and the code has not asked for it
     unasked: dict[str, None] = field(default_factory=dict)  # it has an outcome, and the code has not asked for it
     foreign: dict[str, None] = field(default_factory=dict)  # where the code was seen to wait for what is not recorded
+    effects: dict[str, None] = field(default_factory=dict)  # where it was seen to do what is not recorded
     pausing: Event | None = None  # a request to pause that was not carried out
     retried: int = -1  # where a failed run was told to go on, last
     turn: int = 0
@@ -54,7 +55,8 @@ class Journal:
                 if event.kind == "run.retried":
                     journal.retried = event.seq
             elif event.kind == "foreign":
-                journal.foreign[f"{event.data['task']} {event.data['line']}"] = None
+                marks = journal.effects if event.data.get("effect") else journal.foreign
+                marks[f"{event.data['task']} {event.data['line']}"] = None
             elif event.key is not None:
                 journal.begun.setdefault(event.key, []).append(event)
                 journal.unclaimed[event.key] = None

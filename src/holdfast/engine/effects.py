@@ -1,0 +1,160 @@
+"""Synchronous effects in agent code: `open`, sockets, subprocesses and the like, which nothing records.
+
+Python tells an audit hook of each before it happens. The hook asks two things of most events, whether this kind of event is
+an effect and whether agent code runs, and goes on. In agent code it finds the line and reports it; to a strict agent it is
+refused: the run is paused, and what is raised no agent can act upon, because its run has left by then.
+
+Left alone is what nobody would call the agent's doing: bodies of steps and other threads, imports, logging, warnings and
+tracebacks, data that Python and installed packages read of themselves, and what a finalizer does.
+
+A hook cannot be removed again, so there is one for the process, from the first run on that it carries.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from asyncio.events import _get_running_loop
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.engine import foreign
+from holdfast.engine.divergence import pause
+from holdfast.engine.tasks import _PACKAGE, Stirring
+from holdfast.errors import Suspended
+from holdfast.runtime import Placed, StepContext, _here
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution import Execution
+    from holdfast.engine.scope import Scope
+
+# Audit events that are effects, or depend on the world outside. https://docs.python.org/3/library/audit_events.html
+_EFFECTS: Final = frozenset((
+    "open", "builtins.input", "time.sleep", "sqlite3.connect", "webbrowser.open",
+    "os.chmod", "os.chown", "os.link", "os.listdir", "os.lockf", "os.mkdir", "os.remove", "os.rename", "os.removexattr",
+    "os.rmdir", "os.scandir", "os.setxattr", "os.symlink", "os.truncate", "os.utime", "tempfile.mkdtemp", "tempfile.mkstemp",
+    "shutil.copyfile", "shutil.copymode", "shutil.copystat", "shutil.copytree", "shutil.chown", "shutil.make_archive",
+    "shutil.move", "shutil.rmtree", "shutil.unpack_archive",
+    "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile", "os.system",
+    "pty.spawn", "signal.pthread_kill", "subprocess.Popen",
+    "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.gethostbyaddr", "socket.gethostbyname",
+    "socket.getnameinfo", "socket.sendmsg", "socket.sendto",
+    "ftplib.connect", "http.client.connect", "imaplib.open", "nntplib.connect", "poplib.connect", "smtplib.connect",
+    "telnetlib.Telnet.open", "urllib.Request",
+))  # fmt: skip
+_MACHINERY: Final = frozenset(("importlib", "zipimport", "logging", "warnings", "traceback"))
+# Modules of the standard library that open files, or ask the system, for purposes of their own.
+_OWN_PURPOSES: Final = frozenset((
+    "asyncio", "bdb", "cProfile", "concurrent", "ctypes", "encodings", "gettext", "inspect", "linecache", "locale",
+    "mimetypes", "multiprocessing", "pdb", "pkgutil", "platform", "profile", "pydoc", "random", "secrets", "selectors", "site",
+    "sysconfig", "threading", "tokenize", "uuid", "weakref", "zoneinfo",
+))  # fmt: skip
+_DEVICES: Final = ("/dev/null", "/dev/random", "/dev/urandom", "/proc/self/", "/usr/share/zoneinfo/", "/etc/localtime")
+_CHANGES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+_PACKAGES: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_STANDARD: Final = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(os.path.realpath(os.__file__)) + os.sep)
+
+
+@functools.cache  # once
+def watch() -> None:
+    """Notice effects in agent code, in this process, from now on."""
+    sys.addaudithook(_heard)
+    if sys.version_info < (3, 13):  # before which it told no hook
+        time.sleep = _told_of(time.sleep)
+
+
+def _heard(event: str, args: tuple[Any, ...]) -> None:
+    if event in _EFFECTS:
+        place: Any = _here.get()
+        if place is not None and place.__class__ is not StepContext:
+            _notice(place, event, args)
+
+
+def _told_of(sleep: Any) -> Any:
+    @functools.wraps(sleep)
+    def watched(seconds: Any, /) -> None:
+        _heard("time.sleep", (seconds,))
+        sleep(seconds)
+
+    return watched
+
+
+def _notice(place: Any, event: str, args: tuple[Any, ...]) -> None:
+    if not getattr(place, "is_scope", False) or (event == "open" and _is_no_effect(*args)):
+        return
+    scope: Scope = place.at_home()
+    execution = scope.execution
+    if _get_running_loop() is not execution.loop:  # a thread that agent code has set off, which was told of
+        return
+    if execution.closing and not execution.spec.strict:  # `finally` blocks may close local things
+        return
+    line = _line(sys._getframe(2))
+    if line is not None:
+        report(execution, scope, _in_words(event, args), line, waits=False)
+
+
+def report(execution: Execution, scope: Scope, what: str, line: str, *, waits: bool) -> None:
+    """Tell of what agent code is about to do; a strict agent may not."""
+    with Placed(None):
+        if not execution.spec.strict:
+            foreign.report(execution, scope, what, line, waits=waits)
+            return
+        pause(
+            execution,
+            f"run {execution.run.id!r}: agent {execution.spec.name!r} is strict, and its code was about to do something that "
+            f"is not recorded ({what}) at {line or scope.made_at or 'unknown line'}, in task {scope.path or 'root'!r}. It was "
+            "not done. It would be done again on every resume: put it into a step, then resume the run",
+        )
+    raise Suspended
+
+
+def _is_no_effect(path: object, mode: object = None, flags: object = 0, *_: object) -> bool:
+    """Is it a descriptor that is open already, or something that Python and its packages read of themselves?"""
+    if isinstance(path, int) or not isinstance(path, str | bytes | os.PathLike):
+        return True
+    written = isinstance(mode, str) and not set(mode).isdisjoint("wax+")
+    changes = written or (not isinstance(mode, str) and isinstance(flags, int) and bool(flags & _CHANGES))
+    name = os.fsdecode(path)
+    if name.startswith(_DEVICES):
+        return True
+    return not changes and (name.startswith(_STANDARD) or any(folder in name for folder in _PACKAGES))
+
+
+def _line(frame: FrameType | None) -> str | None:
+    """The line of agent code that does it; None if it is none of the agent's doing."""
+    nearest = last = ""
+    while frame is not None and frame.f_code is not Stirring._step.__code__:
+        code, name = frame.f_code, str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        file, frame_line = code.co_filename, f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+        if name in _MACHINERY or code.co_name == "__del__":
+            return None
+        if name == "asyncio" and code.co_name in ("_run", "_run_once", "run"):  # the loop: a callback of the agent's
+            break
+        if file != __file__ and not nearest:
+            if name in _OWN_PURPOSES or file.startswith(_PACKAGE):
+                return None
+            packaged = any(folder in file for folder in _PACKAGES)
+            if not (packaged or file.startswith((*_STANDARD, "<"))):
+                nearest = frame_line
+        if not file.startswith(_PACKAGE):
+            last = frame_line
+        frame = frame.f_back
+    return nearest or last or None
+
+
+def _in_words(event: str, args: tuple[Any, ...]) -> str:
+    shown = ", ".join(_short(arg) for arg in args[:2] if not isinstance(arg, FrameType))
+    return f"{event}({shown})"
+
+
+def _short(value: object) -> str:
+    """What is safe to show: no repr of somebody's class, which may do anything, and no socket."""
+    if isinstance(value, str | bytes | int | float | None):
+        return repr(value if not isinstance(value, str | bytes) else value[:80])
+    if isinstance(value, os.PathLike):
+        return repr(os.fsdecode(value)[:80])
+    return f"[{', '.join(map(_short, value[:4]))}]" if isinstance(value, list | tuple) else "..."
