@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         RunFailed,
         RunFinished,
         RunPaused,
+        Stale,
         StepFailed,
         StepTimeout,
         StoreUnavailable,
@@ -146,6 +147,7 @@ __all__ = [
     "Salvaged",
     "Settings",
     "Spent",
+    "Stale",
     "Step",
     "StepFailed",
     "StepTimeout",
@@ -206,7 +208,7 @@ _HOMES = {
         "AlreadyDecided BadArguments BadBundle BudgetExceeded ConversationBusy Expired HoldfastError InDoubt LeafError "
         "LoopDetected NewerJournal "
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
-        "RunExists RunFailed RunFinished RunPaused StepFailed StepTimeout StoreUnavailable Unanswered UnknownAgent "
+        "RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered UnknownAgent "
         "UnknownApproval UnknownRun "
     ),
     "holdfast.flow": "Limit Rate",

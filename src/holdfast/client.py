@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
+from holdfast import tagged
 from holdfast.budget import Budget, checked_budget
 from holdfast.codec import checked_size, digest, preview
 from holdfast.controlling import Control
@@ -27,8 +28,8 @@ from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.questions import Questions
 from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, wants_worker
 from holdfast.runtime import AgentSpec
-from holdfast.schema import check_against
-from holdfast.signature import arguments_from_published
+from holdfast.schema import arguments_from_published, check_against, filled
+from holdfast.signature import Input
 from holdfast.store import choosing
 from holdfast.store.base import NewRun, News, Store, spilled, unspilled
 from holdfast.tokens import Tokens
@@ -277,36 +278,38 @@ class Client(Questions, Conversations, Control, Tokens):
         """
         options = {"id": id, "labels": labels, "after": after, "budget": budget}
         arguments = _Arguments(args, named, kwargs, [option for option, given in options.items() if given is not None])
-        name, version, text, flow, lane, own_budget = await self._input(agent, arguments)
+        name, version, given, flow, lane, own_budget = await self._input(agent, arguments)
         run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
         delay_ms = 0 if after is None else milliseconds(after)
         stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
-        stored, blobs = spilled(checked_size(text, self._settings.value_limit_bytes, "the arguments"))
+        stored, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
         uid, queue = secrets.token_hex(16), flow.queue or "default"
         new = NewRun(run_id, uid, name, stored, version, queue, stored_labels, delay_ms=delay_ms, lane=lane)
         limits = checked_budget(budget) or own_budget
         new.budget = None if limits is None else json.dumps(limits.published())
+        new.identity = given.digest
         self._begins(run_id)
         row, created = await self.store.create(new, blobs, **self._author())
         if row.id != run_id and id is not None:
             raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
         if not created and row.id == run_id:
-            await self._check_same(row, name, text)
+            await self._check_same(row, name, given)
         return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
 
     def _begins(self, run: str) -> None:
         """A run of this id is about to be started here."""
         check_seen(self._overrides, f"run {run!r}")
 
-    async def _input(self, agent: Any, given: _Arguments) -> tuple[str, str | None, str, Flow, Lane, Budget | None]:
-        """The name, the version, the stored arguments, how the run is let through, and what it may spend."""
+    async def _input(self, agent: Any, given: _Arguments) -> tuple[str, str | None, Input, Flow, Lane, Budget | None]:
+        """The name, the version, the arguments, how the run is let through, and what it may spend."""
         if not isinstance(agent, Agent | str):
             raise BadArguments(f"start takes an agent (a function with @holdfast.agent) or its name, not {agent!r}")
         spec = agent.spec if isinstance(agent, Agent) else self._spec(agent)
         if spec is not None:
             self._check_served(spec)
-            text = spec.signature.bind(given.args, given.by_name(spec.name, *spec.signature.names)).text
-            return spec.name, spec.version, text, spec.flow, lane_of(spec.flow, spec.signature, text), spec.budget
+            made = spec.signature.bind(given.args, given.by_name(spec.name, *spec.signature.names)).input
+            lane = lane_of(spec.flow, spec.signature, made.identity)
+            return spec.name, spec.version, made, spec.flow, lane, spec.budget
         published = await self.store.agents()
         if agent not in published:
             known = ", ".join(sorted(published)) or "none so far"
@@ -321,10 +324,10 @@ class Client(Questions, Conversations, Control, Tokens):
         budget = schema.pop("x-budget", None)
         properties: list[str] = list(schema.get("properties", {}))
         by_name = given.by_name(agent, properties, schema.get("x-positional", properties), _takes_any(schema))
-        arguments, text = arguments_from_published(schema, given.args, by_name, agent)
+        arguments, identity = arguments_from_published(schema, given.args, by_name, agent)
         check_against(schema, arguments, agent)
-        lane = flow.lane(text, lambda: defaults)
-        return agent, version, text, flow, lane, None if budget is None else Budget.of(budget)
+        made = Input(tagged.write(filled(schema, arguments)), identity, digest(identity))
+        return agent, version, made, flow, flow.lane(identity, lambda: defaults), budget and Budget.of(budget)
 
     def _check_served(self, spec: AgentSpec) -> None:
         """Refuse a function whose run would be carried by another one, as when a notebook's cell was run again."""
@@ -336,12 +339,12 @@ class Client(Questions, Conversations, Control, Tokens):
                 "version, or open the client anew"
             )
 
-    async def _check_same(self, row: RunRow, name: str, text: str) -> None:
+    async def _check_same(self, row: RunRow, name: str, given: Input) -> None:
         before = await unspilled(self.store, row.input) or "{}"
-        if row.agent != name or digest(before) != digest(text):
+        if row.agent != name or (row.identity or digest(before)) != given.digest:
             raise RunExists(
                 f"run {row.id!r} exists as {row.agent}({preview(before)}), and cannot be started as "
-                f"{name}({preview(text)}). Use another id, or the same arguments to go on with it"
+                f"{name}({preview(given.text)}). Use another id, or the same arguments to go on with it"
             )
 
     @overload

@@ -1,10 +1,14 @@
 """Values: how what a step takes and returns becomes text and comes back the same.
 
 One text format (`holdfast.tagged`), two ways into it. A plain value is written as it is. A value of an annotated type
-is first taken apart by pydantic, into plain data without the fields that are at their default (so that adding a field
-with a default breaks no run), and what is read back goes through the type's validation. pydantic loses things in
-silence: secrets become stars, fields of a subclass drop, a tuple becomes a list. So when a value is first stored it is
-read back and compared, part by part; if it came back as anything else, it is refused with the path and the reason.
+is first taken apart by pydantic, into plain data with all of its fields, and what is read back goes through the type's
+validation. pydantic loses things in silence: secrets become stars, fields of a subclass drop, a tuple becomes a list. So
+when a value is first stored it is read back and compared, part by part; if it came back as anything else, it is refused
+with the path and the reason.
+
+A value has two texts. The whole one (`store`) is what is kept, shown and returned, so a default that changes later changes
+nothing that was recorded. The one without the fields that are at their default (`identity`) tells one input from another,
+so a field that is added with a default changes no digest. Where a type has no defaults they are the same text.
 """
 
 from __future__ import annotations
@@ -46,32 +50,55 @@ class Misfit(NotStorable):
 class Shape:
     """How values of one annotation are stored and read."""
 
-    __slots__ = ("_adapter", "_fits", "annotation", "name")
+    __slots__ = ("_adapter", "_fits", "annotation", "has_defaults", "name")
 
     def __init__(self, annotation: Any = Any) -> None:
         self.annotation, self.name = annotation, annotation_name(annotation)
         self._fits = exact_check(annotation)
         self._adapter: Any = None
+        self.has_defaults = False  # known once there is an adapter
 
     def __repr__(self) -> str:
         return f"<shape {self.name}>"
 
     def store(self, value: Any, where: str = "result", *, argument: bool = False) -> tuple[str, Any]:
-        """The value as text, and the copy that the running code goes on with.
+        """The value as text, all of it, and the copy that the running code goes on with.
 
         Raises `NotStorable`; for an argument that is not of its annotated type, `Misfit`.
         """
         if self._fits is not None and self._fits(value):
             text = _written(value, where, argument, tagged.refuse)
             return text, value if type(value) in ATOMS else tagged.read(text)
+        return self._typed(value, where, argument, lean=False)
+
+    def text(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
+        """As `store`, without a copy where none is needed to be sure of the text."""
+        if self._fits is not None and self._fits(value):
+            return _written(value, where, argument, tagged.refuse)
+        return self._typed(value, where, argument, lean=False)[0]
+
+    def identity(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
+        """The text that tells this value from others: without the fields that are at their default."""
+        if self._fits is not None and self._fits(value):
+            return _written(value, where, argument, tagged.refuse)
+        return self._typed(value, where, argument, lean=True)[0]
+
+    def shown(self, value: Any, identity: str) -> Any:
+        """A value that was stored, as plain data for people; `identity` is its text."""
+        if self.has_defaults and not (self._fits is not None and self._fits(value)):
+            with contextlib.suppress(NotStorable):
+                return tagged.read(_taken_apart(self._adapter, value, "value", False, False))
+        return tagged.read(identity)
+
+    def _typed(self, value: Any, where: str, argument: bool, *, lean: bool) -> tuple[str, Any]:
         try:
-            return self._store(value, where, argument)
+            return self._store(value, where, argument, lean)
         except Misfit as misfit:
             if argument:
                 raise
             raise NotStorable(str(misfit)) from misfit.__cause__
 
-    def _store(self, value: Any, where: str, argument: bool) -> tuple[str, Any]:
+    def _store(self, value: Any, where: str, argument: bool, lean: bool) -> tuple[str, Any]:
         try:
             adapter = self.adapter(where)
         except NotStorable:
@@ -80,22 +107,19 @@ class Shape:
             # A bytearray, which pydantic does not know, or a TypedDict before Python 3.12.
             reason = "a key, or the type of a value, is not as annotated" if type(value) is dict else ""
             raise _misfit(where, value, self.name, argument, reason) from None
+        if not self.has_defaults:
+            return self._checked(adapter, value, where, argument, False)
         try:
-            return self._checked(adapter, value, where, argument, True)
+            return self._checked(adapter, value, where, argument, lean)
         except NotStorable as first:
-            # Once more with the defaults: some types need one to be told apart, such as a union with a `kind` field.
+            # A union whose members are told apart by a `kind` field is not read without it; a default that is a secret, or
+            # that its type does not take, is not read with it.
             try:
-                return self._checked(adapter, value, where, argument, False)
-            except NotStorable:
-                if isinstance(first, Misfit) and first.path == where:
-                    raise  # for want of a default the whole value did not fit: the second reason is the real one
-                raise first from None
-
-    def text(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
-        """As `store`, without a copy where none is needed to be sure of the text."""
-        if self._fits is not None and self._fits(value):
-            return _written(value, where, argument, tagged.refuse)
-        return self.store(value, where, argument=argument)[0]
+                return self._checked(adapter, value, where, argument, not lean)
+            except NotStorable as second:
+                without, whole = (first, second) if lean else (second, first)
+                root = isinstance(without, Misfit) and without.path == where  # for want of a default, perhaps
+                raise (whole if root else without) from None
 
     def load(self, text: str, where: str = "value") -> Any:
         """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation."""
@@ -158,7 +182,9 @@ class Shape:
     def adapter(self, where: str) -> Any:
         """The pydantic adapter of the annotation. Raises `NotStorable` if there is none."""
         if self._adapter is None:
-            self._adapter = _adapter(self.annotation, self.name, where)
+            made = _adapter(self.annotation, self.name, where)
+            self.has_defaults = _has_defaults(made.core_schema)
+            self._adapter = made
         return self._adapter
 
 
@@ -189,6 +215,24 @@ def _adapter(annotation: Any, name: str, where: str) -> Any:
             f"{where}: {name} is annotated, and values of it cannot be stored; annotate plain data, a dataclass or a "
             f"pydantic type, or mark the parameter Local[{name}]" + (f" ({reason})" if reason else "")
         ) from error
+
+
+def _has_defaults(schema: Any) -> bool:
+    """Can leaving out defaults make another text? Also if a serializer of the type's own might ask for it."""
+    parts, seen = [schema], set[int]()
+    while parts:
+        part = parts.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, list | tuple):
+            parts += part
+        elif isinstance(part, dict):
+            asks = part.get("info_arg") and not str(getattr(part["function"], "__module__", "")).startswith("pydantic.")
+            if part.get("type") == "default" or asks:
+                return True
+            parts += [each for name, each in part.items() if name != "metadata"]
+    return False
 
 
 def _leaf(value: Any) -> Any:

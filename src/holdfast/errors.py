@@ -177,6 +177,21 @@ class AlreadyDecided(HoldfastError):
     http_status = 409
 
 
+class Stale(HoldfastError):
+    """This is no longer what the person was shown. `approval` is the question now, `shown` its value, `digest` of that."""
+
+    http_status = 409
+
+    def __init__(self, message: str | None = None, *, digest: str = "", approval: Any = None) -> None:
+        super().__init__(message)
+        self.digest, self.approval = digest, approval
+
+    @property
+    def shown(self) -> Any:
+        """What is to be decided now."""
+        return None if self.approval is None else self.approval.data
+
+
 class NotAllowed(HoldfastError):
     """This person may not decide this."""
 

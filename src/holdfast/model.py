@@ -165,11 +165,17 @@ class RunRow:
     rate_ms: int | None = None
     singleton_key: str | None = None
     budget: str | None = None  # JSON; an empty object: one above it has one
+    identity: str | None = None  # the digest of its input; None: begun when inputs were kept without their defaults
 
 
 # Agents by name: the newest version, the schema of its arguments as JSON, and the versions that live workers serve ('' is
 # among them if there are any: a run without a version is served by all).
 Published = dict[str, tuple[str | None, str, frozenset[str]]]
+
+
+def is_served(row: RunRow, published: Published) -> bool:
+    """Does a live worker have the code for this run?"""
+    return (row.version or "") in published.get(row.agent, (None, "", frozenset[str]()))[2]
 
 
 @dataclass(slots=True)
@@ -204,7 +210,7 @@ class ApprovalRow:
     kind: str  # 'approve', 'ask' or 'in_doubt'
     question: str
     shown: str | None  # the value as it was shown, exactly
-    digest: str  # of the value as it is now: a decision is for that
+    digest: str  # names the value as it is now, by its own digest once it was edited: a decision is for that
     schema: str | None  # of what may be edited or answered; null: nothing
     recipients: str  # JSON list of people and groups; empty: anybody
     needs: str  # JSON: how many must agree, or how many for the value with a digest

@@ -6,6 +6,7 @@ what is decided is bound to the digest of what was shown.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.codec import UNTYPED, checked_size, digest, shape_of
 from holdfast.durations import moment
-from holdfast.errors import BadArguments, NotStorable, UnknownApproval
-from holdfast.model import ApprovalRow
+from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
+from holdfast.model import ApprovalRow, is_served
 from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on
-from holdfast.schema import check_value
+from holdfast.schema import check_value, filled
 from holdfast.store.base import spilled, unspilled
 from holdfast.verbs.asking import Vote
 
@@ -29,6 +30,8 @@ _STATUSES: Final = ("open", "decided", "expired", "withdrawn")
 _PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
 _MANY: Final = 10_000
 _LATER: Final = object()
+_FIRST_LOOK_S: Final = 0.01  # doubled at each look: about five seconds in all
+_LAST_LOOK_S: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Approval(_Kept):
     question: str
     shown: Any  # exactly what the agent showed
     data: Any  # the same as last edited; the answer, once there is one
-    digest: str  # of that: a decision is for it
+    digest: str  # names what is to be decided, as the event that asks does: a decision is for that
     editable: bool
     schema: dict[str, Any] | None  # the JSON schema of what may be edited or answered
     to: tuple[str, ...]  # people and groups; empty: anybody
@@ -168,8 +171,7 @@ class Questions:
         if found.kind == "in_doubt":
             given = _checked_doubt(found, value)
         else:
-            given = stored_value(value)
-            check_value(json.loads(found.schema or "{}"), given, f"question {found.id!r}")
+            given = _entered(json.loads(found.schema or "{}"), value, f"question {found.id!r}")
         return await self._cast(found, by, note, True, given, None)
 
     async def delegate(self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "") -> Approval:
@@ -196,8 +198,7 @@ class Questions:
             raise BadArguments(
                 f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
             )
-        given = stored_value(data)
-        check_value(json.loads(found.schema), given, f"question {found.id!r}: data")
+        given = _entered(json.loads(found.schema), data, f"question {found.id!r}: data")
         return await self._cast(found, by, note, yes, given, seen)
 
     async def _cast(
@@ -208,12 +209,38 @@ class Questions:
             text = UNTYPED.store(value, "value")[0]
             checked_size(text, self._settings.value_limit_bytes, "the answer")
         of = None if text is None else digest(text)
+        if of is not None and found.data is None and of == digest(await unspilled(self.store, found.shown) or "null"):
+            of = found.digest  # what was shown, entered once more
         if text is not None:
             text, blobs = spilled(text)
         actor = Actor.of(by)
         via = actor.via or self._door
         ballot = Ballot(secrets.token_hex(8), actor, yes, checked_note(note), seen, text, of, via)
-        return await self._seen(await self.store.decide(found.id, ballot, blobs, found))
+        try:
+            row = await self.store.decide(found.id, ballot, blobs, found)
+        except Stale as stale:
+            stale.approval = await self.approval(found.id)
+            stale.digest = stale.approval.digest
+            raise
+        if row.status == "open" and needed(row.needs, row.digest) is None:
+            row = await self._weighed(row)
+        return await self._seen(row)
+
+    async def _weighed(self, row: ApprovalRow) -> ApprovalRow:
+        """The question once its run has said how many must agree to what a person has made of it, if that is soon.
+
+        Only the agent's code knows. Without a worker that has it the question stays open, and nobody is kept waiting.
+        """
+        wait_s = _FIRST_LOOK_S
+        while wait_s < _LAST_LOOK_S and row.status == "open" and needed(row.needs, row.digest) is None:
+            run = await self.store.run(row.run_id)
+            if run is None or run.status == "paused" or not is_served(run, await self.store.agents()):
+                break
+            await asyncio.sleep(wait_s)
+            wait_s *= 2
+            found = await self.store.approvals(approval=row.id, statuses=_STATUSES)
+            row = found[0] if found else row
+        return row
 
     async def _row(self, approval: Approval | str) -> ApprovalRow:
         if isinstance(approval, Approval) and (kept := getattr(approval, "_row", None)) is not None:  # a copy has none
@@ -247,11 +274,16 @@ def _checked_doubt(row: ApprovalRow, value: Any) -> Any:
             f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not "
             "and should run, 'fail' to fail the step"
         )
-    answer = {"result": stored_value(value["result"])}
     schema = json.loads(row.schema or "{}")
     wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
-    check_value(wrapped, answer, f"question {row.id!r}")
-    return answer
+    return _entered(wrapped, {"result": stored_value(value["result"])}, f"question {row.id!r}")
+
+
+def _entered(schema: dict[str, Any], value: Any, what: str) -> Any:
+    """What a person has entered, as plain data: checked, and whole, with what was left out at its default of today."""
+    given = stored_value(value)
+    check_value(schema, given, what)
+    return filled(schema, given)
 
 
 def read_value(text: str | None) -> Any:

@@ -29,7 +29,7 @@ from holdfast.errors import (
     RunPaused,
     UnknownRun,
 )
-from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses
+from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses, is_served
 from holdfast.people import checked_note, checked_text
 from holdfast.questions import Approval, read_value, stored_text
 from holdfast.spent import NOTHING, Spent
@@ -139,11 +139,6 @@ def wants_worker(row: RunRow, now: int) -> bool:
 def is_put_off(row: RunRow, now: int) -> bool:
     """Was it started to begin later, and is it not yet that time?"""
     return row.status == "ready" and row.waits_for is None and row.due_at is not None and row.due_at > now
-
-
-def is_served(row: RunRow, published: Published) -> bool:
-    """Does a live worker have the code for this run?"""
-    return (row.version or "") in published.get(row.agent, (None, "", frozenset[str]()))[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +294,7 @@ class Run(Generic[R_co]):
         return RunInfo.of(row, served, now, said, spent)
 
     async def arguments(self) -> dict[str, Any]:
-        """What its agent was called with, by name, as plain data; those at their defaults are left out."""
+        """What its agent was called with, by name, as plain data; those at their defaults too."""
         row = await self._row()
         found: dict[str, Any] = UNTYPED.load(await unspilled(self._client.store, row.input) or "{}")
         return found

@@ -56,6 +56,18 @@ def difference(before: Any, after: Any, path: tuple[str, ...] = ()) -> Differenc
     return None
 
 
+def lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> Difference | None:
+    """The first part of plain data that is not in other plain data as it was. What only the other one has does not count."""
+    if type(before) is dict and type(after) is dict:
+        pairs = [(segment(key), item, after.get(key, _NOTHING)) for key, item in before.items()]
+    elif type(before) is type(after) and type(before) in (list, tuple) and len(before) == len(after):
+        pairs = [(f"[{at}]", one, other) for at, (one, other) in enumerate(zip(before, after, strict=True))]
+    else:
+        return difference(before, after, path)
+    found = (lost(one, other, (*path, name)) for name, one, other in pairs)
+    return next(filter(None, found), None)
+
+
 def _spoken(value: Any, kind_only: bool) -> str:
     if value is _NOTHING:
         return "nothing"

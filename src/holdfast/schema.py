@@ -7,6 +7,7 @@ pydantic produces is understood; a keyword that is not known says nothing, for t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
@@ -37,6 +38,7 @@ _SIZES: dict[str, tuple[Any, Any]] = {
     "maxProperties": (dict, lambda count, limit: count <= limit),
 }
 
+_NONE: Any = object()
 _FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID}
 
 
@@ -67,7 +69,7 @@ def check_value(schema: dict[str, Any], value: Any, what: str) -> None:
 def arguments_from_published(
     schema: dict[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any], agent_name: str
 ) -> tuple[dict[str, Any], str]:
-    """The arguments by name, and their text as `Signature.bind` would write it for plain values."""
+    """The arguments by name, and the text that tells them from others, as `Signature.bind` makes it for plain values."""
     properties: dict[str, Any] = schema.get("properties", {})
     positional: list[str] = schema.get("x-positional", list(properties))
     rest = schema.get("x-rest")
@@ -87,9 +89,54 @@ def arguments_from_published(
     for name, value in ordered.items():
         own = properties.get(name, {})
         text = UNTYPED.text(value, name, argument=True)
-        if "default" not in own or text != tagged.write(own["default"]):
+        default = own.get("x-identity", own.get("default", _NONE))
+        if default is _NONE or text != tagged.write(default):
             recorded[name] = value
     return ordered, tagged.write(recorded)
+
+
+def filled(schema: dict[str, Any], value: Any) -> Any:
+    """A value that was checked by the schema, with the defaults that the schema tells in place of what it leaves out.
+
+    A default that is made anew each time (a factory) is in no schema: it is filled in when the value is read.
+    """
+    return _filled(schema, value, schema.get("$defs", {}))
+
+
+def _filled(schema: Any, value: Any, definitions: dict[str, Any]) -> Any:
+    schema = _target(schema, definitions)
+    if not isinstance(schema, dict):
+        return value
+    for union in ("anyOf", "oneOf"):
+        fitting = [branch for branch in schema.get(union, ()) if _fits(branch, value, definitions)]
+        if len(fitting) == 1:  # of several nobody but the type itself knows which one it takes
+            value = _filled(fitting[0], value, definitions)
+    for part in schema.get("allOf", ()):
+        value = _filled(part, value, definitions)
+    if type(value) is list:
+        first, rest = schema.get("prefixItems", ()), schema.get("items", True)
+        return [_filled(first[at] if at < len(first) else rest, item, definitions) for at, item in enumerate(value)]
+    if type(value) is not dict:
+        return value
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    whole = {name: _default(own) for name, own in properties.items() if "default" in own or "x-default" in own}
+    whole = {
+        name: whole[name] if name not in value else value[name] for name in properties if name in {**whole, **value}
+    }
+    whole |= {name: item for name, item in value.items() if name not in whole}
+    return {name: _filled(properties.get(name, others), item, definitions) for name, item in whole.items()}
+
+
+def _default(schema: dict[str, Any]) -> Any:
+    return tagged.read(json.dumps(schema["x-default"])) if "x-default" in schema else schema["default"]
+
+
+def _fits(schema: Any, value: Any, definitions: dict[str, Any]) -> bool:
+    try:
+        _check(schema, _as_json(value), "", definitions)
+    except _Wrong:
+        return False
+    return True
 
 
 def _as_json(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """Arguments: how a call of an agent or step becomes text, an identity, and copies to call the function with.
 
-Arguments are recorded by parameter name. One that is left at its default, or equals it, is left out: adding a parameter
-with a default changes no recorded call. A parameter marked `Local[T]` is passed as it is and is no part of the record.
-Type hints are resolved at the first call, when every module has been imported.
+Arguments are recorded by parameter name, all of them, so a default that changes later changes no call that was made. What
+tells one call from another is the text without those that are left at their default or equal it: adding a parameter with a
+default changes no identity. A parameter marked `Local[T]` is passed as it is and is no part of the record. Type hints are
+resolved at the first call, when every module has been imported.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,9 +23,8 @@ from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shap
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved, signature_of
 from holdfast.naming import ATOMS, cut, short, show
-from holdfast.schema import arguments_from_published, check_against
 
-__all__ = ["Bound", "Local", "Signature", "arguments_from_published", "check_against"]
+__all__ = ["Bound", "Input", "Local", "Signature"]
 
 _EMPTY: Final = inspect.Parameter.empty
 _ONLY_POSITION: Final = inspect.Parameter.POSITIONAL_ONLY
@@ -44,7 +45,9 @@ class Parameter:
     local: bool
     hint: str
     label: str  # the name as it stands in a record
-    default_text: str | None = None
+    default_text: str | None = None  # the default's identity, if it can be stored
+    default_whole: str | None = None  # and its text
+    default_shown: str = ""  # `depth=3`
 
     def __str__(self) -> str:
         stars = {_REST: "*", _EXTRA: "**"}.get(self.kind, "")
@@ -63,10 +66,12 @@ class _Parts(NamedTuple):
     taken: frozenset[str]  # names that stand in the record for something other than a keyword of `**extra`
     sortable: bool  # do the names sort as their JSON does?
     plain: bool  # may all of them, and nothing else, be passed by position?
+    optional: list[tuple[int, Parameter]]  # those that may be left out, and after how many others by position
+    in_order: list[Parameter]  # all of them
 
 
 class _Argument:
-    """One argument of a call. `text` is None for what is not recorded: local ones, and the default itself."""
+    """One argument of a call. `text` is its identity; None for local ones and for the default itself."""
 
     __slots__ = ("parameter", "text", "value", "where")
 
@@ -74,7 +79,14 @@ class _Argument:
         self.parameter, self.value, self.where = parameter, value, where
         self.text: str | None = None
         if not parameter.local and value is not parameter.default:
-            self.text = parameter.shape.text(value, where, argument=True)
+            self.text = parameter.shape.identity(value, where, argument=True)
+
+    def whole(self) -> str | None:
+        """What is recorded of it."""
+        if self.text is None:
+            return self.parameter.default_whole
+        shape = self.parameter.shape
+        return shape.text(self.value, self.where, argument=True) if shape.has_defaults else self.text
 
     def fresh(self) -> Any:
         """A copy of the argument as it was when the call was made."""
@@ -83,39 +95,72 @@ class _Argument:
         return self.parameter.shape.load(self.text, self.where)
 
     def shown(self) -> str:
-        value = self.value if type(self.value) in ATOMS else tagged.read(self.text or "null")
+        if self.text is None:
+            return self.parameter.default_shown if self.value is self.parameter.default else ""
+        value = self.value if type(self.value) in ATOMS else self.parameter.shape.shown(self.value, self.text)
         return f"{self.where}={show(value, 120)}"
 
 
-class Bound:
-    """The arguments of one call: `text` is their record, `args` and `kwargs` are copies to call the function with."""
+class Input(NamedTuple):
+    """The arguments of a run, as they are now: their record, the text that tells it from others, and its digest."""
 
-    __slots__ = ("_by_keyword", "_by_position", "_canonical", "_recorded", "text")
+    text: str
+    identity: str
+    digest: str
+
+
+class Bound:
+    """The arguments of one call: `text` is their record, `identity` tells the call from others.
+
+    `args` and `kwargs` are copies to call the function with.
+    """
+
+    __slots__ = ("_by_keyword", "_by_position", "_canonical", "_parts", "identity")
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
-        self._by_position, self._by_keyword = by_position, by_keyword
-        self._recorded, pieces = [], []
+        self._parts, self._by_position, self._by_keyword = parts, by_position, by_keyword
+        pieces = []
         for argument in by_position:
             text, parameter = argument.text, argument.parameter
             if text is not None and text != parameter.default_text and parameter.kind is not _REST:
-                self._recorded.append(argument)
                 pieces.append(parameter.label + text)
         if parts.rest is not None and len(by_position) > len(parts.positional) and not parts.rest.local:
             rest = by_position[len(parts.positional) :]
-            pieces.append(f"{tagged.quote(parts.rest.name)}:[{','.join([str(argument.text) for argument in rest])}]")
-            self._recorded += rest
+            pieces.append(_rest(parts.rest, [argument.text for argument in rest]))
         for argument in by_keyword.values():
             if argument.text is not None and argument.text != argument.parameter.default_text:
-                pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")
-                self._recorded.append(argument)
-        self.text = "{" + ",".join(pieces) + "}"
-        if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
-            name, text = self._recorded[0].where, self._recorded[0].text
-            self.text = f'{{"$map":[[{tagged.quote(name)},{text}]]}}'
+                pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")  # noqa: PERF401 - as above
+        self.identity = _object(pieces)
         # Without parsing, if the names sort as their JSON does and nothing inside has keys.
-        simple = parts.sortable and self.text.count("{") == 1
-        in_order = self.text if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
+        simple = parts.sortable and self.identity.count("{") == 1
+        in_order = self.identity if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
         self._canonical = in_order if simple else ""
+
+    @property
+    def text(self) -> str:
+        """All arguments as they are recorded, in the order of the parameters: those at their default too."""
+        parts, count = self._parts, len(self._parts.positional)
+        rest = self._by_position[count:]
+        given = {argument.parameter.name: argument for argument in self._by_position[:count]} | self._by_keyword
+        pieces = []
+        for parameter in parts.in_order:
+            if parameter.local:
+                continue
+            if parameter.kind is _REST:
+                pieces += [_rest(parameter, [argument.whole() for argument in rest])] if rest else []
+            elif parameter.kind is _EXTRA:
+                more = [argument for argument in self._by_keyword.values() if argument.parameter is parameter]
+                pieces += [f"{tagged.quote(argument.where)}:{argument.whole()}" for argument in more]
+            else:
+                argument = given.get(parameter.name)
+                text = parameter.default_whole if argument is None else argument.whole()
+                pieces += [] if text is None else [parameter.label + text]
+        return _object(pieces)
+
+    @property
+    def input(self) -> Input:
+        """What a run that is called so begins with. Made at once, because the caller may change its values later."""
+        return Input(self.text, self.identity, self.digest)
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -129,15 +174,32 @@ class Bound:
 
     @property
     def digest(self) -> str:
-        """The identity of the arguments: `codec.digest(self.text)`."""
-        return hashed(self._canonical) if self._canonical else digest(self.text)
+        """The identity of the arguments: `codec.digest(self.identity)`."""
+        return hashed(self._canonical) if self._canonical else digest(self.identity)
 
     @property
     def preview(self) -> str:
-        """`topic='otters', depth=3`, cut to 120 characters."""
-        if len(self.text) > tagged.BLOB_BYTES:
-            return cut(self.text, 120)
-        return cut(", ".join([argument.shown() for argument in self._recorded]), 120)
+        """`topic='otters', depth=3`, cut to 120 characters; those at their default at the end."""
+        if len(self.identity) > tagged.BLOB_BYTES:
+            return cut(self.identity, 120)
+        shown = [argument.shown() for argument in self._by_position]
+        shown += [argument.shown() for argument in self._by_keyword.values()]
+        count = len(self._by_position)
+        for place, parameter in self._parts.optional:
+            if place >= count and parameter.name not in self._by_keyword:
+                shown.append(parameter.default_shown)
+        return cut(", ".join([each for each in shown if each]), 120)
+
+
+def _object(pieces: list[str]) -> str:
+    if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
+        name, end = json.JSONDecoder().raw_decode(pieces[0])
+        return f'{{"$map":[[{tagged.quote(name)},{pieces[0][end + 1 :]}]]}}'
+    return "{" + ",".join(pieces) + "}"
+
+
+def _rest(parameter: Parameter, texts: list[str | None]) -> str:
+    return f"{parameter.label}[{','.join(map(str, texts))}]"
 
 
 class Signature:
@@ -183,7 +245,9 @@ class Signature:
         made = Parameter(found.name, found.kind, found.default, shape, local, shown, f"{tagged.quote(found.name)}:")
         if found.default is not _EMPTY and not local:
             with contextlib.suppress(NotStorable):  # a sentinel, or `x: str = None`: recognised by identity only
-                made.default_text = shape.text(found.default, found.name, argument=True)
+                made.default_text = shape.identity(found.default, found.name, argument=True)
+                made.default_whole = shape.text(found.default, found.name, argument=True)
+                made.default_shown = f"{found.name}={show(tagged.read(made.default_whole), 120)}"
         return made
 
     @functools.cached_property
@@ -196,7 +260,11 @@ class Signature:
         sortable = extra is None and all(parameter.name.isascii() for parameter in self.parameters)
         positional = of(_ONLY_POSITION, _POSITION)
         plain = len(positional) == len(self.parameters)
-        return _Parts(positional, of(_POSITION, _ONLY_KEYWORD), rest, extra, taken, sortable, plain)
+        places = {parameter.name: place for place, parameter in enumerate(positional)}
+        left_out = [parameter for parameter in self.parameters if parameter.default_whole is not None]
+        optional = [(places.get(parameter.name, sys.maxsize), parameter) for parameter in left_out]
+        by_name = of(_POSITION, _ONLY_KEYWORD)
+        return _Parts(positional, by_name, rest, extra, taken, sortable, plain, optional, self.parameters)
 
     @property
     def names(self) -> tuple[list[str], list[str], bool]:
@@ -367,13 +435,21 @@ class Signature:
                 out["properties"][parameter.name] = own
                 out["required"].append(parameter.name)
             else:
-                text = parameter.default_text
-                plain = text is not None and '{"$' not in text  # a quote inside a string is escaped, so this is a tag
-                out["properties"][parameter.name] = {**own, "default": json.loads(text or "null")} if plain else own
+                out["properties"][parameter.name] = {**own, **_published_default(parameter)}
         positional = [parameter.name for parameter in self._parts.positional if not parameter.local]
         if positional != list(out["properties"]):
             out["x-positional"] = positional
         return {**out, "$defs": definitions} if definitions else out
+
+
+def _published_default(parameter: Parameter) -> dict[str, Any]:
+    """What a schema says of a default. One that JSON has no word for stands there as it is stored."""
+    whole, identity = parameter.default_whole, parameter.default_text
+    if whole is None or identity is None:
+        return {}
+    # A quote inside a string is escaped, so this is a tag.
+    found = {"x-default" if '{"$' in whole else "default": json.loads(whole)}
+    return found if identity == whole or '{"$' in identity else {**found, "x-identity": json.loads(identity)}
 
 
 def _readings(text: str, shape: Shape) -> Iterator[Any]:

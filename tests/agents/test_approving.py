@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from tests.agents.acting import finish, history, kinds, nothing_in_memory, with_client
 
 import holdfast
-from holdfast import AlreadyDecided, BadArguments, Expired, RunFailed, RunFinished
+from holdfast import AlreadyDecided, BadArguments, Expired, RunFailed, RunFinished, Stale
 from holdfast.engine.execution import Execution
 
 
@@ -219,9 +219,11 @@ def test_a_decision_is_for_what_was_shown():
 
     async def main(hf):
         run = await waiting(hf, grant, Access(["dev"]))
-        with pytest.raises(AlreadyDecided, match="shows something else by now"):
-            await hf.approve("r", by="ana", digest="0" * 32)
         (question,) = await run.approvals()
+        with pytest.raises(Stale, match="shows something else by now") as refused:
+            await hf.approve("r", by="ana", digest="0" * 32)
+        assert (refused.value.approval, refused.value.digest) == (question, question.digest)
+        assert refused.value.shown == {"groups": ["dev"], "days": 30}
         await hf.approve("r", by="ana", digest=question.digest)
         assert (await run.result()).startswith("True ana")
 

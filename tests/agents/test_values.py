@@ -193,7 +193,7 @@ RAISED_ELSEWHERE = {
     "LeafError": "test_declaring",
     "HoldfastError": "test_calling", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
     "Unanswered": "test_fallback", "BudgetExceeded": "test_budgets", "LoopDetected": "test_loops",
-    "ConversationBusy": "conversations",
+    "ConversationBusy": "conversations", "Stale": "test_approving",
 }  # fmt: skip
 NOT_YET = {"BadBundle", "Expired", "NotAllowed", "RunCancelled"}  # bundles, expiry, roles and cancelling are to come
 

@@ -208,6 +208,8 @@ def test_asking():
         async with holdfast.testing.open(agents=[page.privileges]) as hf:
             run = await hf.start(page.privileges, "ada", id="a")
             await run.wait("waiting")
+            (question,) = await run.approvals()
+            assert question.shown == {"groups": ["dev"], "days": 30}
             await hf.approve("a", by="ana", data={"groups": ["admin"], "days": 1})
             while (await run.approvals())[0].needs is None:
                 await hf.advance("1s")

@@ -38,6 +38,21 @@ async def test_the_credential_decides_who_may(site):
 
 
 @on_a_server
+async def test_a_decision_about_something_else_is_stale(site):
+    """The digest is the one of the event that asks; with another one nothing is decided, and it is said what to do."""
+    ana = await bearer(site, "ana", groups=["editors"])
+    run = await asked(site, "publish", "draft")
+    refused = await site.post(f"/api/approvals/{run}", {"decision": "approve", "digest": "0" * 32}, 409, **ana)
+    assert refused["error"]["code"] == "stale"
+    assert "decide with its digest" in refused["error"]["hint"]
+    (digest,) = [
+        event.data["digest"] async for event in site.hf.get(run).events(follow=False) if event.kind == "approval.asked"
+    ]
+    done = await site.post(f"/api/approvals/{run}", {"decision": "approve", "digest": digest}, **ana)
+    assert done["approval"]["status"] == "decided"
+
+
+@on_a_server
 async def test_a_question_is_denied_with_a_reason(site):
     """The agent sees the note; it is found by the id of its run too."""
     ana = await bearer(site, "ana", groups=["editors"])

@@ -9,7 +9,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, write
 
 from holdfast.codec import digest
-from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
+from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, Event, RunRow
 from holdfast.people import Actor, Ballot
 from holdfast.store.base import Store
@@ -140,7 +140,7 @@ async def test_votes_are_for_a_value(place: Place) -> None:
         await store.decide("q", yes("ana"))
         edited = await store.decide("q", yes("bob", '{"groups":[]}', seen=digest(SHOWN)))
         assert (edited.status, edited.data, edited.digest) == ("open", '{"groups":[]}', digest('{"groups":[]}'))
-        with pytest.raises(AlreadyDecided, match="shows something else by now: bob changed it on"):
+        with pytest.raises(Stale, match="shows something else by now: bob changed it on"):
             await store.decide("q", yes("cid", seen=digest(SHOWN)))
         decided = await store.decide("q", yes("ana", seen=edited.digest))
         assert (decided.status, decided.data, decided.decided_by) == ("decided", '{"groups":[]}', "ana")

@@ -206,7 +206,7 @@ json_values = st.recursive(
 @given(st.text(), st.integers(0, 3) | st.booleans(), st.lists(st.text(), max_size=2), json_values)
 def test_the_text_is_what_the_agent_itself_would_write(text: str, count: int, tags: list[str], data: Any) -> None:
     """For plain values a start by name and a start with the function record the same."""
-    made = Signature(plain).bind((text, count), {"tags": tags, "data": data}).text
+    made = Signature(plain).bind((text, count), {"tags": tags, "data": data}).identity
     assert arguments_from_published(published(plain), (text, count), {"data": data, "tags": tags}, "a")[1] == made
 
 
@@ -221,7 +221,7 @@ def test_the_text_is_what_the_agent_itself_would_write(text: str, count: int, ta
 )
 def test_rest_and_extra_arguments_find_their_places(args: Any, kwargs: Any) -> None:
     """What goes beyond the positions is `*rest`; keyword-only parameters take no position."""
-    made = Signature(rest).bind(args, kwargs).text
+    made = Signature(rest).bind(args, kwargs).identity
     arguments, text = arguments_from_published(published(rest), args, kwargs, "a")
     assert text == made
     check_against(published(rest), arguments, "a")

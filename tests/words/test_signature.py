@@ -81,10 +81,35 @@ def bind(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Bound:
         (bind(typed, Ticket("x"), NOON), '{"ticket":{"title":"x"},"when":{"$datetime":"2024-01-01T12:00:00+00:00"}}'),
     ],
 )  # fmt: skip
-def test_arguments_are_recorded_by_name_without_defaults(bound: Bound, text: str) -> None:
-    """However a call is written, its record is the same; what equals its default is left out."""
-    assert bound.text == text
+def test_arguments_are_identified_by_name_without_defaults(bound: Bound, text: str) -> None:
+    """However a call is written, its identity is the same; what equals its default is left out."""
+    assert bound.identity == text
     assert bound.digest == digest(text)
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        (bind(research, "otters"), '{"topic":"otters","depth":3,"tags":[],"note":null}'),
+        (bind(research, note="n", topic="otters"), '{"topic":"otters","depth":3,"tags":[],"note":"n"}'),
+        (bind(mixed, 1), '{"first":1,"second":"s","flag":false}'),
+        (bind(mixed, 1, "t", 1.5, x=[1]), '{"first":1,"second":"t","rest":[1.5],"flag":false,"x":[1]}'),
+        (bind(typed, Ticket("x"), NOON),
+         '{"ticket":{"title":"x","stars":0},"when":{"$datetime":"2024-01-01T12:00:00+00:00"},"order":null}'),
+    ],
+)  # fmt: skip
+def test_arguments_are_recorded_whole(bound: Bound, text: str) -> None:
+    """The record has all arguments in the order of the parameters, those at their default too."""
+    assert bound.text == text
+
+
+def test_recorded_arguments_outlive_their_defaults() -> None:
+    """A default that changes later changes no call that was made; a parameter that is added is filled in."""
+
+    def before(to: str, euros: int = 30) -> None: ...
+    def after(to: str, euros: int = 9999, note: str = "n") -> None: ...
+
+    assert Signature(after).load(bind(before, "bo").text) == ((), {"to": "bo", "euros": 30})
 
 
 def test_adding_a_parameter_with_a_default_changes_no_digest() -> None:
@@ -102,9 +127,9 @@ def test_a_default_is_told_from_what_only_equals_it() -> None:
 
     def fn(a: Any = 1, b: float = math.nan) -> None: ...
 
-    assert bind(fn, True).text == '{"a":true}'
-    assert bind(fn, 1.0).text == '{"a":1.0}'
-    assert bind(fn, 1, float("nan")).text == "{}"
+    assert bind(fn, True).identity == '{"a":true}'
+    assert bind(fn, 1.0).identity == '{"a":1.0}'
+    assert bind(fn, 1, float("nan")).identity == "{}"
 
 
 def test_a_default_that_cannot_be_stored_may_be_left_or_passed() -> None:
@@ -132,16 +157,17 @@ def test_any_keywords_come_back(keywords: dict[str, Any]) -> None:
 @relaxed
 @given(st.text(), st.integers(), st.lists(st.text(), max_size=3))
 def test_the_quick_digest_is_the_digest(topic: str, depth: int, tags: list[str]) -> None:
-    """What `Bound` computes without parsing is the digest of the text."""
+    """What `Bound` computes without parsing is the digest of its identity."""
     bound = bind(research, topic, depth, tags=tags)
-    assert bound.digest == digest(bound.text)
+    assert bound.digest == digest(bound.identity)
     assert json.loads(bound.text)["topic"] == topic
 
 
 def test_a_preview_is_one_short_line() -> None:
-    """A preview shows the recorded arguments as they were written."""
-    assert bind(research, "otters", 5).preview == "topic='otters', depth=5"
-    assert bind(mixed, 1, "s", 2.5, x=Decimal(1)).preview == "first=1, rest[0]=2.5, x=1"
+    """A preview shows the recorded arguments as they were written, then those that were left at their default."""
+    assert bind(research, "otters", 5).preview == "topic='otters', depth=5, tags=[], note=None"
+    assert bind(mixed, 1, "s", 2.5, x=Decimal(1)).preview == "first=1, second='s', rest[0]=2.5, x=1, flag=False"
+    assert bind(typed, Ticket("x"), NOON).preview.startswith("ticket={'title': 'x', 'stars': 0}, when=")
     assert len(bind(research, "x\n" * 100_000).preview) == 120
     assert "\n" not in bind(research, "x\ny").preview
 
@@ -207,8 +233,8 @@ def test_other_callables_have_signatures_too() -> None:
     @functools.wraps(research)
     def wrapped(*args: Any, **kwargs: Any) -> Any: ...
 
-    assert bind(functools.partial(research, depth=4), "x").text == '{"topic":"x"}'
-    assert bind(Service().fetch, "u").text == '{"url":"u"}'
+    assert bind(functools.partial(research, depth=4), "x").identity == '{"topic":"x"}'
+    assert bind(Service().fetch, "u").identity == '{"url":"u"}'
     assert Signature(Caller()).returns is shape_of(int)
     with pytest.raises(BadArguments):
         bind(wrapped, 3)

@@ -29,9 +29,8 @@ from holdfast.cli.picture import (
 from holdfast.cli.reading import family, open_calls, row_of
 from holdfast.client import Client
 from holdfast.durations import spoken
-from holdfast.model import FINISHED, Event, RunRow
+from holdfast.model import FINISHED, Event, RunRow, is_served
 from holdfast.questions import Approval
-from holdfast.run import is_served
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ROOM_AROUND: Final = 8  # lines of the screen that are not the tree

@@ -12,9 +12,9 @@ from holdfast.cli.reading import existing
 from holdfast.cli.showing import status_text
 from holdfast.documents import plain
 from holdfast.durations import spoken
-from holdfast.model import Published, RunRow
+from holdfast.model import Published, RunRow, is_served
 from holdfast.naming import cut
-from holdfast.run import RunInfo, is_served, wants_worker
+from holdfast.run import RunInfo, wants_worker
 from holdfast.worker.health import LATE_MS
 
 CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do

@@ -16,7 +16,7 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED, digest
+from holdfast.codec import UNTYPED
 from holdfast.durations import moment
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.divergence import pause
@@ -24,8 +24,10 @@ from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
 from holdfast.errors import BadArguments, Expired, NotStorable
 from holdfast.model import Event
+from holdfast.naming import spell
 from holdfast.people import writable
 from holdfast.runtime import NO_DEFAULT, Answer, Question
+from holdfast.sameness import lost
 from holdfast.store.base import spilled
 from holdfast.store.questions import NewApproval
 
@@ -51,8 +53,10 @@ class ApprovalCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution
-        yield from self.ask()
         asked = first_of(self.past(), "approval.asked")
+        if asked is not None:
+            self._compare(asked)
+        yield from self.ask()
         try:
             if asked is not None and not self.begun:
                 self._listen(asked.data["approval"])
@@ -65,6 +69,26 @@ class ApprovalCall(Call):
             self._rest()
             execution.drop(self)
         return self.read(event)
+
+    def _compare(self, asked: Event) -> None:
+        """Hold what people were shown against what the code shows now: a decision holds for nothing else.
+
+        Their identities are the same or the journal refuses the call, but a default may have changed, and what was shown
+        was shown whole. A field that was added since is no part of that; questions of old, which were stored without
+        defaults, cannot be compared.
+        """
+        before = self.execution.text_of(asked)
+        if not asked.data.get("whole") or before == self._shown:
+            return
+        found = lost(UNTYPED.load(before), UNTYPED.load(self._shown))
+        if found is not None:
+            pause(
+                self.execution,
+                f"NondeterminismError: run {self.execution.run.id!r}: the question {self._question.text!r} showed "
+                f"{spell('show', found.path)} = {found.before}, and the code would now show {found.after} there (a default "
+                "was changed, or the field is gone). Nobody has decided about that. Nothing was done and nothing was "
+                "written. Bring the old value back, then resume the run; or cancel it and start another",
+            )
 
     def _listen(self, approval: str) -> None:
         self._approval = approval
@@ -82,13 +106,13 @@ class ApprovalCall(Call):
         question = self._question
         self._listen(approval_id(self.execution, self.key))
         new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
-        new.shown, new.digest, new.schema = spilled(self._shown)[0], digest(self._shown), question.schema
+        new.shown, new.digest, new.schema = spilled(self._shown)[0], self.digest, question.schema
         new.recipients, new.expires_ms, new.remind_ms = question.to, question.expires_ms, question.remind_ms
         new.needs = json.dumps({new.digest: self._needs} if callable(question.needs) else self._needs)
         if question.default is not NO_DEFAULT:
             shape = question.shape if question.kind == "ask" else UNTYPED
             new.fallback = shape.store(question.default, "default")[0]
-        data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms)
+        data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms, whole=True)
         self.execution.record("approval.asked", self.key, data, self._shown, approvals=[new], then=self._watch)
 
     def _about(self, **more: Any) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Meter:
         new = NewApproval(question, BUDGET, "approve", writable(text), shown, digest(shown))
         new.schema, new.recipients, new.about = json.dumps(_form(purse.budget)), list(purse.budget.to), purse.run
         data: dict[str, Any] = {"approval": question, "kind": BUDGET, "key": BUDGET, "question": new.question[:2000]}
-        data |= {"to": new.recipients, "about": purse.run}
+        data |= {"to": new.recipients, "about": purse.run, "digest": new.digest}
         await execution.durably("approval.asked", None, data, shown, approvals=[new])
 
     async def _answer(self, call: StepCall, question: str) -> None:

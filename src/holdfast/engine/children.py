@@ -21,6 +21,7 @@ from holdfast.errors import RunCancelled, RunFailed
 from holdfast.flow import lane_of
 from holdfast.model import FINISHED, Event, plain_id
 from holdfast.runtime import AgentSpec
+from holdfast.signature import Input
 from holdfast.store.base import NewRun, unspilled
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class SpawnCall(Call):
     of = "child"
     __slots__ = ("_child", "_input", "_spec")
 
-    def prepare(self, spec: AgentSpec, text: str) -> None:
-        self._spec, self._input = spec, text
+    def prepare(self, spec: AgentSpec, given: Input) -> None:
+        self._spec, self._input = spec, given
         self._child = child_id(self.execution, self.key, spec.name)
 
     def begin(self) -> None:
@@ -54,9 +55,9 @@ class ChildCall(Call):
     of = "child"
     __slots__ = ("_child", "_input", "_spec")
 
-    def prepare(self, spec: AgentSpec, text: str) -> None:
+    def prepare(self, spec: AgentSpec, given: Input) -> None:
         self._spec: AgentSpec | None = spec
-        self._input: str | None = text
+        self._input: Input | None = given
         self._child = child_id(self.execution, self.key, spec.name)
 
     def awaits(self, child: str, agent: str) -> None:
@@ -112,15 +113,16 @@ def child_id(execution: Execution, key: str, agent: str) -> str:
     return name if len(name) <= 200 else f"{plain_id(agent)[:100]}-{mark}"
 
 
-def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, text: str) -> NewRun:
+def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, given: Input) -> NewRun:
     """The child's row: with the same labels, in the same tree, and in the same queue unless its agent has one."""
     run = execution.run
     execution.children += 1
     execution.host.serve(spec)
-    lane = lane_of(spec.flow, spec.signature, text, child=True)
+    lane = lane_of(spec.flow, spec.signature, given.identity, child=True)
     return NewRun(
-        child, execution.derived(f"uid:{key}"), spec.name, text, spec.version, spec.flow.queue or run.queue, run.labels,
+        child, execution.derived(f"uid:{key}"), spec.name, given.text, spec.version, spec.flow.queue or run.queue, run.labels,
         run.id, key, run.root_id or run.id, lane=lane, budget=inherited(execution, spec.budget),
+        identity=given.digest,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from holdfast.codec import UNTYPED, digest
+from holdfast.codec import UNTYPED
 from holdfast.declaring import NotDone
 from holdfast.engine.approvals import answered, approval_id
 from holdfast.engine.attempts import RUN_IT, Ended
@@ -90,7 +90,7 @@ async def _ask(call: StepCall, error: Exception) -> Ended:
 
 async def _put_question(call: StepCall, question: str, text: str) -> None:
     shown = UNTYPED.store(call.preview)[0]
-    approval = NewApproval(question, call.key, "in_doubt", writable(text), shown, digest(shown))
+    approval = NewApproval(question, call.key, "in_doubt", writable(text), shown, call.digest)
     approval.schema = json.dumps(call.spec.signature.returns.schema())
     data = call.facts(kind="in_doubt", approval=question, question=approval.question[:2000], to=[])
     await call.execution.durably("approval.asked", call.key, data, approvals=[approval])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED, digest
+from holdfast.codec import UNTYPED
 from holdfast.engine.approvals import answered, approval_id
 from holdfast.errors import LoopDetected
 from holdfast.loops import Loop, Loops, Step, Tail, place_of
@@ -77,7 +77,7 @@ class Watch:
             "Approve to let it go on. If it is denied, the agent is told (LoopDetected)."
         )
         shown = UNTYPED.store([step.shown for step in loop.steps], "loop")[0]
-        new = NewApproval(question, call.key, "approve", writable(text), shown, digest(shown))
+        new = NewApproval(question, call.key, "approve", writable(text), shown, call.digest)
         new.recipients = list(self.tail.loops.to)
         call.so_far.question, call.so_far.loop = question, True
         data: dict[str, Any] = {"of": call.of, "approval": question, "kind": LOOP, "question": new.question[:2000]}

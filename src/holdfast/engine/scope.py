@@ -35,7 +35,7 @@ from holdfast.model import Recorded
 from holdfast.overrides import check_seen
 from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
 from holdfast.salvage import Salvaged
-from holdfast.signature import Bound
+from holdfast.signature import Input
 from holdfast.spent import Spent
 
 if TYPE_CHECKING:
@@ -218,26 +218,27 @@ class Scope:
     def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]:
         if (refused := self._check(spec.name)) is not None:
             return refused
-        bound, key = self._fitting(spec, args, kwargs), self.key(spec.name)
+        (given, preview), key = self._fitting(spec, args, kwargs), self.key(spec.name)
         self._check_seen(spec, key)
-        call = ChildCall(self.execution, key, spec.name, bound.digest, bound.preview)
-        call.prepare(spec, bound.text)
+        call = ChildCall(self.execution, key, spec.name, given.digest, preview)
+        call.prepare(spec, given)
         return self._durable(spec.name, call)
 
     def spawn(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[str]:
         if (refused := self._check("spawn")) is not None:
             return refused
-        bound, key = self._fitting(spec, args, kwargs), self.key(f":spawn.{spec.name}")
+        (given, preview), key = self._fitting(spec, args, kwargs), self.key(f":spawn.{spec.name}")
         self._check_seen(spec, key)
-        call = SpawnCall(self.execution, key, spec.name, bound.digest, bound.preview)
-        call.prepare(spec, bound.text)
+        call = SpawnCall(self.execution, key, spec.name, given.digest, preview)
+        call.prepare(spec, given)
         return self._durable("spawn", call)
 
-    def _fitting(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+    def _fitting(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Input, str]:
         bound = spec.signature.bind(args, kwargs)
-        checked_size(bound.text, self.execution.host.value_limit_bytes, "the arguments")
+        given = bound.input
+        checked_size(given.text, self.execution.host.value_limit_bytes, "the arguments")
         self.execution.host.serve(spec)  # refused here, live and resumed alike, if another agent has the name
-        return bound
+        return given, bound.preview
 
     def _check_seen(self, spec: AgentSpec, key: str) -> None:
         """A child sees no override that its parent's code has made; one that is on record goes on as it began."""
@@ -257,7 +258,8 @@ class Scope:
             return refused
         shown, copy = self.execution.stored(question.shown_shape, question.shown, "show")
         needs = question.needed(copy)
-        label, what = f":{question.kind}", digest_of({"question": question.text, "show": shown})
+        identity = question.shown_shape.identity(copy, "show")
+        label, what = f":{question.kind}", digest_of({"question": question.text, "show": identity})
         call = ApprovalCall(self.execution, self.key(label), label, what, preview(shown))
         call.prepare(question, shown, copy, needs)
         return self._durable(question.kind, call)
@@ -287,7 +289,8 @@ class Scope:
         if (refused := self._inside(talk, "conversation.add")) is not None:
             return refused
         texts = [self.execution.stored(shape, each, f"messages[{n}]")[0] for n, each in enumerate(messages)]
-        label, what = ":conversation.add", digest(f"[{','.join(texts)}]")
+        named = [shape.identity(each, f"messages[{n}]") for n, each in enumerate(messages)]
+        label, what = ":conversation.add", digest(f"[{','.join(named)}]")
         call = AddCall(self.execution, self.key(label), label, what, preview(texts[-1]) if texts else "")
         call.prepare(talk, texts)
         return self._durable("add", call)

@@ -118,7 +118,7 @@ class StepCall(Call):
         """One attempt of a step that has a rate or a limit."""
         flow, execution = self.spec.flow, self.execution
         assert flow is not None
-        passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.text), self.so_far.turn)
+        passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.identity), self.so_far.turn)
         await passage.enter(lambda turn: execution.record("step.held", self.key, self.facts(**passage.told(turn))))
         self.so_far.turn, known = None, len(self.bill.spendings)
         try:

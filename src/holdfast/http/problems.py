@@ -33,6 +33,7 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.RunExists: "Use another id, or the same agent and arguments to get the run that is there.",
     errors.RunFailed: "Mend the cause, then POST /api/runs/{id}/retry: it goes on from the failure.",
     errors.RunPaused: "POST /api/runs/{id}/resume lets it go on.",
+    errors.Stale: "GET /api/approvals/{id} shows what is to be decided now; decide with its digest.",
     errors.StoreUnavailable: "Try again in a moment; /readyz says when it is there.",
     errors.UnknownAgent: "GET /api/agents lists those there are.",
     errors.UnknownApproval: "GET /api/approvals lists those that are open.",

@@ -231,7 +231,8 @@ def insert_run(tx: Transaction, run: NewRun, query: str = "insert_run", **more: 
         query, id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
         due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
         labels=run.labels, priority=lane.priority, limit_key=lane.limit_key, limit_n=lane.limit_n, rate_key=lane.rate_key,
-        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key, budget=run.budget, **more,
+        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key, budget=run.budget,
+        identity=run.identity, **more,
     )  # fmt: skip
     if created is not None:
         tx.changed(run.id, News.DUE)

@@ -57,6 +57,7 @@ class NewRun:
     delay_ms: int = 0
     lane: Lane = field(default_factory=Lane)
     budget: str | None = None  # as RunRow has it
+    identity: str | None = None
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
+from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.model import ApprovalRow
 from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on
 from holdfast.store import audit
@@ -186,9 +186,10 @@ def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]],
     if ballot.seen not in (None, found.digest):
         last = next((vote for vote in reversed(votes) if vote["digest"] == found.digest), None)
         who = "" if last is None else f": {last['by']} changed it on {_date(last['at'])}"
-        raise AlreadyDecided(
+        raise Stale(
             f"question {found.id!r} shows something else by now{who}. Look at it again (its digest is {found.digest}), "
-            "then decide"
+            "then decide",
+            digest=found.digest,
         )
     if ballot.yes and ballot.by.name in agreeing(votes, digest):
         raise AlreadyDecided(

@@ -68,9 +68,11 @@ WHERE run_id = :run AND seq >= :first AND seq < :end AND epoch = :epoch ORDER BY
 -- name: insert_run
 -- Create a run unless one with this id exists, or an unfinished one of this singleton; due when its delay is over.
 INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, parent_id, parent_key, root_id, labels,
-                  created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key, budget)
+                  created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key, budget,
+                  identity)
 VALUES (:id, :uid, :agent, 'ready', :input, :version, :queue, :due_at, :parent_id, :parent_key, :root_id, :labels,
-        :now, :now, :priority, :limit_key, :limit_n, :rate_key, :rate_n, :rate_ms, :singleton_key, :budget)
+        :now, :now, :priority, :limit_key, :limit_n, :rate_key, :rate_n, :rate_ms, :singleton_key, :budget,
+        :identity)
 ON CONFLICT DO NOTHING
 RETURNING {run}
 

@@ -37,7 +37,8 @@ class QuestionStore(Protocol):
         """Count what a person says to an open question, and tell its run; the last that is needed decides it, once.
 
         `known` is the question as it was a moment ago, if that is known: it need not be looked up if it is still so.
-        `AlreadyDecided` shows who was first; `NotAllowed` who may; `Expired`; `RunFinished` when it was withdrawn.
+        `AlreadyDecided` shows who was first; `NotAllowed` who may; `Stale` when something else is shown by now; `Expired`;
+        `RunFinished` when it was withdrawn.
         """
         ...
 

@@ -1,0 +1,222 @@
+"""Fields and parameters at their default: stored, shown and returned like others, and no part of what identifies a call."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from tests.agents.acting import history, with_client
+from tests.engine.lives import lives
+
+import holdfast
+from holdfast import NondeterminismError, RunExists
+
+
+def transfer(euros: int, *more: Any) -> Any:
+    """The type as one deploy has it."""
+    return dataclasses.make_dataclass("Transfer", [("to", str), ("euros", int, euros), *more])
+
+
+def code(euros: int, *more: Any) -> dict[str, Any]:
+    """The agents as one deploy has them: all that changes is a default, or that a field is added."""
+    Transfer = transfer(euros, *more)  # noqa: N806 - a type
+
+    @holdfast.step
+    async def quote(to: str) -> Transfer:
+        return Transfer(to)
+
+    @holdfast.step
+    async def pay(money: Transfer, memo: str = "none") -> str:
+        return f"{money.to} got {money.euros}"
+
+    @holdfast.agent
+    async def records() -> list[int]:
+        quoted = await quote("bo")
+        message = await holdfast.receive("go", Transfer)
+        return [quoted.euros, message.euros]
+
+    @holdfast.agent
+    async def counts() -> int:
+        state = await holdfast.restore(Transfer("bo"))
+        state = await holdfast.checkpoint(state)
+        await holdfast.receive("go")
+        return state.euros
+
+    @holdfast.agent
+    async def child(money: Transfer, times: int = euros) -> list[int]:
+        await holdfast.receive("go")
+        return [money.euros, times]
+
+    @holdfast.agent
+    async def calls() -> list[int]:
+        started = await holdfast.spawn(child, Transfer("bo"))
+        await holdfast.receive("go")
+        return await started
+
+    @holdfast.agent
+    async def pays(to: str, least: int = 5) -> str:
+        decision = await holdfast.approve("Pay this?", show=Transfer(to), edit=True)
+        return await pay(decision.data) if decision else "no"
+
+    @holdfast.agent
+    async def asks() -> str:
+        return await pay(await holdfast.ask("Pay what?", Transfer))
+
+    @holdfast.agent
+    async def returns(to: str, least: int = 5) -> Transfer:
+        return await quote(to)
+
+    @holdfast.agent
+    async def says() -> list[int]:
+        async with holdfast.conversation("c", Transfer) as talk:
+            await talk.add(Transfer("bo"))
+            await holdfast.receive("go")
+            return [each.euros for each in await talk.messages()]
+
+    found = (records, counts, child, calls, pays, asks, returns, says)
+    return {agent.name: agent for agent in found}
+
+
+def test_an_approver_sees_all_that_is_decided():
+    """Fields at their default too: in the list, in the event's digest, and in the data of the decision."""
+    agents = code(30)
+
+    async def main(hf):
+        run = await hf.start(agents["pays"], "bo", id="r")
+        await run.wait("waiting")
+        (question,) = await hf.approvals()
+        assert question.shown == {"to": "bo", "euros": 30}
+        (asked,) = [event for event in await history(hf, "r") if event.kind == "approval.asked"]
+        assert asked.data["input"] == "{'to': 'bo', 'euros': 30}"
+        await hf.approve("r", by="ana", digest=asked.data["digest"])
+        assert await run.result() == "bo got 30"
+
+    with_client(main, agents=[agents["pays"]])
+
+
+def test_what_a_person_leaves_out_of_an_answer_is_what_the_form_said(tmp_path):
+    """The default of the day of the answer, not of the day on which the run goes on."""
+
+    async def act(hf, life):
+        if life == 0:
+            await (await hf.start(before["asks"], id="r")).wait("waiting")
+        elif life == 1:  # without the agent's code
+            assert (await hf.answer("r", {"to": "cy"}, by="ana")).data == {"to": "cy", "euros": 30}
+        else:
+            return await hf.get("r").result(timeout=20)
+        return None
+
+    before, after = code(30), code(9999)
+    assert lives(tmp_path / "a.db", [before["asks"]], [], [after["asks"]], act=act)[2] == "cy got 30"
+
+
+def test_a_result_is_returned_whole():
+    """Also to those who have not the agent's code, and its arguments with it."""
+    agents = code(30)
+
+    async def main(hf):
+        await hf.run(agents["returns"], "bo", id="r")
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            assert await elsewhere.get("r").result() == {"to": "bo", "euros": 30}
+            assert await elsewhere.get("r").arguments() == {"to": "bo", "least": 5}
+            by_name = await elsewhere.start("pays", "bo", id="n")
+            assert await by_name.arguments() == {"to": "bo", "least": 5}
+            await elsewhere.start("child", {"to": "bo"}, id="c")
+            assert await elsewhere.get("c").arguments() == {"money": {"to": "bo", "euros": 30}, "times": 30}
+
+    with_client(main, agents=list(agents.values()))
+
+
+def test_an_argument_given_at_its_default_is_the_same_run():
+    """However it is started, with the code or by name; another value is another run."""
+    agents = code(30)
+
+    async def main(hf):
+        await hf.start(agents["returns"], "bo", id="r")
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            for client, agent in ((hf, agents["returns"]), (elsewhere, "returns")):
+                assert not (await client.start(agent, "bo", id="r")).created
+                assert not (await client.start(agent, "bo", 5, id="r")).created
+                with pytest.raises(RunExists, match=r"exists as returns\(\{'to': 'bo', 'least': 5\}\)"):
+                    await client.start(agent, "bo", 6, id="r")
+
+    with_client(main, agents=[agents["returns"]])
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [("records", [30, 30]), ("counts", 30), ("calls", [30, 30]), ("says", [30])],
+)
+def test_a_default_that_changes_changes_nothing_that_was_recorded(tmp_path, name, result):
+    """Results, messages, states, the arguments of children, and what was said in conversations."""
+
+    async def act(hf, life):
+        if life == 0:
+            run = await hf.start(before[name], id="r")
+            await run.wait("waiting")
+            return None
+        run = hf.get("r")
+        await run.send("go", transfer(30)("bo"))
+        for each in await hf.runs(agent="child"):
+            await hf.get(each.id).send("go")
+        return await run.result(timeout=20)
+
+    before, after = code(30), code(9999, ("note", str, "added"))
+    assert lives(tmp_path / "a.db", list(before.values()), list(after.values()), act=act)[1] == result
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_changed_default_never_pays_what_was_not_approved(tmp_path, decided):
+    """The run is paused before any effect, naming the field and both values; with the old default it goes on."""
+
+    async def act(hf, life):
+        run = hf.get("r")
+        if life == 0:
+            await (await hf.start(before["pays"], "bo", id="r")).wait("waiting")
+        elif life == 1 and decided:  # while nobody has the code
+            await hf.approve("r", by="ana")
+        elif life == 2:
+            if not decided:
+                await hf.approve("r", by="ana")
+            with pytest.raises(
+                NondeterminismError, match=r"'Pay this\?' showed show.euros = 30, .* now show 9999 there"
+            ):
+                await run.result(timeout=20)
+            assert sum(hf.bodies.values()) == 0
+        elif life == 3:
+            await run.resume()
+            return await run.result(timeout=20)
+        return None
+
+    before, after = code(30), code(9999)
+    agents = [[before["pays"]], [], [after["pays"]], [before["pays"]]]
+    assert lives(tmp_path / "a.db", *agents, act=act)[3] == "bo got 30"
+
+
+def test_a_field_that_was_added_since_is_no_part_of_what_was_shown(tmp_path):
+    """A field with a default may be added while a question is open."""
+
+    async def act(hf, life):
+        if life == 0:
+            run = await hf.start(before["pays"], "bo", id="r")
+            await run.wait("waiting")
+            return None
+        await hf.approve("r", by="ana")
+        return await hf.get("r").result(timeout=20)
+
+    before, after = code(30), code(30, ("note", str, "added"))
+    assert lives(tmp_path / "a.db", [before["pays"]], [after["pays"]], act=act)[1] == "bo got 30"
+
+
+def test_a_step_shows_the_arguments_it_was_left_at():
+    """In the history, and so to whoever is asked about it."""
+    agents = code(30)
+
+    async def main(hf):
+        run = await hf.start(agents["pays"], "bo", id="r")
+        await run.wait("waiting")
+        await hf.approve("r", by="ana")
+        await run.result()
+        (paid,) = [event for event in await history(hf, "r") if event.data.get("name") == "pay"]
+        assert paid.data["input"] == "money={'to': 'bo', 'euros': 30}, memo='none'"
+
+    with_client(main, agents=[agents["pays"]])
