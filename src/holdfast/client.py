@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
@@ -18,7 +19,7 @@ from holdfast.codec import checked_size, digest, preview
 from holdfast.controlling import Control
 from holdfast.conversations import Conversations
 from holdfast.declaring import Agent
-from holdfast.durations import Duration, milliseconds
+from holdfast.durations import Duration, milliseconds, past_ms
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
@@ -404,26 +405,52 @@ class Client(Questions, Conversations, Control, Tokens):
         status: str | Iterable[str] | None = None,
         agent: str | Agent[..., Any] | None = None,
         labels: Mapping[str, str] | None = None,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        search: str | None = None,
         parent: str | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> list[RunInfo]:
-        """Runs, newest first; `after` is the id of the last one of the page before."""
-        statuses = None if status is None else checked_statuses(status)
-        name = agent.name if isinstance(agent, Agent) else agent
-        rows = await self.store.runs(
-            statuses=statuses,
-            agent=name,
-            labels=dict(labels) if labels else None,
-            parent=parent,
-            limit=limit,
-            after=after,
-        )
+        """Runs, newest first; `after` is the id of the last one of the page before.
+
+        `since` and `until` are when they were started: a moment, or so long ago. `search` is a piece of text in the id, the
+        agent, a label, the arguments, the reason or the error.
+        """
+        fits = self._fits(status, agent, labels, since, until, search)
+        rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
         now = self.store.clock.now()
         served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
         said = await self.store.progress([row.id for row in rows])
         spent = await self.store.spent([row.id for row in rows])
         return [RunInfo.of(row, served, now, said.get(row.id), spent.get(row.id)) for row in rows]
+
+    async def count_runs(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        search: str | None = None,
+    ) -> dict[str, dict[str, int]]:
+        """How many runs fit, by agent and state: `{"research": {"completed": 12, "failed": 1}}`."""
+        return await self.store.count_runs(**self._fits(status, agent, labels, since, until, search))
+
+    def _fits(
+        self, status: str | Iterable[str] | None, agent: str | Agent[..., Any] | None, labels: Mapping[str, str] | None,
+        since: Duration | datetime | None, until: Duration | datetime | None, search: str | None,
+    ) -> dict[str, Any]:  # fmt: skip
+        now = self.store.clock.now()
+        return {
+            "statuses": None if status is None else checked_statuses(status),
+            "agent": agent.name if isinstance(agent, Agent) else agent,
+            "labels": dict(labels) if labels else None,
+            "since": None if since is None else past_ms(since, now),
+            "until": None if until is None else past_ms(until, now),
+            "search": search or None,
+        }
 
     async def agents(self) -> list[AgentInfo]:
         """The agents that workers have published in this store, by name."""
@@ -484,14 +511,32 @@ class Client(Questions, Conversations, Control, Tokens):
                     return
                 await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def prune(self, older_than: Duration, *, status: str | Iterable[str] = ("completed", "cancelled")) -> int:
-        """Delete runs that finished longer ago than this, with their children; returns how many root runs."""
+    async def prune(
+        self,
+        older_than: Duration,
+        *,
+        status: str | Iterable[str] = ("completed", "cancelled"),
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Delete runs that finished longer ago than this, with their children; returns how many root runs.
+
+        Of more than a thousand that fit these are deleted; call it until it returns 0. With `dry_run=True` nothing is
+        deleted, and all that would be are counted.
+        """
         statuses = checked_statuses(status)
         unfinished = [each for each in statuses if each not in FINISHED]
         if unfinished:
             raise BadArguments(f"prune deletes only runs that have ended, not {' or '.join(unfinished)} ones")
-        before = self.store.clock.now() - milliseconds(older_than)
-        return await self.store.prune(before, statuses, **self._author())
+        before, name = (
+            self.store.clock.now() - milliseconds(older_than),
+            agent.name if isinstance(agent, Agent) else agent,
+        )
+        fits: dict[str, Any] = {"agent": name, "labels": dict(labels) if labels else None}
+        if dry_run:
+            return len(await self.store.would_prune(before, statuses, **fits))
+        return await self.store.prune(before, statuses, **fits, **self._author())
 
     # Hearing of changes
 

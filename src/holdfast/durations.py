@@ -71,6 +71,11 @@ def epoch_ms(moment: datetime) -> int:
     return math.ceil(moment.timestamp() * 1000)
 
 
+def past_ms(when: Duration | datetime, now: int) -> int:
+    """A moment that was: a datetime, or so long before now."""
+    return epoch_ms(when) if isinstance(when, datetime) else now - milliseconds(when)
+
+
 def moment(epoch: int) -> datetime:
     """Milliseconds since 1970 as an aware datetime in UTC."""
     return datetime.fromtimestamp(epoch / 1000, UTC)

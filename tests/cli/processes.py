@@ -125,7 +125,7 @@ class Person:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         env = {**environment(terminal.env), "TERM": "xterm", **env}
-        self.columns, self.screen, self._raw, self._read = columns, "", "", 0
+        self.columns, self.screen, self.raw, self._read = columns, "", "", 0
         command = [sys.executable, "-m", "holdfast", *map(str, words)]
         self.process = subprocess.Popen(
             command, cwd=terminal.folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
@@ -146,7 +146,7 @@ class Person:
             part = os.read(self._ours, 65_536).decode(errors="replace")
         except OSError:
             return False
-        self._raw += part
+        self.raw += part
         self.screen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", part)
         return bool(part)
 
@@ -158,7 +158,7 @@ class Person:
         until = time.monotonic() + PATIENCE_S
         while self._take(until):
             pass
-        return drawn(self._raw, self.columns), self.process.wait(PATIENCE_S)
+        return drawn(self.raw, self.columns), self.process.wait(PATIENCE_S)
 
     def end(self):
         if self.process.poll() is None:

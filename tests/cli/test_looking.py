@@ -4,9 +4,11 @@ import asyncio
 import json
 import xml.dom.minidom
 
+import click
 import pytest
 
 import holdfast
+from holdfast.cli import main
 from holdfast.run import RunInfo
 
 
@@ -195,8 +197,88 @@ def test_completion_prints_the_script_of_a_shell(cli, shell):
 
 def test_every_command_has_help(cli):
     """Every command and every option says what it is for."""
-    listed = cli("--help").stdout.split("Commands:")[1].split("\n")
-    for name in [line.split()[0] for line in listed if line.startswith("  ") and not line.startswith("   ")]:
+    for name, command in main.commands.items():
+        assert all(option.help for option in command.params if isinstance(option, click.Option)), name
         shown = cli(name, "--help")
         assert shown.exit_code == 0
         assert shown.stdout.startswith(f"Usage: holdfast {name}")
+
+
+# Finding
+
+
+def test_runs_are_found_by_time_and_text_and_counted(cli):
+    """`--since`, `--until` and `--search` narrow the list and the counts; the list says how many there are in all."""
+    for name in ("ana", "bo"):
+        cli.run("greet", name, "--id", name)
+    cli.run("hopeful", 1, "--id", "h")
+
+    def ids(*words):
+        return [each["id"] for each in cli.json("runs", *words)["runs"]]
+
+    assert ids("--search", "ANA") == ["ana"]
+    assert ids("--search", "no good") == ["h"]
+    assert ids("--since", "1h") == ["h", "bo", "ana"]
+    assert ids("--until", "1h") == ids("--since", "2100-01-31") == []
+    assert ids("--until", "2100-01-31T10:00", "--agent", "greet") == ["bo", "ana"]
+    assert cli.json("runs", "--counts") == {"counts": {"greet": {"completed": 2}, "hopeful": {"failed": 1}}, "total": 3}
+    assert cli.json("runs", "--counts", "--search", "bo")["total"] == 1
+    table = [line.split() for line in cli("runs", "--counts").stdout.splitlines()]
+    assert table == [["agent", "completed", "failed", "in", "all"], ["greet", "2", "0", "2"], ["hopeful", "0", "1", "1"],
+                     ["2", "1", "3"]]  # fmt: skip
+    assert "The newest 2 of 3 are shown" in cli("runs", "--limit", 2).stdout
+    assert "are shown" not in cli("runs", "--limit", 3).stdout
+    refused = cli("runs", "--since", "yesterday")
+    assert (refused.exit_code, "write how long ago it was, 2h or 3d" in refused.stderr) == (2, True)
+
+
+def test_prune_says_what_it_would_delete(cli):
+    """`--dry-run` counts and deletes nothing; `--agent` and `--label` narrow both."""
+    for name in ("ana", "bo"):
+        cli.run("greet", name, "--id", name, "--label", f"of={name}")
+    cli.run("twice", 1, "--id", "t")
+    told = cli("prune", "--older-than", "0s", "--agent", "greet", "--dry-run").stdout
+    assert told == (
+        "Would delete 2 completed or cancelled greet runs that ended more than 0s ago, with those below."
+        " Nothing was deleted.\n"
+    )
+    assert cli.json("prune", "--older-than", "0s", "--dry-run")["would_delete"] == 3
+    assert cli.json("prune", "--older-than", "1d", "--dry-run")["would_delete"] == 0
+    assert cli.json("prune", "--older-than", "0s", "--label", "of=bo")["deleted"] == 1
+    assert [each["id"] for each in cli.json("runs")["runs"]] == ["t", "ana"]
+    assert cli("prune", "--older-than", "0s", "--agent", "greet").stdout.startswith("Deleted 1 completed")
+
+
+# Help
+
+
+def test_help_has_every_command_in_a_section(cli):
+    """Once each, with a sentence that is not cut at 80 columns."""
+    told = cli("--help").stdout
+    lines = [line.split() for line in told.splitlines() if line.startswith("  ") and not line.startswith("   ")]
+    listed = [words[0] for words in lines if words[0] in main.commands]
+    assert sorted(listed) == sorted(main.commands)
+    assert [line for line in told.splitlines() if line.endswith("...")] == [
+        "Usage: holdfast [OPTIONS] COMMAND [ARGS]..."
+    ]
+    headings = [line[:-1] for line in told.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings[:6] == ["Options", "Run agents", "Look", "Decide", "Steer", "Keep"]
+    assert "\x1b" not in told
+
+
+def test_help_has_colours_on_a_terminal(person):
+    """Names of commands and options, and headings; not where NO_COLOR says so."""
+    ana = person("--help")
+    ana.leaves()
+    assert "\x1b[33mLook\x1b[0m" in ana.raw
+    assert "\x1b[36mrun" in ana.raw
+    bo = person("runs", "--help", NO_COLOR="1")
+    bo.leaves()
+    assert "\x1b[3" not in bo.raw
+
+
+@pytest.mark.parametrize("command", [[], ["runs"], ["run"]])
+def test_the_store_is_named_in_help(cli, command):
+    """Both kinds, and the default."""
+    told = " ".join(cli(*command, "--help").stdout.split())
+    assert "sqlite:PATH or postgresql://USER@HOST/DATABASE. Default: $HOLDFAST_URL" in told

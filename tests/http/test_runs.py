@@ -74,6 +74,10 @@ async def test_lists_come_in_pages_and_are_filtered(site):
     assert await ids("agent=listener") == ["waits"]
     assert await ids("label=even=False&status=completed") == ["r3", "r1"]
     assert await ids("parent=r0") == []
+    assert await ids("search=WAITS") == ["waits"]
+    assert await ids("since=2100-01-31T00:00:00Z") == await ids("until=2000-01-31T00:00:00Z") == []
+    assert await ids("since=2000-01-31T00:00:00Z&search=r3") == ["r3"]
+    assert "no time zone" in str(await site.get("/api/runs?since=2026-01-31T00:00:00", 422))
 
 
 @on_a_server

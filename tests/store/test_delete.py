@@ -111,3 +111,29 @@ async def test_prune_takes_old_finished_trees(place: Place) -> None:
         await finish(store, child)
         assert await store.prune(clock.time, ["completed", "running", "ready"]) == 1
         assert await store.runs() == []
+
+
+@scenario
+async def test_prune_is_narrowed_and_says_before_what_it_would_delete(place: Place) -> None:
+    """By agent and labels; trees with an unfinished run are neither deleted nor told."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for number in range(4):
+            agent = "reader" if number % 2 else "writer"
+            await finish(store, await owned(store, f"run-{number}", agent=agent, labels=f'{{"team":"x{number // 2}"}}'))
+            clock.time += 1
+        parent = await owned(store, "parent", agent="writer")
+        await store.append(write(parent, step(), children=[new("child", parent_id="parent", root_id="parent")]))
+        await finish(store, parent)
+        clock.time += 1
+        for narrowed, told in (
+            ({}, ["run-0", "run-1", "run-2", "run-3"]),
+            ({"agent": "reader"}, ["run-1", "run-3"]),
+            ({"agent": "reader", "labels": {"team": "x1"}}, ["run-3"]),
+            ({"labels": {"team": "x2"}}, []),
+        ):
+            assert await store.would_prune(clock.time, ["completed"], **narrowed) == told
+        assert await store.would_prune(clock.time, ["failed"]) == []
+        assert await store.prune(clock.time, ["completed"], agent="reader", labels={"team": "x1"}) == 1
+        assert await store.prune(clock.time, ["completed"], agent="writer") == 2
+        assert sorted(found.id for found in await store.runs()) == ["child", "parent", "run-1"]

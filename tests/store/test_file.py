@@ -233,6 +233,7 @@ async def test_plans(file: Place) -> None:
         indexes = {
             "occupied": "runs_slots", "wake": "runs_held", "held_keys": "runs_held", "singleton": "runs_singleton",
             "due": "runs_due", "next_due": "runs_due", "heartbeat": "runs_lease", "orphan": "runs_lease",
+            "counted_runs": "runs_recent", "would_prune": "runs_finished",
             "runs": "runs_recent", "prunable": "runs_finished", "family": "runs_parent", "relatives": "runs_parent",
             "open_approvals": "approvals_open", "blobs_named": "with_blob", "delete_blob": "runs_with_blob",
             "census": "COVERING INDEX runs_unfinished", "stuck": "runs_due",

@@ -44,6 +44,38 @@ async def test_runs_are_listed_newest_first(place: Place) -> None:
 
 
 @scenario
+async def test_runs_are_found_by_time_and_text_and_counted(place: Place) -> None:
+    """By when they were started and by a piece of any text of theirs, in capitals or not; counts are of all that fit."""
+    clock = ManualClock()
+    began = clock.time
+    async with place.open(clock) as store:
+        for number in range(6):
+            await store.create(
+                new(f"run-{number}", agent="reader" if number % 2 else "Writer", labels=f'{{"team":"x{number}"}}',
+                    input=f'{{"topic":"Otters {number}"}}')
+            )  # fmt: skip
+            clock.time += 10
+        for row in await store.claim(["Writer"], 1, TTL):
+            await finish(store, row, "failed")
+
+        async def ids(**filters: object) -> list[str]:
+            return [found.id for found in await store.runs(**filters)]  # type: ignore[arg-type]
+
+        assert await ids(since=began + 20, until=began + 40) == ["run-4", "run-3", "run-2"]
+        assert await ids(since=began + 20, until=began + 40, limit=1, after="run-3") == ["run-2"]
+        assert await ids(search="oTTers 3") == ["run-3"]
+        assert await ids(search="x5") == ["run-5"]
+        assert await ids(search="writer", statuses=["ready"]) == ["run-4", "run-2"]
+        assert await ids(search="nowhere") == []
+        assert await store.count_runs() == {"Writer": {"failed": 1, "ready": 2}, "reader": {"ready": 3}}
+        assert await store.count_runs(since=began + 30, search="otters") == {
+            "Writer": {"ready": 1},
+            "reader": {"ready": 2},
+        }
+        assert await store.count_runs(until=began - 1) == {}
+
+
+@scenario
 async def test_the_journal_is_read_in_parts(place: Place) -> None:
     """A journal is read from any seq on, up to a limit, with data decoded."""
     async with place.open() as store:

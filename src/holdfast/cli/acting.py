@@ -70,18 +70,23 @@ async def send(url: str | None, run: str, topic: str, value: str | None, key: st
             tell(f"Sent to {run} on {topic!r}: number {receipt.position} in its inbox.")
 
 
-async def prune(url: str | None, older_than: str, statuses: tuple[str, ...], *, as_json: bool) -> None:
-    """The command."""
+async def prune(url: str | None, older_than: str, fits: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:
+    """The command; `fits` narrows as `hf.prune` does."""
     async with existing(url) as hf:
         count, more = 0, 1
         while more:
-            more = await hf.prune(older_than, status=statuses)
+            more = await hf.prune(older_than, **fits, dry_run=dry_run)
             count += more
-        if as_json:
-            print_json({"deleted": count, "status": statuses, "older_than": older_than})
-        else:
-            what = " or ".join(statuses)
-            tell(f"Deleted {count} {what} run{'' if count == 1 else 's'} that ended more than {older_than} ago.")
+            if dry_run:
+                break
+    if as_json:
+        print_json({"deleted": 0 if dry_run else count, "older_than": older_than, **fits}
+                   | ({"would_delete": count} if dry_run else {}))  # fmt: skip
+        return
+    what = " or ".join(fits["status"]) + (f" {fits['agent']}" if fits["agent"] else "")
+    labelled = "".join(f" labelled {key}={value}" for key, value in (fits["labels"] or {}).items())
+    runs = f"{count:,} {what} run{'' if count == 1 else 's'}{labelled} that ended more than {older_than} ago"
+    tell(f"Would delete {runs}, with those below. Nothing was deleted." if dry_run else f"Deleted {runs}.")
 
 
 async def delete(url: str | None, run: str, *, as_json: bool) -> None:

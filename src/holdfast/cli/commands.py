@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from holdfast.cli.group import (
@@ -10,6 +12,7 @@ from holdfast.cli.group import (
     holdfast,
     json_option,
     pairs,
+    past,
     run_argument,
     run_ids,
     seconds_of,
@@ -48,6 +51,31 @@ def run(
 
 
 @holdfast.command()
+@click.argument("agent", metavar="AGENT")
+@click.argument("args", nargs=-1)
+@click.option("--arg", "named", metavar="NAME=VALUE", multiple=True, callback=pairs, help="An argument by name.")
+@click.option("--id", "run_id", metavar="ID", help="The run's id. The same id again is the same run.")
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="A label, for lists.")
+@click.option("--after", metavar="TIME", help="Begin so long from now: 30m, 12h.")
+@click.option("--budget", metavar="usd=5,tokens=100000", help="What it may spend; instead of what its agent declares.")
+@db_option
+@json_option
+def start(
+    agent: str, args: tuple[str, ...], named: dict[str, str], run_id: str | None, labels: dict[str, str],
+    after: str | None, budget: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Start a run for the workers, and return at once.
+
+    AGENT is the name under which a worker has published it, or FILE.py:AGENT, for which no worker is needed yet. ARGS are
+    checked before anything is stored; text that starts with a dash goes after `--`. Prints the run's id.
+    """
+    from holdfast.cli.start import Start
+    from holdfast.cli.start import start as start_it
+
+    wait_for(start_it(db, Start(agent, args, named, run_id, labels, after, budget), as_json=as_json))
+
+
+@holdfast.command()
 @click.argument("apps", metavar="APP...", nargs=-1, required=True)
 @click.option("--concurrency", type=click.IntRange(1), default=200, show_default=True, help="Runs in memory at once.")
 @click.option("--queues", metavar="A,B", callback=words, help="Serve only runs of these queues. Default: all.")
@@ -66,10 +94,11 @@ def run(
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="The address of --port; 0.0.0.0 for a cluster's probes."
 )
+@click.option("--quiet", is_flag=True, help="Say nothing of what runs do; warnings and errors are still printed.")
 @db_option
 def worker(
-    apps: tuple[str, ...], concurrency: int, queues: list[str] | None, grace: float, lease: float, name: str | None,
-    version: str | None, retention_s: float | None, port: int | None, host: str, db: str | None,
+    apps: tuple[str, ...], quiet: bool, concurrency: int, queues: list[str] | None, grace: float, lease: float,
+    name: str | None, version: str | None, retention_s: float | None, port: int | None, host: str, db: str | None,
 ) -> None:  # fmt: skip
     """Serve the agents of modules or files until stopped.
 
@@ -83,6 +112,7 @@ def worker(
         apps,
         host,
         port,
+        quiet=quiet,
         concurrency=concurrency,
         queues=queues,
         stop_grace_s=grace,
@@ -129,25 +159,42 @@ def demo(keep: str | None, as_json: bool) -> None:
 @click.option("--status", multiple=True, type=click.Choice(STATUSES), help="Only runs in this state; repeatable.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Only runs so labelled.")
+@click.option(
+    "--since", metavar="TIME", callback=past, help="Only runs started since then: 2h (ago), 2026-01-31T14:00."
+)
+@click.option("--until", metavar="TIME", callback=past, help="Only runs started until then.")
+@click.option(
+    "--search", metavar="TEXT", help="Only runs with this text in their id, agent, labels, arguments or error."
+)
+@click.option("--counts", is_flag=True, help="Only how many, by agent and state.")
 @click.option("--stuck", is_flag=True, help="Only runs that do not go on by themselves, and why.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @db_option
 @json_option
 def runs(
-    status: tuple[str, ...], agent: str | None, labels: dict[str, str], stuck: bool, limit: int, db: str | None,
-    as_json: bool,
+    status: tuple[str, ...], agent: str | None, labels: dict[str, str], since: Any, until: Any, search: str | None,
+    counts: bool, stuck: bool, limit: int, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """List runs, newest first.
+    """List runs, newest first, or count them.
 
     With --stuck: those that have been due for a minute and nobody takes, that end their process again and again, or whose
     worker is gone; the longest due first.
     """
     if stuck:
-        from holdfast.cli.stuck import stuck_runs as list_runs
-    else:
-        from holdfast.cli.listing import runs as list_runs
+        from holdfast.cli.stuck import stuck_runs
 
-    wait_for(list_runs(db, status, agent, labels, limit, as_json=as_json))
+        if counts or search or since is not None or until is not None:
+            raise click.UsageError("--stuck takes --status, --agent, --label and --limit")
+        wait_for(stuck_runs(db, status, agent, labels, limit, as_json=as_json))
+        return
+    from holdfast.cli import listing
+
+    fits = {"status": status or None, "agent": agent, "labels": labels or None, "since": since, "until": until,
+            "search": search}  # fmt: skip
+    if counts:
+        wait_for(listing.counts(db, fits, as_json=as_json))
+    else:
+        wait_for(listing.runs(db, fits, limit, as_json=as_json))
 
 
 @holdfast.command()
@@ -162,7 +209,9 @@ def runs(
 def show(
     run: str, events: bool, audit: bool, failed: bool, last: int | None, svg: str | None, db: str | None, as_json: bool
 ) -> None:
-    """Show a run as a tree: steps, children, waits, interruptions.
+    """Show a run as a tree.
+
+    Its steps, children, waits and interruptions, and what it needs to go on.
 
     Of more than 30 calls of one name the first and the last ten are shown.
     """
@@ -186,7 +235,7 @@ def show(
 def tail(
     run: str | None, after: int | None, no_follow: bool, stream: str | None, db: str | None, as_json: bool
 ) -> None:
-    """Follow the events of a run, or of all runs; or what a run writes to a stream."""
+    """Follow the events of a run or of all, or a stream."""
     if stream is not None:
         from holdfast.cli.streaming import follow as read
 

@@ -66,7 +66,7 @@ def deny(question: str, by: str | None, note: str, db: str | None, as_json: bool
 @_decider_options
 @click.argument("value")
 def answer(question: str, value: str, by: str | None, note: str, db: str | None, as_json: bool) -> None:
-    """Answer a question with a value, or about a step whose outcome is not known.
+    """Answer a question with a value.
 
     ID is the question's, or a run's with one open question. VALUE is JSON, or text, or @FILE. About a step in doubt it is
     run (it did not happen, run it), fail, or '{"result": ...}' (it happened, with this result).

@@ -79,7 +79,10 @@ def cancel(
     runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
     reason: str, grace: str, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Stop runs for good: children first, then the agent may tidy up. A second time ends them at once."""
+    """Stop runs for good.
+
+    Children first, then the agent may tidy up. A second time ends them at once.
+    """
     from holdfast.cli.controlling import Wanted
     from holdfast.cli.controlling import cancel as stop
 
@@ -104,13 +107,20 @@ def send(run: str, topic: str, value: str | None, key: str | None, db: str | Non
 @click.option("--older-than", required=True, metavar="TIME", help="Finished longer ago than this: 30d, 12h.")
 @click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled")),
               help="Runs that ended so; repeatable. Default: completed and cancelled.")  # fmt: skip
+@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Only runs so labelled.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing; say what would be.")
 @db_option
 @json_option
-def prune(older_than: str, status: tuple[str, ...], db: str | None, as_json: bool) -> None:
+def prune(
+    older_than: str, status: tuple[str, ...], agent: str | None, labels: dict[str, str], dry_run: bool, db: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Delete old finished runs with their children."""
     from holdfast.cli.acting import prune as delete_old
 
-    wait_for(delete_old(db, older_than, status or ("completed", "cancelled"), as_json=as_json))
+    fits = {"status": status or ("completed", "cancelled"), "agent": agent, "labels": labels or None}
+    wait_for(delete_old(db, older_than, fits, dry_run=dry_run, as_json=as_json))
 
 
 @holdfast.command()
@@ -175,9 +185,9 @@ def audit(
     run: str | None, by: str | None, actions: tuple[str, ...], limit: int, before: int | None, erase: bool,
     older_than: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print who did what to which run, through which door, and what was approved.
+    """Print who did what to which run.
 
-    With --erase the values go and the rows stay: who did what, when.
+    Also through which door, and what was approved. With --erase the values go and the rows stay: who did what, when.
     """
     from holdfast.cli import auditing
 

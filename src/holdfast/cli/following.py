@@ -31,6 +31,7 @@ from holdfast.client import Client
 from holdfast.durations import spoken
 from holdfast.model import FINISHED, Event, RunRow, is_served
 from holdfast.questions import Approval
+from holdfast.run import is_put_off
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ROOM_AROUND: Final = 8  # lines of the screen that are not the tree
@@ -114,6 +115,8 @@ class Watch:
     def waits(self) -> str | None:
         """What the run waits for, in words."""
         root = self.root
+        if root.due_at is not None and is_put_off(root, self.hf.store.clock.now()):
+            return f"begins at {when(root.due_at)}"
         if root.status != "waiting":
             return None
         if root.waits_for == "child":

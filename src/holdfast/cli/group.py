@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -17,11 +18,68 @@ STORE = (
 STATUSES = ("ready", "running", "waiting", "paused", "completed", "failed", "cancelled")
 
 
+# How `--help` lists the commands; one that is not here comes last.
+SECTIONS = {
+    "Run agents": ("run", "start", "worker", "serve", "demo"),
+    "Look": ("runs", "show", "tail", "conversations", "audit", "doctor"),
+    "Decide": ("approvals", "approve", "deny", "answer", "delegate"),
+    "Steer": ("send", "pause", "resume", "cancel", "retry"),
+    "Keep": ("prune", "delete", "backup", "restore", "token", "completion"),
+}
+
+
+class Coloured(click.HelpFormatter):
+    """Help with coloured names. What goes into a pipe has no colours: click takes them out."""
+
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(_style(heading, fg="yellow"))
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(_style(prog, bold=True), args, _style("Usage: ", fg="yellow") if prefix is None else prefix)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(_style(name, fg="cyan"), text) for name, text in rows], col_max, col_spacing)
+
+
+def _style(text: str, **how: Any) -> str:
+    return text if os.environ.get("NO_COLOR") else click.style(text, **how)
+
+
+class Context(click.Context):
+    """With coloured help."""
+
+    formatter_class = Coloured
+
+
+class Command(click.Command):
+    """A command with coloured help."""
+
+    context_class = Context
+
+
 class Holdfast(click.Group):
-    """Lists commands in the order written, and turns our errors into one line and an exit code."""
+    """Lists commands in sections, and turns our errors into one line and an exit code."""
+
+    context_class = Context
+    command_class = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        """In the order of the sections."""
+        known = [name for names in SECTIONS.values() for name in names if name in self.commands]
+        return [*known, *(name for name in self.commands if name not in known)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        room = formatter.width - 6 - max(map(len, names))
+        sections = {
+            **SECTIONS,
+            "More": tuple(name for name in names if all(name not in each for each in SECTIONS.values())),
+        }
+        for heading, wanted in sections.items():
+            rows = [(name, self.commands[name].get_short_help_str(room)) for name in wanted if name in self.commands]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl([(name.ljust(max(map(len, names))), text) for name, text in rows])
 
     def main(self, *args: Any, **options: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -102,6 +160,26 @@ def pairs(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...
             raise click.BadParameter(f"{name!r} is given twice", ctx, parameter)
         found[name] = text
     return found
+
+
+def past(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    """A moment that was: `2h` ago, or a day or time as ISO 8601 writes it, where this computer is."""
+    if value is None:
+        return None
+    from datetime import datetime
+
+    from holdfast.durations import seconds
+    from holdfast.errors import BadArguments
+
+    try:
+        return datetime.fromisoformat(value).astimezone()
+    except ValueError:
+        pass
+    try:
+        return seconds(value)
+    except BadArguments:
+        what = f"{value!r} is no time; write how long ago it was, 2h or 3d, or a moment, 2026-01-31 or 2026-01-31T14:00"
+        raise click.BadParameter(what, ctx, parameter) from None
 
 
 def words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:

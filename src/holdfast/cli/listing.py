@@ -6,20 +6,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.lines import is_quiet, line
 from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, print_json, reader_is_gone
-from holdfast.cli.picture import clean
+from holdfast.cli.picture import STATUS_STYLES, clean
 from holdfast.cli.reading import existing, latest_position, row_of
 from holdfast.cli.showing import event_document, status_text
 from holdfast.cli.stopping import Stop, first
 from holdfast.client import Client
 from holdfast.durations import spoken
-from holdfast.model import FINISHED, Event
+from holdfast.model import FINISHED, TRANSITIONS, Event
 from holdfast.naming import cut
 from holdfast.run import RunInfo
 
@@ -50,18 +50,17 @@ def _age(at: datetime) -> str:
     return spoken(max((datetime.now(UTC) - at).total_seconds(), 0))
 
 
-async def runs(
-    url: str | None, statuses: tuple[str, ...], agent: str | None, labels: dict[str, str], limit: int, *, as_json: bool
-) -> None:
-    """The command."""
+async def runs(url: str | None, fits: dict[str, Any], limit: int, *, as_json: bool) -> None:
+    """The command; `fits` narrows as `hf.runs` does."""
     async with existing(url) as hf:
-        found = await hf.runs(status=statuses or None, agent=agent, labels=labels or None, limit=limit)
+        found = await hf.runs(**fits, limit=limit)
+        there = len(found) if len(found) < limit or as_json else _sum(await hf.count_runs(**fits))
         where = hf.store.url
     if as_json:
         print_json({"runs": found})
         return
     if not found:
-        answer(f"No runs{' that fit' if statuses or agent or labels else ''} in {where}.")
+        answer(f"No runs{' that fit' if any(value is not None for value in fits.values()) else ''} in {where}.")
         return
     costs = ["cost"] if any(info.spent.cost for info in found) else []
     table = _table("id", "agent", "status", "steps", *costs, "age", "labels", "")
@@ -78,8 +77,38 @@ async def runs(
         cost = [info.spent.cost] if costs else []
         table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), *cost, age, marks, Text(why, style))
     _print_table(table)
-    if len(found) == limit:
-        answer(f"The newest {limit} are shown; --limit shows more.", "dim")
+    if there > limit:
+        answer(f"The newest {limit} of {there:,} are shown; --limit shows more, --counts how many of which.", "dim")
+
+
+def _sum(counts: dict[str, dict[str, int]]) -> int:
+    return sum(sum(each.values()) for each in counts.values())
+
+
+async def counts(url: str | None, fits: dict[str, Any], *, as_json: bool) -> None:
+    """`--counts`: a row for each agent, a column for each state there is."""
+    async with existing(url) as hf:
+        found = await hf.count_runs(**fits)
+        where = hf.store.url
+    if as_json:
+        print_json({"counts": found, "total": _sum(found)})
+        return
+    if not found:
+        answer(f"No runs that fit in {where}.")
+        return
+    states = [status for status in TRANSITIONS if any(status in each for each in found.values())]
+    table = _table("agent", *states, "in all")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for agent, each in found.items():
+        cells = [
+            Text(f"{each.get(status, 0):,}", STATUS_STYLES[status] if each.get(status) else "dim") for status in states
+        ]
+        table.add_row(Text(agent, "bold"), *cells, f"{sum(each.values()):,}")
+    if len(found) > 1:
+        sums = [f"{sum(each.get(status, 0) for each in found.values()):,}" for status in states]
+        table.add_row("", *sums, f"{_sum(found):,}")
+    _print_table(table)
 
 
 def _waits(info: RunInfo) -> str:
@@ -89,6 +118,8 @@ def _waits(info: RunInfo) -> str:
         return f"waits for a worker with version {info.version} of {info.agent}"
     if info.waits_for in ("timer", "rate") and info.due_at is not None:
         left_s = (info.due_at - datetime.now(UTC)).total_seconds()
+        if info.waits_for == "timer" and info.status == "ready" and left_s > 0:
+            return f"begins in {spoken(left_s)}"
         return f"{info.waits_for} in {spoken(left_s)}" if left_s > 0 else f"{info.waits_for}, due"
     return str(info.waits_for)
 

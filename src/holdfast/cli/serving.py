@@ -26,22 +26,24 @@ from holdfast.worker.settings import Settings
 _MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not cost memory, nor hold up the runs
 
 
-def worker(url: str | None, targets: tuple[str, ...], host: str, port: int | None, **behaviour: Any) -> int:
+def worker(
+    url: str | None, targets: tuple[str, ...], host: str, port: int | None, *, quiet: bool = False, **behaviour: Any
+) -> int:
     """The command; returns its exit code. `behaviour` are fields of `Settings`."""
     apps = load_apps(targets)
     listen_to_logs(logging.WARNING)
     with listening(host, port) as probes:  # a port that is in use is told before any run is claimed
-        asyncio.run(_serve(url, apps, Settings(**behaviour), probes))
+        asyncio.run(_serve(url, apps, Settings(**behaviour), probes, quiet=quiet))
     leave_if_held(0)
     return 0  # to be stopped is how a worker ends
 
 
 async def _serve(
-    url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, probes: Probes | None
+    url: str | None, apps: list[ModuleType | Agent[..., Any]], settings: Settings, probes: Probes | None, *, quiet: bool
 ) -> None:
     names = ", ".join(spec.name if spec.version is None else f"{spec.name} {spec.version}" for spec in specs_of(apps))
     report = Report()
-    observed = dataclasses.replace(settings, observer=report)
+    observed = settings if quiet else dataclasses.replace(settings, observer=report)
     last_words = "Stopped at once; another worker goes on with what was in the middle."
     with Stop(lambda: say(last_words, "yellow"), grace_s=settings.stop_grace_s, late_code=0) as stop:
         async with report, open_store(url, agents=apps, settings=observed) as hf:

@@ -210,8 +210,11 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
         made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
         made += _advice(*how_to_go_on(info, url))
     elif info.waits_for and not made:
-        until = "" if info.due_at is None else f", next at {when(round(info.due_at.timestamp() * 1000))}"
-        made.append(Text(f"{MARGIN}waits for a {info.waits_for}{until}", "yellow"))
+        at = "" if info.due_at is None else when(round(info.due_at.timestamp() * 1000))
+        told = f"waits for a {info.waits_for}" + (f", next at {at}" if at else "")
+        if info.status == "ready" and info.waits_for == "timer":  # it was started to begin later
+            told = f"begins at {at}"
+        made.append(Text(f"{MARGIN}{told}", "yellow"))
     elif info.status == "running" and not made:
         made.append(Text(f"{MARGIN}a worker is on it", "cyan"))
     return [*made, Text()] if made else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import Field
@@ -29,6 +30,11 @@ class Which(Input):
     status: list[Status] = Field([], description="Only runs in this state; may be given several times.")
     agent: str | None = Field(None, description="Only runs of this agent.")
     label: list[str] = Field([], description="Only runs with this label, as name=value; may be given several times.")
+    since: datetime | None = Field(None, description="Only runs started since this moment, with its time zone.")
+    until: datetime | None = Field(None, description="Only runs started until this moment, with its time zone.")
+    search: str | None = Field(
+        None, description="Only runs with this text in their id, agent, labels, arguments, reason or error."
+    )
     parent: str | None = Field(None, description="Only runs that this run has started.")
     limit: int = _PAGE
     after: str | None = Field(None, description="The `next` of the page before.")
@@ -136,8 +142,8 @@ async def listed(call: Call[Which, None]) -> Runs:
     which = call.query
     labels = dict(_label(text) for text in which.label)
     found = await call.hf.runs(
-        status=which.status or None, agent=which.agent, labels=labels or None, parent=which.parent, limit=which.limit,
-        after=which.after,
+        status=which.status or None, agent=which.agent, labels=labels or None, since=which.since, until=which.until,
+        search=which.search, parent=which.parent, limit=which.limit, after=which.after,
     )  # fmt: skip
     following = found[-1].id if len(found) == which.limit else None
     return Runs(found, following)

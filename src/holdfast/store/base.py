@@ -323,9 +323,23 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         ...
 
     async def prune(
-        self, before: int, statuses: Iterable[str], limit: int = 1000, *, by: str = "", via: str = ""
+        self,
+        before: int,
+        statuses: Iterable[str],
+        limit: int = 1000,
+        *,
+        agent: str | None = None,
+        labels: dict[str, str] | None = None,
+        by: str = "",
+        via: str = "",
     ) -> int:
         """Delete up to `limit` root runs that finished before this time, with their descendants; returns the count."""
+        ...
+
+    async def would_prune(
+        self, before: int, statuses: Iterable[str], *, agent: str | None = None, labels: dict[str, str] | None = None
+    ) -> list[str]:
+        """The ids of the root runs that `prune` would delete, the oldest first."""
         ...
 
     async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
@@ -340,13 +354,29 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         statuses: Iterable[str] | None = None,
         agent: str | None = None,
         labels: dict[str, str] | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        search: str | None = None,
         parent: str | None = None,
         root: str | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> list[RunRow]:
-        """Newest first; `after` is the id of the last run of the page before."""
+        """Newest first; `after` is the id of the last run of the page before. Relatives: no `since`, no `search`."""
         ...  # fmt: skip
+
+    async def count_runs(
+        self,
+        *,
+        statuses: Iterable[str] | None = None,
+        agent: str | None = None,
+        labels: dict[str, str] | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        search: str | None = None,
+    ) -> dict[str, dict[str, int]]:
+        """How many runs fit: of each agent, in each state."""
+        ...
 
     async def journal(
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False

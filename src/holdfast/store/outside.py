@@ -160,17 +160,34 @@ def _gone(root: RunRow, runs: int) -> dict[str, Any]:
     return {"agent": root.agent, "status": root.status, "runs": runs}
 
 
+def prunable(before: int, statuses: Iterable[str], agent: str | None, labels: dict[str, str] | None) -> dict[str, Any]:
+    """Which runs are to be deleted, as the queries take it."""
+    wanted = [status for status in statuses if status in FINISHED]
+    return {
+        "before": before,
+        "statuses": to_json(wanted),
+        "agent": agent,
+        "labels": to_json(labels) if labels else None,
+    }
+
+
 def prune(
-    before: int, statuses: Iterable[str], limit: int, spared: set[str], by: str, via: str
+    before: int,
+    statuses: Iterable[str],
+    agent: str | None,
+    labels: dict[str, str] | None,
+    limit: int,
+    spared: set[str],
+    by: str,
+    via: str,
 ) -> Callable[[Transaction], Asking[int]]:
     """Delete up to `limit` old root runs. Those with unfinished descendants are left and added to `spared`."""
-    wanted = [status for status in statuses if status in FINISHED]
+    fits = prunable(before, statuses, agent, labels)
 
     def work(tx: Transaction) -> Asking[int]:
         doomed: list[str] = []
         roots = 0
-        found = yield from tx.rows("prunable", before=before, statuses=to_json(wanted), limit=limit,
-                                   spared=to_json(sorted(spared)))  # fmt: skip
+        found = yield from tx.rows("prunable", **fits, limit=limit, spared=to_json(sorted(spared)))
         for (root,) in found:
             family = yield from tx.rows("family", run=root)
             if all(status in FINISHED for _, status in family):

@@ -654,8 +654,23 @@ SELECT runs.id, runs.status FROM tree CROSS JOIN runs WHERE runs.id = tree.id
 -- Root runs that finished long ago, the oldest first.
 SELECT id FROM runs
 WHERE finished_at < :before AND status IN (SELECT value FROM json_each(:statuses)) AND parent_id IS NULL
+  AND (:agent IS NULL OR agent = :agent)
+  AND (:labels IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
+          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
   AND id NOT IN (SELECT value FROM json_each(:spared))
 ORDER BY finished_at LIMIT :limit
+
+-- name: would_prune
+-- Those of them whose descendants have all ended: what pruning would delete.
+SELECT id FROM runs
+WHERE finished_at < :before AND status IN (SELECT value FROM json_each(:statuses)) AND parent_id IS NULL
+  AND (:agent IS NULL OR agent = :agent)
+  AND (:labels IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
+          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+  AND NOT EXISTS (SELECT 1 FROM runs AS below WHERE below.root_id = runs.id AND below.finished_at IS NULL)
+ORDER BY finished_at
 
 -- name: blobs_used
 -- The large values these runs' events name.
@@ -716,14 +731,29 @@ SELECT {run} FROM runs WHERE id = :run
 -- name: runs
 -- Runs that fit, the newest first, from after a given one on.
 SELECT {run} FROM runs
-WHERE created_at <= coalesce(:created_at, 9223372036854775807)
+WHERE created_at <= coalesce(:created_at, 9223372036854775807) AND created_at >= coalesce(:since, 0)
   AND (:after IS NULL OR created_at < :created_at OR id > :after)
   AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
   AND (:agent IS NULL OR agent = :agent)
   AND (:labels IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
           SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+  AND (:search IS NULL OR instr(lower(id || ' ' || agent || ' ' || labels || ' ' || input || ' ' || coalesce(reason, '')
+        || ' ' || coalesce(error, '')), :search) > 0)
 ORDER BY created_at DESC, id LIMIT :limit
+
+-- name: counted_runs
+-- How many runs fit, by agent and state.
+SELECT agent, status, count(*) FROM runs
+WHERE created_at <= coalesce(:created_at, 9223372036854775807) AND created_at >= coalesce(:since, 0)
+  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+  AND (:agent IS NULL OR agent = :agent)
+  AND (:labels IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
+          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+  AND (:search IS NULL OR instr(lower(id || ' ' || agent || ' ' || labels || ' ' || input || ' ' || coalesce(reason, '')
+        || ' ' || coalesce(error, '')), :search) > 0)
+GROUP BY agent, status ORDER BY agent, status
 
 -- name: relatives
 -- The same among the children of one run or the members of one tree.

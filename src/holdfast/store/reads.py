@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import StoreUnavailable, UnknownRun
@@ -26,20 +27,52 @@ def run(run: str) -> Asking[RunRow | None]:
     return RunRow(*found[0]) if found else None
 
 
-def runs(statuses: Iterable[str] | None, agent: str | None, labels: dict[str, str] | None,
-         parent: str | None, root: str | None, limit: int, after: str | None) -> Asking[list[RunRow]]:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Which runs: all that fit each of these. `since` and `until` are times of their start; `search` is in any text of theirs."""
+
+    statuses: Iterable[str] | None = None
+    agent: str | None = None
+    labels: dict[str, str] | None = None
+    since: int | None = None
+    until: int | None = None
+    search: str | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """As the queries take them."""
+        return {
+            "statuses": listed(self.statuses), "agent": self.agent, "labels": to_json(self.labels) if self.labels else None,
+            "since": self.since, "created_at": self.until, "search": None if self.search is None else self.search.lower(),
+        }  # fmt: skip
+
+
+def runs(fits: Fits, parent: str | None, root: str | None, limit: int, after: str | None) -> Asking[list[RunRow]]:
     """Runs that fit, newest first."""
-    created_at = None
+    wanted = fits.parameters()
     if after is not None:
         found = yield from rows("created_at", run=after)
         if not found:
             raise UnknownRun(f"run {after!r}, after which the next page begins, is not there any more; begin again")
-        created_at = found[0][0]
-    narrowed: dict[str, Any] = {} if parent is None and root is None else {"parent": parent, "root": root}
-    found = yield from rows("relatives" if narrowed else "runs", statuses=listed(statuses), agent=agent,
-                 labels=to_json(labels) if labels else None, limit=limit, after=after, created_at=created_at,
-                 **narrowed)  # fmt: skip
+        wanted["created_at"] = found[0][0]  # and not later than `until`, as that run itself is
+    if parent is None and root is None:
+        found = yield from rows("runs", limit=limit, after=after, **wanted)
+    else:
+        del wanted["since"], wanted["search"]
+        found = yield from rows("relatives", limit=limit, after=after, parent=parent, root=root, **wanted)
     return [RunRow(*row) for row in found]
+
+
+def would_prune(fits: dict[str, Any]) -> Asking[list[Any]]:
+    """What pruning would delete."""
+    return (yield from rows("would_prune", **fits))
+
+
+def count_runs(fits: Fits) -> Asking[dict[str, dict[str, int]]]:
+    """How many runs fit: of each agent, in each state."""
+    counts: dict[str, dict[str, int]] = {}
+    for agent, status, count in (yield from rows("counted_runs", **fits.parameters())):
+        counts.setdefault(agent, {})[status] = count
+    return counts
 
 
 def journal(run: str, from_seq: int, limit: int | None, dropped: bool) -> Asking[list[Event]]:

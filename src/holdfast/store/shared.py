@@ -269,16 +269,23 @@ class SharedStore(abc.ABC):
         return await self._submit(outside.delete(run, by, via))
 
     async def prune(
-        self, before: int, statuses: Iterable[str], limit: int = 1000, *, by: str = "", via: str = ""
-    ) -> int:
+        self, before: int, statuses: Iterable[str], limit: int = 1000, *, agent: str | None = None,
+        labels: dict[str, str] | None = None, by: str = "", via: str = "",
+    ) -> int:  # fmt: skip
         wanted, spared, pruned = list(statuses), set[str](), 0
         while pruned < limit:
             at_once, spared_before = min(_PRUNED_AT_ONCE, limit - pruned), len(spared)
-            done = await self._submit(outside.prune(before, wanted, at_once, spared, by, via))
+            done = await self._submit(outside.prune(before, wanted, agent, labels, at_once, spared, by, via))
             pruned += done
             if done + len(spared) - spared_before < at_once:
                 break
         return pruned
+
+    async def would_prune(
+        self, before: int, statuses: Iterable[str], *, agent: str | None = None, labels: dict[str, str] | None = None
+    ) -> list[str]:
+        found = await self._read(reads.would_prune, outside.prunable(before, statuses, agent, labels))
+        return [run for (run,) in found]
 
     async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
         return await self._submit(conversing.delete_conversation(conversation, by, via))
@@ -305,9 +312,16 @@ class SharedStore(abc.ABC):
         return await self._glance(reads.run, run)
 
     async def runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
-                   labels: dict[str, str] | None = None, parent: str | None = None, root: str | None = None,
+                   labels: dict[str, str] | None = None, since: int | None = None, until: int | None = None,
+                   search: str | None = None, parent: str | None = None, root: str | None = None,
                    limit: int = 100, after: str | None = None) -> list[RunRow]:  # fmt: skip
-        return await self._read(reads.runs, statuses, agent, labels, parent, root, limit, after)
+        fits = reads.Fits(statuses, agent, labels, since, until, search)
+        return await self._read(reads.runs, fits, parent, root, limit, after)
+
+    async def count_runs(self, *, statuses: Iterable[str] | None = None, agent: str | None = None,
+                         labels: dict[str, str] | None = None, since: int | None = None, until: int | None = None,
+                         search: str | None = None) -> dict[str, dict[str, int]]:  # fmt: skip
+        return await self._read(reads.count_runs, reads.Fits(statuses, agent, labels, since, until, search))
 
     async def journal(
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False

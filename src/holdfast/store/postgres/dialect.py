@@ -28,7 +28,7 @@ _TEXT: Final = """
     root queues name approval by decision note actor action after parent leaving channel payload event_run
     limit_key rate_key singleton_key keys call claim budget what identity
     conversation request stream chunk_run chunk_kind chunk_key
-    member_of scopes
+    member_of scopes search
     status_before votes_before passed_before digest_before needs_before told via about
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
