@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -28,25 +29,42 @@ def test_the_readme_example_runs_and_is_short():
     assert len([line for line in code.splitlines() if line.strip()]) <= 15
     readme = module("README.md", "readme: research")
 
-    async def search(topic):
-        return [f"{topic}{n}" for n in range(3)]
-
-    async def summarise(url):
+    async def at_once(url):
         return url.upper()
 
-    async def publish(text):
-        return text.replace("\n", " ")
-
     async def main():
-        replace = {readme.search: search, readme.summarise: summarise, readme.publish: publish}
+        replace = {readme.summarise: at_once}
         async for hf in holdfast.testing.crash_everywhere(agents=[readme.research], replace=replace):
             run = await hf.start(readme.research, "o", id="o")
             async for event in run.events():
                 if event.kind == "approval.asked":
                     await hf.approve("o", by="ana")
-            assert await run.result() == "O0 O1 O2"
+            assert await run.result() == "published: O.EXAMPLE/0, O.EXAMPLE/1, O.EXAMPLE/2"
 
     asyncio.run(main())
+
+
+def test_the_readme_runs_as_it_is_pasted(terminal):
+    """The package comes first, then a file, then what is typed: killed at work, it goes on, and a person decides."""
+    consoles = re.findall(r"```console\n(.*?)```", page("README.md"), re.DOTALL)
+    assert consoles[0] == "$ pip install holdfast\n"
+    assert page("README.md").index("pip install holdfast") < page("README.md").index("```python")
+    (terminal.folder / "research.py").write_text(f"# readme: research\n{block('README.md', 'readme: research')}")
+    typed = [shlex.split(line[2:], comments=True)[1:] for line in consoles[1].splitlines()]
+    assert [words[0] for words in typed] == ["run", "run", "approvals", "approve", "show"]
+    first = terminal.start(*typed[0])
+    first.until("search(topic='otters') done")
+    first.kill()
+    second = terminal.start(*typed[1])
+    second.until("Publish this?")
+    assert "otters.example/2 says" in terminal.run(*typed[2])[1]
+    assert terminal.run(*typed[3])[0] == 0
+    assert second.wait() == 0
+    told = "published: what otters.example/0 says, what otters.example/1 says, what otters.example/2 says"
+    assert second.output().splitlines()[-1] == told
+    shown = terminal.run(*typed[4])[1]
+    assert told in shown
+    assert shown.count(" search(topic='otters')") == 1
 
 
 def test_the_readme_story_is_a_file_that_runs():
