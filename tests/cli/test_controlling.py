@@ -47,7 +47,7 @@ def test_one_run_is_paused_and_resumed(url):
     assert told(url, "pause", "a", "--reason", "lunch", "--by", "ana") == "a is paused.\n"
     assert states(url)["a"] == "paused"
     assert "paused by ana: lunch" in told(url, "runs")
-    assert told(url, "resume", "a", "--by", "ben") == "a is no longer paused.\n"
+    assert told(url, "resume", "a", "--by", "ben").startswith("a is no longer paused, but no live worker serves")
     assert states(url)["a"] == "ready"
     lines = told(url, "audit", "a").splitlines()
     rows = [line.split()[2:5] for line in lines[1:]]
@@ -87,3 +87,37 @@ def test_what_cannot_be_done_is_said(url):
     assert "name a run" in told(url, "cancel", code=2)
     assert "not both" in told(url, "cancel", "b", "--agent", "controlled", code=2)
     assert "not a duration" in told(url, "cancel", "b", "--grace", "soon", code=2)
+
+
+def test_a_filter_by_another_state_is_refused(url):
+    """It fits no run, and must not be taken for none at all."""
+    told(url, "pause", "a")
+    assert "only paused runs are resumed, not waiting ones" in told(url, "resume", "--status", "waiting", code=2)
+    assert states(url)["a"] == "paused"
+    assert "only failed runs are retried" in told(url, "retry", "--status", "completed", code=2)
+    resumed = told(url, "resume", "--status", "paused")
+    assert resumed.startswith("a is no longer paused, but no live worker serves 'controlled'")
+
+
+def test_failed_runs_are_retried_by_what_they_are(cli):
+    """By label, by agent, or all that failed; one by its id as before."""
+    for name in "abc":
+        cli.run("hopeful", 1, "--id", name, "--label", f"team={'x' if name == 'c' else 'y'}")
+    cli.run("twice", 1, "--id", "done")
+
+    def failed():
+        return sorted(each["id"] for each in cli.json("runs", "--status", "failed")["runs"])
+
+    assert failed() == ["a", "b", "c"]
+    assert cli("retry", "--agent", "twice").stdout == "No run fits.\n"
+    assert cli("retry").exit_code == 2
+    assert "not both" in cli("retry", "a", "--agent", "hopeful").stderr
+    one = cli("retry", "--label", "team=x").stdout
+    assert one.startswith(
+        "c goes on from its failure; what was recorded before stays, but no live worker serves 'hopeful'"
+    )
+    assert failed() == ["a", "b"]
+    assert [each["id"] for each in cli.json("retry", "--status", "failed", "--by", "ana")["runs"]] == ["b", "a"]
+    assert failed() == []
+    (cli.folder / "mended").touch()
+    assert cli.run("hopeful", 1, "--id", "b").stdout == "2\n"

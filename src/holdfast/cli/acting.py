@@ -1,15 +1,13 @@
-"""Commands that do something to a run or to the store: retry, resume, send, answer, prune, delete."""
+"""Commands that do something to a run or to the store: send, prune, delete."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from holdfast.budget import Budget
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import code_of, how_to_go_on, print_json, user
+from holdfast.cli.output import print_json, user
 from holdfast.cli.reading import existing, row_of
-from holdfast.client import Client
 
 
 def who(by: str | None) -> str:
@@ -25,27 +23,6 @@ def value_of(text: str | None) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-async def _say_ready(hf: Client, run: str, told: str, url: str | None, *, as_json: bool) -> None:
-    """A run is ready again: who goes on with it?"""
-    info = await hf.get(run).info()
-    if as_json:
-        print_json({"run": info})
-        return
-    tell(told)
-    if info.waits_for == "worker":
-        where, again = how_to_go_on(info, url)
-        tell(f"No live worker serves {code_of(info)}. Start one, or go on here. {where}\n  {again}", "yellow")
-
-
-async def retry(url: str | None, run: str, by: str | None, budget: str | None, *, as_json: bool) -> None:
-    """The command."""
-    async with existing(url) as hf:
-        await row_of(hf, run)
-        await hf.get(run).retry(by=who(by), budget=None if budget is None else Budget.parse(budget))
-        told = f"{run} goes on from its failure; what was recorded before stays."
-        await _say_ready(hf, run, told, url, as_json=as_json)
 
 
 async def send(url: str | None, run: str, topic: str, value: str | None, key: str | None, *, as_json: bool) -> None:

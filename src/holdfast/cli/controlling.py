@@ -1,4 +1,4 @@
-"""Commands that pause, resume and cancel: one run, several, or all that fit."""
+"""Commands that pause, resume, cancel and retry: one run, several, or all that fit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from holdfast.budget import Budget
 from holdfast.cli.acting import who
 from holdfast.cli.output import answer as tell
 from holdfast.cli.output import code_of, command, how_to_go_on, print_json
@@ -15,7 +16,7 @@ from holdfast.errors import BadArguments
 from holdfast.model import TRANSITIONS
 from holdfast.run import Run, RunInfo
 
-_NAMED: Final = 20  # runs in a command that is told; more are better named by a filter
+_NAMED: Final = 20  # runs that are told of one by one
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,28 @@ async def cancel(url: str | None, wanted: Wanted, reason: str, grace: str, by: s
 
 async def resume(url: str | None, wanted: Wanted, by: str | None, *, as_json: bool) -> None:
     """The command."""
+    _only(wanted, "paused", "resumed")
     states = dict.fromkeys(TRANSITIONS, "is no longer paused")
     those: dict[str, Any] = {"agent": wanted.agent, "labels": wanted.labels or None}
     await _each(url, wanted, lambda hf: hf.resume(**those, by=who(by)), lambda run: run.resume(by=who(by)), states,
-                as_json=as_json)  # fmt: skip
+                as_json=as_json, unserved="is no longer paused")  # fmt: skip
+
+
+async def retry(url: str | None, wanted: Wanted, budget: str | None, by: str | None, *, as_json: bool) -> None:
+    """The command."""
+    _only(wanted, "failed", "retried")
+    how: dict[str, Any] = {"by": who(by), "budget": None if budget is None else Budget.parse(budget)}
+    told = "goes on from its failure; what was recorded before stays"
+    await _each(url, wanted, lambda hf: hf.retry(**wanted.filters(), **how), lambda run: run.retry(**how),
+                dict.fromkeys(TRANSITIONS, told), as_json=as_json, unserved=told)  # fmt: skip
+
+
+def _only(wanted: Wanted, status: str, done: str) -> None:
+    """A filter by another state fits no run, and must not fit all."""
+    if others := [each for each in wanted.statuses if each != status]:
+        raise BadArguments(
+            f"only {status} runs are {done}, not {' or '.join(others)} ones; --status {status} means all of them"
+        )
 
 
 async def _each(
@@ -80,13 +99,15 @@ async def _each(
         if as_json:
             print_json({"runs": done})
             return []
-        for info in done:
+        for info in done[:_NAMED]:
             if unserved and info.waits_for == "worker":
                 tell(f"{info.id} {unserved}, but no live worker serves {code_of(info)}, so nothing happens by itself.")
                 where, again = how_to_go_on(info, url)
                 tell(f"  {where} {again}")
             else:
                 tell(f"{info.id} {states.get(info.status, f'is {info.status}')}.")
+        if len(done) > _NAMED:
+            tell(f"So it is with {len(done) - _NAMED:,} more.")
         if not done:
             tell("No run fits.", "yellow")
         return done

@@ -7,24 +7,6 @@ import click
 from holdfast.cli.group import STATUSES, F, db_option, holdfast, json_option, pairs, run_argument, run_ids, wait_for
 
 
-@holdfast.command()
-@run_argument
-@click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default.")
-@click.option(
-    "--budget", metavar="usd=5,tokens=100000", help="What it may spend in all, instead of what it might before."
-)
-@db_option
-@json_option
-def retry(run: str, by: str | None, budget: str | None, db: str | None, as_json: bool) -> None:
-    """Let a failed run go on from its failure.
-
-    What was recorded before stays; the failed step runs again. A paused run is resumed.
-    """
-    from holdfast.cli.acting import retry as again
-
-    wait_for(again(db, run, by, budget, as_json=as_json))
-
-
 def wanted_options(command: F) -> F:
     """Which runs: by id, or by what they are."""
     for option in (
@@ -87,6 +69,28 @@ def cancel(
     from holdfast.cli.controlling import cancel as stop
 
     wait_for(stop(db, Wanted(runs, agent, statuses, labels), reason, grace, by, as_json=as_json))
+
+
+@holdfast.command()
+@wanted_options
+@click.option(
+    "--budget", metavar="usd=5,tokens=100000", help="What each may spend in all, instead of what it might before."
+)
+@db_option
+@json_option
+def retry(
+    runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
+    budget: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Let failed runs go on from their failure.
+
+    What was recorded before stays; the failed step runs again. A paused run is resumed. `--status failed` means all failed
+    runs; children go on with the runs that they brought down, and by themselves if --agent names theirs.
+    """
+    from holdfast.cli.controlling import Wanted
+    from holdfast.cli.controlling import retry as again
+
+    wait_for(again(db, Wanted(runs, agent, statuses, labels), budget, by, as_json=as_json))
 
 
 @holdfast.command()
