@@ -28,6 +28,7 @@ _WINDOWS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RATE: Final = re.compile(r"(\d+)/([smhd])")
 _NAME: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
 SHARED: Final = "rate:"  # begins the key of a rate that has a name
+_LATE_US: Final = 500_000
 _LONG: Final = 120  # characters of a key's value; of a longer one only the digest is kept
 
 
@@ -104,14 +105,32 @@ def _in_a_time(n: object, every: Duration | None, most: int = _MOST) -> tuple[in
     return _checked_count(n, "a rate", most), milliseconds(every)
 
 
-def slack_ms(every_ms: int) -> int:
-    """How late a turn may be taken before it is lost: a claim or a commit takes its time."""
-    return max(every_ms // 10, 250)
+def span_us(every_ms: int) -> int:
+    """The time that `n` turns take: the window, and a slack of a fiftieth, so that late ones too are at most `n` in any window."""
+    return every_ms * 1020
+
+
+def slack_us(every_ms: int) -> int:
+    """How late a turn may be used as if it were in time: a claim or a commit takes its time. What is later is written down."""
+    return every_ms * 20 or _LATE_US
+
+
+def stretch_us(place: int, every_ms: int) -> int:
+    """The beginning of the stretch of a rate that a place is in. What is late in one stretch is written down together."""
+    return place - place % slack_us(every_ms)
+
+
+def latest_us(every_ms: int) -> int:
+    """How late a turn may be used at all. Beyond this it is lost, and another is taken.
+
+    It is less than a window, so those that must wait for a late one (a window after it) find what was written down of it.
+    """
+    return min(max(every_ms * 100, _LATE_US), every_ms * 500) or _LATE_US
 
 
 def interval_us(n: int, every_ms: int) -> int:
-    """The time between two turns. The slack is part of it, so that late ones too are at most `n` in any window."""
-    return math.ceil((every_ms + slack_ms(every_ms)) * 1000 / n) if n else 0
+    """The time between two turns."""
+    return math.ceil(span_us(every_ms) / n) if n else 0
 
 
 @dataclass(frozen=True, slots=True)

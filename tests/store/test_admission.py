@@ -11,7 +11,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario
 
 from holdfast.errors import RunActive
-from holdfast.flow import Lane, interval_us, slack_ms
+from holdfast.flow import Lane, interval_us, latest_us, slack_us
 from holdfast.model import RunRow
 from holdfast.store.base import Store
 
@@ -289,13 +289,65 @@ async def test_no_window_sees_more_than_the_rate(place: Place) -> None:
         await create(store, *[rated(f"run-{number}", n, every) for number in range(60)])
         began: list[int] = []
         while len(began) < 60:
-            clock.time += chance.choice([1, 20, 90, slack_ms(every) - 1, 700])
+            clock.time += chance.choice([1, 20, 90, latest_us(every) // 1000 - 1, 700])
             for own in (store, two):
                 for row in await claim(own, chance.randint(1, 20)):
                     began.append(row.started_at or 0)
                     await finish(own, row)
         for first in began:
             assert sum(first <= at < first + every for at in began) <= n
+
+
+@pytest.mark.parametrize(("n", "every"), [(7, 1000), (60, 60_000), (500, 60_000), (1000, 1000), (3, 3_600_000)])
+def test_a_rate_gives_all_that_it_declares_and_never_more(place: Place, n: int, every: int) -> None:
+    """Two workers that come a little late for each turn, and now and then very late: 97 % at least, in no window more."""
+    clock, chance, count = ManualClock(), random.Random(n), 150
+
+    @scenario
+    async def main() -> None:
+        async with place.open(clock) as store, place.open(clock) as two:
+            await create(store, *[rated(f"run-{number}", n, every) for number in range(count)])
+            began: list[int] = []
+            stood_still = 0
+            while len(began) < count:
+                own = chance.choice([store, two])
+                clock.time = max(clock.time, await own.next_due(["agent"]) or 0) + chance.choice([0, 1, 3, 15])
+                if chance.random() < 0.02:  # it stood still
+                    late = chance.choice([slack_us(every), latest_us(every), 2_000_000]) // 1000
+                    clock.time += late
+                    stood_still += late
+                for row in await claim(own, 100):
+                    began.append(row.started_at or 0)
+                    await finish(own, row)
+            for first in began:
+                assert sum(first <= at < first + every for at in began) <= n
+            assert (began[-1] - began[0] - stood_still) * 0.97 <= (count - 1) * every / n + 15
+
+    main()
+
+
+@scenario
+async def test_a_turn_that_is_used_late_delays_the_one_a_window_behind(place: Place) -> None:
+    """No other, so that nothing is lost; one that is much too late goes to the end of the line."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for number in range(6):
+            clock.time += 1
+            await store.create(rated(f"run-{number}", 2, 1000))
+        began = clock.time
+        assert await ids(store) == ["run-0"]
+        clock.time = began + 510 + 120
+        assert await ids(store) == ["run-1"]
+        clock.time = began + 1020
+        assert await ids(store) == ["run-2"]
+        clock.time = began + 1530 + 99
+        assert await ids(store) == []
+        clock.time += 1
+        assert await ids(store) == ["run-3"]
+        clock.time = began + 2040
+        assert await ids(store) == ["run-4"]
+        clock.time = began + 2550 + 600
+        assert await ids(store) == ["run-5"]  # its turn is lost, and the next one has come
 
 
 @scenario

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import BadArguments, Limit, Local, Rate
-from holdfast.flow import Flow, default_texts, interval_us, lane_of, slack_ms
+from holdfast.flow import Flow, default_texts, interval_us, lane_of, latest_us, slack_us
 
 
 async def mail(customer: str = "nobody", count: int = 1) -> None: ...
@@ -150,9 +150,11 @@ def test_flow_is_published_whole():
 @pytest.mark.parametrize(("n", "every_ms"), [(1, 1000), (7, 1000), (60, 60_000), (1000, 1000), (3, 86_400_000)])
 def test_turns_are_far_enough_apart(n, every_ms):
     """However late each turn is taken within the slack, no window has more than `n` of them."""
-    step, slack = interval_us(n, every_ms), slack_ms(every_ms) * 1000
+    step, slack = interval_us(n, every_ms), slack_us(every_ms)
     turns = [number * step for number in range(3 * n + 3)]
     for first, last in itertools.pairwise(range(0, len(turns) + n, n)):
         if last < len(turns):
             # The n-th after a turn that was taken as late as can be, taken at once, is not in the same window.
             assert turns[last] - (turns[first] + slack) >= every_ms * 1000
+    assert n * every_ms * 1000 / (step * n) >= 0.97 * n, "at least 97 % of what is declared"
+    assert slack <= latest_us(every_ms) < every_ms * 1000

@@ -19,7 +19,7 @@ class Past:
     in_doubt: bool = False
     probes: int = 0  # of this attempt, that failed
     undone: int = 0  # attempts in a row that the database undid
-    turn: int | None = None  # of the step's rate, which this attempt has reserved
+    turn: int | None = None  # the place of the turn of the step's rate that this attempt has reserved
     question: str | None = None
     loop: bool = False  # the question is whether to go on with a loop
 
@@ -36,7 +36,7 @@ class Past:
                 past.probes, past.undone = event.data.get("probes", 0), event.data.get("undone", 0)
                 past.due, past.in_doubt, past.turn = event.at + event.data["wait_ms"], past.probes > 0, None
             elif event.kind == "step.held":
-                past.turn = event.data["at"]
+                past.turn = event.data.get("place", event.data["at"] * 1000)
             elif event.kind == "approval.asked":
                 past.question, past.loop = event.data["approval"], event.data["kind"] == "loop"
             elif event.kind == "approval.withdrawn":

@@ -122,7 +122,7 @@ class StepCall(Call):
         await passage.enter(lambda turn: execution.record("step.held", self.key, self.facts(**passage.told(turn))))
         self.so_far.turn, known = None, len(self.bill.spendings)
         try:
-            ended = await self._attempt()
+            ended = await self._attempt(passage)
             tokens = sum(spent.tokens for spent, _ in self.bill.spendings[known:])
             ended.pauses = await passage.learn(ended.error, tokens)
             return ended
@@ -131,7 +131,7 @@ class StepCall(Call):
 
     # One attempt
 
-    async def _attempt(self) -> Ended:
+    async def _attempt(self, passage: Passage | None = None) -> Ended:
         execution, spec = self.execution, self.spec
         if not execution.permitted:
             await execution.permission()
@@ -141,6 +141,8 @@ class StepCall(Call):
                 await execution.durably("step.started", self.key, self.facts(attempt=self.so_far.attempt))
                 await execution.assurance()
             self._began_at = execution.clock.now()
+            if passage is not None:
+                passage.begins(self._began_at)
             self.so_far.in_doubt = True  # until it is known how the body ended
             self.bill.bodies += 1
             context = self.context()

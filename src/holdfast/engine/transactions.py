@@ -17,6 +17,7 @@ import random
 from typing import Any, Final
 
 from holdfast.engine.attempts import Ended
+from holdfast.engine.passing import Passage
 from holdfast.engine.steps import StepCall
 from holdfast.errors import BadArguments, LeaseLost, NotStorable, StoreUnavailable, Suspended
 from holdfast.runtime import StepContext
@@ -32,10 +33,10 @@ class TransactionCall(StepCall):
 
     __slots__ = ()
 
-    async def _attempt(self) -> Ended:
+    async def _attempt(self, passage: Passage | None = None) -> Ended:
         past = self.so_far
         while True:
-            ended = await super()._attempt()
+            ended = await super()._attempt(passage)
             if not isinstance(ended.error, Undone):
                 past.undone = 0
                 return ended

@@ -7,8 +7,8 @@ finds the run it held; if the leaver comes first, the claim finds its slot. What
 was raised, a run that was woken and that no worker serves) is found by `let_in`, now and then.
 
 Rates. The turns of a key are one after the other, `interval_us` apart. A run that is due takes the next turn; if it is not
-yet, the run is due again at that time. A turn that was not taken in time is lost and another is taken: so a pile of
-runs that were due while no worker lived begins as slowly as any other.
+yet, the run is due again at that time. A turn that is used late delays the one a window behind it (turns.py), and one that is
+much too late is lost and another is taken: so a pile of runs that were due while no worker lived begins as slowly as any other.
 
 Slots of steps are rows, for a run may have many bodies. They count while their run is running under the same epoch and
 its lease is not over: those of a dead worker are free at once.
@@ -22,10 +22,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from holdfast.flow import interval_us, slack_ms
+from holdfast.flow import interval_us, latest_us, slack_us, stretch_us
 from holdfast.store.base import News
+from holdfast.store.rates import in_milliseconds
 from holdfast.store.transaction import Asking, Transaction, to_json
-from holdfast.store.turns import in_milliseconds, take_turns
+from holdfast.store.turns import late, take_turns
 
 KEYS_AT_ONCE: Final = 200
 
@@ -46,7 +47,9 @@ class Due(NamedTuple):
     rate_key: str | None
     rate_n: int | None
     rate_ms: int | None
+    turn: int | None  # its place, if it waits for one
     paused: int | None  # until when its rate is, in microseconds
+    late: int | None  # when those began that had their turn a window before, if they were late
 
     @property
     def limited(self) -> bool:
@@ -54,15 +57,25 @@ class Due(NamedTuple):
         return self.limit_key is not None and self.status != "running"
 
     def needs_turn(self, now: int) -> bool:
-        """Must it take a turn? One that has begun has had it, and one that waited for its turn has it, if it is in time.
+        """Must its turn be looked at? One that has begun has had it, and one that waited for its turn has it, if it is in time.
 
         Not if the rate was paused meanwhile.
         """
         if self.rate_key is None or self.rate_ms is None or self.started_at is not None:
             return False
-        if (self.paused or 0) > now * 1000:
+        if (self.paused or 0) > now * 1000 or self.waits_for != "rate":
             return True
-        return self.waits_for != "rate" or now > self.due_at + slack_ms(self.rate_ms)
+        return self.turn_us > now * 1000 or now * 1000 - self.place > slack_us(self.rate_ms)
+
+    @property
+    def place(self) -> int:
+        """Of the turn that it waited for."""
+        return self.due_at * 1000 if self.turn is None else self.turn
+
+    @property
+    def turn_us(self) -> int:
+        """When it can be used."""
+        return max(self.place, 0 if self.late is None else self.late + (self.rate_ms or 0) * 1000)
 
 
 def admitted(tx: Transaction, due: list[Due], room: int) -> Asking[list[Due]]:
@@ -74,10 +87,10 @@ def admitted(tx: Transaction, due: list[Due], room: int) -> Asking[list[Due]]:
     yield from _hold(tx, refused, None, "slot")
     held = set(refused)
     passing = [run for run in due if run.id not in held][:room]
-    late = yield from _before_their_turn(tx, [run for run in passing if run.needs_turn(tx.now)])
-    for due_at, runs in late.items():
-        yield from _hold(tx, runs, due_at, "rate")
-        held.update(runs)
+    later = yield from _before_their_turn(tx, [run for run in passing if run.needs_turn(tx.now)])
+    for name, (at, place) in later.items():
+        yield from _hold(tx, [name], in_milliseconds(at), "rate", place)
+        held.add(name)
     return [run for run in passing if run.id not in held]
 
 
@@ -96,26 +109,46 @@ def _without_slot(tx: Transaction, due: list[Due]) -> Asking[list[str]]:
     return refused
 
 
-def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[int, list[str]]]:
-    """The runs whose turn is later, by its time. A turn is taken by each."""
-    late: dict[int, list[str]] = {}
+def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[str, tuple[int, int]]]:
+    """The runs whose turn is later: its time, and its place. Who has no turn that can be used takes one."""
+    later: dict[str, tuple[int, int]] = {}
     by_key: dict[str, list[Due]] = {}
     for run in due:
         by_key.setdefault(run.rate_key or "", []).append(run)
     for key in sorted(by_key):
         runs = by_key[key]
-        interval = interval_us(runs[0].rate_n or 0, runs[0].rate_ms or 0)
-        first, _ = yield from take_turns(tx, key, interval, turns=len(runs))
-        for number, run in enumerate(runs):
-            at = in_milliseconds(first + number * interval)
-            if at > tx.now:
-                late.setdefault(at, []).append(run.id)
-    return late
+        without = yield from _use_turns(tx, key, runs, later)
+        if without:
+            interval = interval_us(runs[0].rate_n or 0, runs[0].rate_ms or 0)
+            first = yield from take_turns(tx, key, interval, turns=len(without))
+            for number, run in enumerate(without):
+                place = first.place + number * interval
+                if place > tx.now * 1000:
+                    later[run.id] = (place, place)
+    return later
 
 
-def _hold(tx: Transaction, runs: list[str], due_at: int | None, waits_for: str) -> Asking[None]:
+def _use_turns(tx: Transaction, key: str, due: list[Due], later: dict[str, tuple[int, int]]) -> Asking[list[Due]]:
+    """Runs that have a turn begin, or come `later`; returns those that have none, or lost it."""
+    now, without, used_late = tx.now * 1000, list[Due](), dict[int, int]()
+    for run in due:
+        every_ms = run.rate_ms or 0
+        if run.waits_for != "rate" or (run.paused or 0) > now or now - run.place > latest_us(every_ms):
+            without.append(run)
+        elif run.turn_us > now:
+            later[run.id] = (run.turn_us, run.place)
+        elif now - run.place > slack_us(every_ms):
+            used_late[stretch_us(run.place, every_ms)] = now
+    if used_late:
+        yield from late(tx, key, used_late, due[0].rate_ms or 0)
+    return without
+
+
+def _hold(
+    tx: Transaction, runs: list[str], due_at: int | None, waits_for: str, place: int | None = None
+) -> Asking[None]:
     if runs:
-        yield from tx.rows("hold_back", ids=to_json(runs), due_at=due_at, waits_for=waits_for)
+        yield from tx.rows("hold_back", ids=to_json(runs), due_at=due_at, waits_for=waits_for, turn=place)
         for run in runs:
             tx.changed(run, News.MOVED)
 

@@ -199,6 +199,7 @@ def prune(
                 spared.add(root)
         yield from _delete_runs(tx, doomed)
         yield from tx.rows("forget_rates", micros=tx.now * 1000)
+        yield from tx.rows("forget_late_turns")
         return roots
 
     return work

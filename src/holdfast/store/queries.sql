@@ -275,7 +275,8 @@ priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'wa
 -- name: due
 -- The runs a claim takes: those of the highest level first, of one level the longest due first.
 SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
-       rate_ms, (SELECT paused FROM rates WHERE key = rate_key)
+       rate_ms, turn, (SELECT paused FROM rates WHERE key = rate_key),
+       (SELECT max(began) FROM late_turns WHERE key = rate_key AND place <= turn - rate_ms * 1020)
 FROM runs
 WHERE {takeable}
 ORDER BY priority DESC, due_at LIMIT :limit
@@ -304,8 +305,8 @@ SELECT limit_key, count(*) FROM runs WHERE status = 'running' AND limit_key IN (
 GROUP BY limit_key
 
 -- name: hold_back
--- These runs are not let through: until a slot is free (due_at is null), or until their turn.
-UPDATE runs SET status = 'ready', due_at = :due_at, waits_for = :waits_for, awaits = NULL, updated_at = :now
+-- These runs are not let through: until a slot is free (due_at is null), or until their turn, whose place they keep.
+UPDATE runs SET status = 'ready', due_at = :due_at, waits_for = :waits_for, turn = :turn, awaits = NULL, updated_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: wake
@@ -345,11 +346,20 @@ SELECT (SELECT count(*) FROM runs WHERE status = 'running' AND limit_key = :key)
 max(:interval, rates.mean * :tokens_us / 1000)
 
 -- name: take_turns
--- Reserve turns of a rate; returns the time of the first of them, and until when the rate is paused.
+-- Reserve turns of a rate; returns the place of the first of them, and until when the rate is paused.
 INSERT INTO rates (key, next) VALUES (:key, :micros + :turns * :interval)
 ON CONFLICT (key) DO UPDATE
 SET next = max(rates.next, rates.paused, rates.owed, :micros) + :turns * {spacing}
 RETURNING next - :turns * {spacing}, paused
+
+-- name: use_late
+-- Turns of a stretch are used late: those that come a window later wait for them.
+INSERT INTO late_turns (key, place, began) VALUES (:key, :place, :micros)
+ON CONFLICT (key, place) DO UPDATE SET began = max(late_turns.began, excluded.began)
+
+-- name: forget_late
+-- What began a window ago delays nobody.
+DELETE FROM late_turns WHERE key = :key AND began <= :micros
 
 -- name: pause_rate
 -- No turn before this time, whoever asks.
@@ -365,16 +375,21 @@ SET owed = max(rates.owed, :since) + :cost,
     mean = CASE WHEN rates.mean = 0 THEN :tokens ELSE (rates.mean * 7 + :tokens) / 8 END
 
 -- name: rate
--- Until when a rate is paused, and until when it owes.
-SELECT paused, owed FROM rates WHERE key = :key
+-- Until when a rate is paused and until when it owes, and when the last began of those that were late up to a place.
+SELECT paused, owed, coalesce((SELECT max(began) FROM late_turns WHERE key = :key AND place <= :place), 0) FROM rates
+WHERE key = :key
 
 -- name: paused_rates
 -- The rates that are paused, the longest first.
 SELECT key, paused FROM rates WHERE paused > :micros ORDER BY paused DESC, key LIMIT :limit
 
 -- name: forget_rates
--- What has passed says nothing.
-DELETE FROM rates WHERE next < :micros AND paused < :micros AND owed < :micros
+-- What has long passed says nothing, and nobody has a turn of it.
+DELETE FROM rates WHERE next < :micros - 86400000000 AND paused < :micros AND owed < :micros
+
+-- name: forget_late_turns
+-- Those of rates that nobody uses any more.
+DELETE FROM late_turns WHERE NOT EXISTS (SELECT 1 FROM rates WHERE rates.key = late_turns.key)
 
 -- name: clear_slots
 -- Slots of this limit, and of this call, that no living owner has.

@@ -18,6 +18,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from holdfast.budget import Purse
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
+from holdfast.flow import span_us
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Actor, Ballot
 from holdfast.runtime import outside as in_no_run
@@ -40,11 +41,10 @@ from holdfast.store.arrivals import Taken
 from holdfast.store.base import Append, Census, Changes, NewRun, News, Told, settle
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
-from holdfast.store.rates import Closed, Turn
+from holdfast.store.rates import Closed, Turn, in_milliseconds
 from holdfast.store.streams import Piece
 from holdfast.store.tokens import TokenRow
 from holdfast.store.transaction import Asking, Transaction, to_json
-from holdfast.store.turns import in_milliseconds
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -201,15 +201,19 @@ class SharedStore(abc.ABC):
     async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn:
         return await self._submit(turns.take_turn(key, interval_us, tokens_us), small=True, runs=())
 
+    async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
+        await self._submit(turns.use_late(key, began, every_ms), small=True, runs=())
+
     async def pause_rate(self, key: str, wait_ms: int) -> int:
         return await self._submit(turns.pause(key, wait_ms), small=True, runs=())
 
     async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
         await self._submit(turns.charge(key, tokens, tokens_us, since), small=True, runs=())
 
-    async def closed(self, key: str) -> Closed:
-        found = await self._glance(reads.rows, "rate", key=key)
-        return Closed(*map(in_milliseconds, found[0])) if found else Closed(0, 0)
+    async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
+        place = 0 if turn is None else turn.place - span_us(every_ms)
+        found = await self._glance(reads.rows, "rate", key=key, place=place)
+        return turns.closed(found[0]) if found else Closed(0, 0, 0)
 
     async def paused_rates(self, limit: int = 100) -> list[tuple[str, int]]:
         found = await self._read(reads.rows, "paused_rates", micros=self.clock.now() * 1000, limit=limit)
