@@ -99,11 +99,14 @@ class Question:
     expires_ms: int | None
     default: object
     remind_ms: int | None
+    given_schema: dict[str, Any] | None = None  # of what may be edited, if its type does not tell
 
     @property
     def schema(self) -> str | None:
         """The JSON schema of what may be edited or answered, None if nothing may."""
-        return json.dumps(self.shape.schema()) if self.editable else None
+        if not self.editable:
+            return None
+        return json.dumps(self.shape.schema() if self.given_schema is None else self.given_schema)
 
     def needed(self, value: Any) -> int:
         """How many people must agree to this value."""

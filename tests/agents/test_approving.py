@@ -607,3 +607,26 @@ def test_a_question_must_be_awaited():
         finish(asks)
     with pytest.raises(holdfast.NotInRun, match="approve works only inside a running agent"):
         holdfast.approve("So?")
+
+
+def test_an_edit_may_be_checked_by_a_schema():
+    """Where no type says what fits, a JSON schema does; the agent gets what was entered."""
+    schema = {"type": "object", "properties": {"day": {"type": "integer"}}, "additionalProperties": False}
+
+    @holdfast.agent
+    async def leave() -> dict:
+        return (await holdfast.approve("May I?", show={"day": 1}, edit=schema)).data
+
+    async def main():
+        async with holdfast.testing.open(agents=[leave]) as hf:
+            run = await hf.start(leave)
+            await run.wait("waiting")
+            (asked,) = await run.approvals()
+            assert asked.schema == schema
+            for wrong in ({"day": "one"}, {"days": 2}, 2):
+                with pytest.raises(holdfast.BadArguments):
+                    await hf.approve(asked, by="ana", data=wrong)
+            await hf.approve(asked, by="ana", data={"day": 2})
+            return await run.result()
+
+    assert asyncio.run(main()) == {"day": 2}

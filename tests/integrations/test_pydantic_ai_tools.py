@@ -1,12 +1,15 @@
 """Tools of Pydantic AI agents in runs: where they run, how they are tried again, and what people are asked."""
 
 import asyncio
+import re
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import pydantic_ai
 import pytest
 from fastmcp.client.transports import StdioTransport
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.mcp import MCPToolset
@@ -217,6 +220,95 @@ def test_approvals_are_questions_in_the_inbox():
 
     _, events, _ = running(job, act=act)
     assert sorted(keys(events, "approval.asked")) == ["clerk-0:c0/:approve#0", "clerk-0:c1/:approve#0"]
+    script.forget()
+    assert everywhere(job, act=act, check=check) > 10
+
+
+class Line(BaseModel):
+    what: str
+    euros: Annotated[int, Field(gt=0)]
+
+
+def _even(cents: int) -> int:
+    if cents % 2:
+        raise ValueError("cents come in pairs")
+    return cents
+
+
+def paying(paid):
+    """An agent that pays what its model wants, if a person lets it."""
+    script = Script(
+        lambda turn, m: [
+            calls(("pay", {"lines": [{"what": "tea", "euros": 5}]})),
+            says(str([p.content for p in m[-1].parts])),
+        ][turn]
+    )
+    clerk = durable(script)
+
+    @clerk.tool_plain(requires_approval=True)
+    async def pay(lines: list[Line], cents: Annotated[int, AfterValidator(_even)] = 0) -> str:
+        paid.append((lines[0].euros, cents))
+        return f"paid {lines[0].euros}"
+
+    @holdfast.agent
+    async def job() -> str:
+        return (await clerk.run("go")).output
+
+    return script, job
+
+
+TEA = {"what": "tea", "euros": 4}
+WRONG = {
+    "not a number": ({"lines": [{"what": "tea", "euros": "lots"}]}, "euros: found str 'lots'"),
+    "nothing": ({}, "lines: found nothing"),
+    "too little": ({"lines": [{"what": "tea", "euros": 0}]}, "exclusiveMinimum 0"),
+    "unknown": ({"lines": [TEA], "cent": 2}, "cent: "),
+    "unknown inside": ({"lines": [TEA | {"euro": 2}]}, "euro: "),
+}
+
+
+def test_edited_arguments_are_checked_where_they_are_entered():
+    """By the schema of the tool, which is stored with the question: no code of the agent is needed. Nothing is decided."""
+    paid = []
+    script, job = paying(paid)
+
+    async def act(hf, run):
+        await run.wait("waiting")
+        (asked,) = await run.approvals()
+        assert asked.editable and asked.schema["required"] == ["lines"]
+        for data, told in WRONG.values():
+            with pytest.raises(holdfast.BadArguments, match=re.escape(told)):
+                await hf.approve(asked, by="ana", data=data)
+        assert [each.id for each in await run.approvals()] == [asked.id]
+        await hf.approve(asked, by="ana", data={"lines": [TEA]})
+
+    result, _, _ = running(job, act=act)
+    assert result == "['paid 4']" and paid == [(4, 0)] and script.paid.total() == 2
+
+
+def test_an_edited_call_counts_when_the_tool_accepts_it():
+    """What only the tool's own code can refuse is asked about again, with the reason; the model hears nothing of it."""
+    paid = []
+    script, job = paying(paid)
+
+    async def act(hf, run):
+        while True:
+            await run.wait("waiting", "completed")
+            for asked in await run.approvals():
+                again = "cents come in pairs" in asked.question and "ana" in asked.question
+                assert asked.shown == {"lines": [{"what": "tea", "euros": 5}]}
+                await hf.approve(asked, by="ana", data={"lines": [TEA], "cents": 2 if again else 3})
+                if again:
+                    return
+
+    def check(result, hf):
+        assert result == "['paid 4']" and set(paid) == {(4, 2)}
+        assert script.paid.total() <= 2 + hf.crashes
+        script.forget()
+
+    _, events, _ = running(job, act=act)
+    assert keys(events, "approval.asked") == ["clerk-0:c0/:approve#0", "clerk-0:c0/:approve#1"]
+    assert script.paid.total() == 2
     script.forget()
     assert everywhere(job, act=act, check=check) > 10
 

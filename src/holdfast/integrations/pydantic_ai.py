@@ -13,7 +13,8 @@ code, which is replayed. What is promised:
 - A history that ends in calls without results gets results that say what is known of them (`valid_history`), and one that
   has become long can be made shorter, in a recorded step.
 - A call that needs approval is a question in the inbox; its arguments may be edited, and the reason of a denial reaches the
-  model. A call that is to be executed elsewhere is a question for its result.
+  model. What a person enters is checked by the tool's schema, and counts once the tool's own validation has accepted it.
+  A call that is to be executed elsewhere is a question for its result.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from holdfast import (
     Salvaged,
 )
 from holdfast.integrations import pydantic_ai_records as records
+from holdfast.integrations.pydantic_ai_approval import closed, refused_by_tool
 from holdfast.integrations.pydantic_ai_history import (
     Compaction,
     Summarise,
@@ -315,14 +317,18 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         return DeferredToolResults(approvals=dict(given[:cut]), calls=dict(given[cut:]))
 
     async def _approval(self, ctx: RunContext[AgentDepsT], call: ToolCallPart) -> ToolApproved | ToolDenied:
-        shown = call.args_as_dict()
+        shown, definition = call.args_as_dict(), ctx.tools.get(call.tool_name)
+        schema = True if definition is None else closed(definition.parameters_json_schema)
+        question = asked = f"Agent {self.name!r} wants to call the tool {call.tool_name!r}. May it?"
         with pinned(ctx, call.tool_call_id):
-            decision = await holdfast.approve(
-                f"Agent {self.name!r} wants to call the tool {call.tool_name!r}. May it?",
-                show=shown,
-                edit=True,
-                **self._asking(ctx, call),
-            )
+            while True:
+                decision = await holdfast.approve(asked, show=shown, edit=schema, **self._asking(ctx, call))
+                refused = (
+                    await refused_by_tool(ctx, call, decision.data) if decision and decision.data != shown else None
+                )
+                if refused is None:
+                    break
+                asked = f"{question} (What {decision.by} made of it is not what the tool takes, and was not done: {refused})"
         if decision:
             return ToolApproved(override_args=decision.data if decision.data != shown else None)
         unsaid = "Nobody approved it in time." if decision.expired else "The tool call was denied."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar, overload
 
@@ -52,7 +52,7 @@ def approve(
 ) -> Called[Decision[None]]: ...  # fmt: skip
 @overload
 def approve(
-    question: str, *, show: T, edit: bool | type[T] = False, to: str | Sequence[str] = (),
+    question: str, *, show: T, edit: bool | type[T] | Mapping[str, Any] = False, to: str | Sequence[str] = (),
     needs: int | Callable[[T], int] = 1, expires: Duration | None = None, default: bool = False,
     remind: Duration | None = None,
 ) -> Called[Decision[T]]: ...  # fmt: skip
@@ -62,13 +62,17 @@ def approve(
 ) -> Any:  # fmt: skip
     """Stop until a person approves or denies; false when denied, with the reason in `note`.
 
-    `show` is what the person sees and decides about, exactly as it is now; with `edit` the person may change it first.
+    `show` is what the person sees and decides about, exactly as it is now; with `edit` the person may change it first. What
+    is entered must fit the type of `show`, or `edit` itself: a type, or a JSON schema.
     `needs` people must agree, each another one. When nobody decided before it `expires`, the `default` holds.
     """
     if not isinstance(default, bool):
         raise BadArguments(f"default={default!r}: what holds when nobody decides in time is True or False")
-    shape = shape_of(edit) if not isinstance(edit, bool) else shape_of_value(show)
-    asked = _question("approve", question, show, shape, shape, edit is not False, to, needs, expires, default, remind)
+    shown = shape_of_value(show) if isinstance(edit, bool | Mapping) else shape_of(edit)
+    shape = UNTYPED if isinstance(edit, Mapping) else shown
+    asked = _question("approve", question, show, shown, shape, edit is not False, to, needs, expires, default, remind)
+    if isinstance(edit, Mapping):
+        asked = replace(asked, given_schema=dict(edit))
     return current("approve").ask(asked).then(_decision)
 
 
