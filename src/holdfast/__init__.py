@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.budget import Budget, Remaining
-    from holdfast.client import Client, open
+    from holdfast.client import Client, open, restore_backup
     from holdfast.conversations import ConversationInfo, Message, Transcript
     from holdfast.declaring import NOT_DONE, Agent, NotDone, Step, agent, step
     from holdfast.durations import Duration
@@ -183,6 +183,7 @@ __all__ = [
     "remaining",
     "resource",
     "restore",
+    "restore_backup",
     "rng",
     "scope",
     "sleep",
@@ -200,7 +201,7 @@ __all__ = [
 
 _HOMES = {
     "holdfast.budget": "Budget Remaining",
-    "holdfast.client": "Client open",
+    "holdfast.client": "Client open restore_backup",
     "holdfast.conversations": "ConversationInfo Message Transcript",
     "holdfast.declaring": "Agent NOT_DONE NotDone Step agent step",
     "holdfast.durations": "Duration",

@@ -61,6 +61,15 @@ def store_for(url: str | None, name: str = "") -> Store:
     return choosing.store_at(os.environ.get("HOLDFAST_URL") or DEFAULT_URL if url is None else url, name=name)
 
 
+async def restore_backup(path: str | os.PathLike[str], url: str | None = None, *, by: str | Actor = SOMEONE) -> int:
+    """Fill an empty store from a backup; returns how many runs it has. Nothing is carried there before `hf.activate()`.
+
+    `BadArguments` if the file is no whole backup or the store is not empty; then nothing was changed.
+    """
+    actor = Actor.of(by)
+    return await store_for(url).restore(path, by=actor.name, via=actor.via or PYTHON)
+
+
 def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
     """The agents named, and all agents of the modules named."""
     if isinstance(agents, Agent | ModuleType):
@@ -537,6 +546,22 @@ class Client(Questions, Conversations, Control, Tokens):
         if dry_run:
             return len(await self.store.would_prune(before, statuses, **fits))
         return await self.store.prune(before, statuses, **fits, **self._author())
+
+    # Copies
+
+    async def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write all that the store has at this moment to a new file, while everything goes on; returns how many runs.
+
+        The file is a SQLite store, whatever this one is. `holdfast.restore_backup` makes a store of either kind of it.
+        """
+        return await self.store.backup(path, **self._author())
+
+    async def activate(self) -> int:
+        """Let workers carry the runs of a store that was restored from a backup; returns how many have not ended.
+
+        Not while the original lives: both would do what is left to do, with the same idempotency keys.
+        """
+        return await self.store.activate(**self._author())
 
     # Hearing of changes
 

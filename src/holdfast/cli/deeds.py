@@ -1,4 +1,4 @@
-"""Commands that act upon runs and the store: retry, pause, resume, cancel, send, prune, delete, token, audit."""
+"""Commands that act upon runs and the store: retry, pause, resume, cancel, send, prune, delete, token, audit, backup, restore."""
 
 from __future__ import annotations
 
@@ -203,3 +203,38 @@ def audit(
         wait_for(auditing.erase(db, run, by, older_than, as_json=as_json))
     else:
         wait_for(auditing.audit(db, auditing.Wanted(run, by, actions, before, limit), as_json=as_json))
+
+
+@holdfast.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@db_option
+@json_option
+def backup(file: str, db: str | None, as_json: bool) -> None:
+    """Copy the store to FILE while it is in use.
+
+    FILE is a store itself, in which nothing is carried: `holdfast --db sqlite:FILE runs` looks at it, `holdfast restore FILE`
+    makes a store of either kind of it.
+    """
+    from holdfast.cli.backup import backup as copy
+
+    wait_for(copy(db, file, as_json=as_json))
+
+
+@holdfast.command()
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(dir_okay=False))
+@click.option("--activate", is_flag=True, help="Let workers carry the runs of a store that was restored.")
+@db_option
+@json_option
+def restore(file: str | None, activate: bool, db: str | None, as_json: bool) -> None:
+    """Fill an empty store from the backup in FILE, and later, with --activate, let it go on.
+
+    Until then no run of it is carried and no timer fires, because the original may live on beside it.
+    """
+    from holdfast.cli import backup as backups
+
+    if activate is (file is not None):
+        raise click.UsageError("give the FILE of a backup, or --activate")
+    if file is None:
+        wait_for(backups.activate(db, as_json=as_json))
+    else:
+        wait_for(backups.restore(db, file, as_json=as_json))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.output import console, glyphs, print_json, version
+from holdfast.cli.output import command, console, glyphs, print_json, version
 from holdfast.cli.picture import clean, when
 from holdfast.cli.reading import existing
 from holdfast.cli.stuck import why_stuck
@@ -91,6 +91,12 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
 
     if facts["integrity"] != "ok":
         add(f"the file is damaged: {facts['integrity']}", "Stop all workers, keep a copy, and restore a backup")
+    if facts["identity"]["held_at"] is not None:
+        copied = when(facts["identity"]["backup_at"])
+        add(
+            f"this store is a copy of {copied}, and held: none of its runs is carried",
+            f"When the original does nothing any more: {command('restore', '--activate', db=url)}",
+        )
     agents, queues = await hf.store.agents(), await hf.store.queues_taken()
     for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
         problem = why_stuck(row, agents, queues, hf.store.clock.now(), url)

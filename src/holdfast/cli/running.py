@@ -38,7 +38,7 @@ from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
 from holdfast.client import open as open_store
 from holdfast.declaring import Agent
-from holdfast.errors import BadArguments, RunExists
+from holdfast.errors import BadArguments, RunExists, StoreUnavailable
 from holdfast.logs import LogFilter
 from holdfast.model import FINISHED, RunRow, checked_run_id, plain_id
 from holdfast.worker.settings import Settings
@@ -94,6 +94,11 @@ async def _run_until(
 ) -> int:
     # Without agents first: nothing may begin before the arguments are known to fit.
     async with at_terminal(open_store(request.url)) as hf:
+        if await hf.store.held():
+            raise StoreUnavailable(
+                f"{hf.store.url} is a copy and held: none of its runs is carried. When the original does nothing any more: "
+                + command("restore", "--activate", db=request.url)
+            )
         members = await _prepare(hf, request, agent, run_id)
         before = members[0]
         if before.status in FINISHED and not any(is_active(member, hf.store.clock.now()) for member in members):

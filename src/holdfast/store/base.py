@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -428,6 +429,23 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         before: int | None = None,
     ) -> list[dict[str, Any]]:
         """Rows of the audit, the newest first: of a run and those below it, by somebody, of these actions, before a row."""
+        ...
+
+    # Copies
+    async def backup(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
+        """Write all there is at one moment to a file, while others go on; returns how many runs. `BadArguments` if it exists."""
+        ...
+
+    async def restore(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
+        """Fill this store, which must be empty and not open, from a backup; it is held then. Returns how many runs."""
+        ...
+
+    async def activate(self, *, by: str, via: str) -> int:
+        """Let a held store go on; returns how many unfinished runs it has. `BadArguments` if it is not held."""
+        ...
+
+    async def held(self) -> bool:
+        """Is it a copy whose runs nobody may carry yet?"""
         ...
 
     async def erase_audit(

@@ -7,6 +7,7 @@ new file at once one applies, and the others wait and find it done. Dying on the
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -60,6 +61,8 @@ def migrate(db: apsw.Connection, now: int, migrations: Sequence[Migration] | Non
                 "INSERT INTO migrations (number, name, checksum, applied_at) VALUES (?, ?, ?, ?)",
                 (migration.number, migration.name, migration.checksum, now),
             )
+            if migration.name == "copies":
+                db.execute("INSERT INTO identity (id, made_at) VALUES (?, ?)", (secrets.token_hex(16), now))
         db.execute("COMMIT")
     finally:
         if db.in_transaction:

@@ -264,6 +264,7 @@ agent IN (SELECT value FROM json_each(:agents))
   AND (status <> 'running' OR lease_owner <> :worker)
   AND (:root IS NULL OR root_id = :root)
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+  AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 
 -- name: takeable
@@ -848,6 +849,22 @@ WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9
              SELECT id FROM runs
              WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND crash_count >= 2)
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
+
+-- name: identity
+-- What this store is.
+SELECT id, made_at, backup_of, backup_at, restored_at, held_at FROM identity
+
+-- name: let_go
+-- It is held no longer.
+UPDATE identity SET held_at = NULL
+
+-- name: orphan_all
+-- Runs that were copied in the middle have no owner here: they are due now.
+UPDATE runs SET due_at = :now WHERE status = 'running' AND due_at > :now
+
+-- name: count_unfinished
+-- How many runs have not ended.
+SELECT count(*) FROM runs WHERE finished_at IS NULL
 
 -- name: newest_migration
 -- The schema this database has.

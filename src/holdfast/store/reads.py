@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.model import ApprovalRow, Event, RunRow, Signal
+from holdfast.store import backup
 from holdfast.store.streams import Piece
 from holdfast.store.transaction import Asking, Rows, listed, to_json
 
@@ -168,8 +169,10 @@ def facts() -> Asking[dict[str, Any]]:
     ((events, signals, blobs, questions, workers),) = yield from rows("count_rows")
     ((schema,),) = yield from rows("newest_migration")
     versions = yield from rows("code_versions")
+    (itself,) = yield from rows("identity")
     return {
         "schema": schema,
+        "identity": backup.identity(itself),
         "runs": dict(counted),
         "events": events,
         "signals": signals,

@@ -11,6 +11,7 @@ import asyncio
 import functools
 import json
 import logging
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
@@ -38,6 +39,7 @@ from holdfast.store import (
 )
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.arrivals import Taken
+from holdfast.store.backup import Part, activate, identity
 from holdfast.store.base import Append, Census, Changes, NewRun, News, Told, settle
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
@@ -299,6 +301,23 @@ class SharedStore(abc.ABC):
 
     async def revoke_tokens(self, which: str, *, by: str = "", via: str = "") -> list[TokenRow]:
         return await self._submit(issuing.revoke_tokens(which, by, via), journal=False)
+
+    async def backup(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
+        part = Part(path, "the backup")
+        noted = functools.partial(audit.note, run="", by=by, via=via, action="backup", data={"file": part.path.name})
+        await self._submit(noted, journal=False)  # first: there is no copy without its row
+        return await self._copy_out(part)
+
+    @abc.abstractmethod
+    async def _copy_out(self, part: Part) -> int:
+        """Fill a backup with what this store has at one moment, and finish it."""
+
+    async def activate(self, *, by: str, via: str) -> int:
+        return await self._submit(activate(by, via), journal=False)
+
+    async def held(self) -> bool:
+        (itself,) = await self._glance(reads.rows, "identity")
+        return identity(itself)["held_at"] is not None
 
     async def erase_audit(
         self, *, run: str | None = None, actor: str | None = None, before: int | None = None, by: str, via: str

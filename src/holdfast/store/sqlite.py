@@ -22,8 +22,9 @@ import apsw
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreUnavailable
 from holdfast.model import Event, Published, Signal
-from holdfast.store import connection, leases, reads
+from holdfast.store import backup, connection, leases, reads
 from holdfast.store.appends import QueuedAppend
+from holdfast.store.backup import Part
 from holdfast.store.base import Ailment, Append, Faults, Lease, News, Told, settle
 from holdfast.store.connection import PAGE_BYTES, Durability, check_library, connect, parse_url
 from holdfast.store.joint import Joint
@@ -262,6 +263,37 @@ class SQLiteStore(SharedStore):
             if seen_at > self.clock.now() - _SEEN_LATELY_MS if alive is None else alive:
                 served.update(json.loads(names))
         return await self._published(served)
+
+    async def _copy_out(self, part: Part) -> int:
+        try:
+            return await asyncio.to_thread(self._copy_to, part)
+        except BaseException:
+            part.unwanted = True
+            raise
+
+    def _copy_to(self, part: Part) -> int:
+        source = target = None
+        try:
+            source, target = self._connect(), part.open()
+            backup.copy_pages(source, target, part.check_wanted)
+            target.pragma("journal_mode", "delete")
+            of: str = target.execute("SELECT id FROM identity").get
+            runs = backup.seal(target, of, self.clock.now())
+            part.finish(target)
+        except apsw.Error as error:
+            raise StoreUnavailable(f"the backup {str(part.path)!r} cannot be written: {error}") from error
+        finally:
+            for db in (source, target):
+                if db is not None:
+                    db.close(force=True)
+            part.discard()
+        return runs
+
+    async def restore(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
+        try:
+            return await asyncio.to_thread(backup.restore_file, path, self.path, self.clock.now(), by, via)
+        except apsw.Error as error:
+            raise StoreUnavailable(f"{self.path!r} cannot be written: {error}") from error
 
     async def facts(self) -> dict[str, Any]:
         about = await self._readers.look(functools.partial(connection.facts, path=self.path))

@@ -87,6 +87,11 @@ class Worker:
         self.store.on_change(self._changed)
         self.store.observe(self.measures.commit)
         await self._publish()
+        if await self.store.held():
+            _log.warning(
+                "%s is a copy that was restored from a backup, and is held: no run is carried before it is activated, with"
+                " `holdfast restore --activate` or `hf.activate()`", self.store.url,
+            )  # fmt: skip
         self.measures.recovered += await self.store.recover()
         self._leases.start()
         for work in (self._work(), self._recover(), self._erase()):

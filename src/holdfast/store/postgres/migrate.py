@@ -5,6 +5,8 @@ Of many processes that open an empty database at once one applies; the others wa
 
 from __future__ import annotations
 
+import secrets
+
 import asyncpg
 
 from holdfast.errors import StoreUnavailable
@@ -45,6 +47,9 @@ async def _apply(connection: Connection, schema: str, lacking: list[Migration], 
             "INSERT INTO migrations (number, name, checksum, applied_at) VALUES ($1, $2, $3, $4)",
             migration.number, migration.name, migration.checksum, now,
         )  # fmt: skip
+        if migration.name == "copies":
+            made = secrets.token_hex(16)
+            await connection.execute("INSERT INTO identity (id, made_at) VALUES ($1, $2)", made, now)
 
 
 async def _missing(connection: Connection, schema: str, wanted: list[Migration]) -> list[Migration]:

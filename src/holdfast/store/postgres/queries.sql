@@ -328,6 +328,10 @@ UPDATE positions SET base = highest - pg_snapshot_xmax(pg_current_snapshot())::t
 FROM (SELECT max(position) >> 20 AS highest FROM events) AS newest
 WHERE highest >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + base
 
+-- name: raise_base_to
+-- The positions to come are beyond this one.
+UPDATE positions SET base = greatest(base, (:position >> 20) - pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 1)
+
 -- name: time
 -- The time of the database, which all its workers share. Cut off and not rounded: it is never ahead.
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint

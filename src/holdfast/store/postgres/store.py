@@ -11,6 +11,7 @@ import asyncio
 import functools
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ParamSpec, TypeVar
@@ -23,9 +24,11 @@ from holdfast.model import Published
 from holdfast.store import joining, leases, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.arrivals import Taken
+from holdfast.store.backup import Part, opened
 from holdfast.store.base import Ailment, Faults, Lease, News
 from holdfast.store.joint import Joint
 from holdfast.store.operations import Result
+from holdfast.store.postgres.backup import copy_in, copy_out
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, insist, parse_url
 from holdfast.store.postgres.lanes import Lanes
@@ -203,6 +206,30 @@ class PostgresStore(SharedStore):
             if alive:
                 served.update(json.loads(names))
         return await self._published(served)
+
+    async def _copy_out(self, part: Part) -> int:
+        connection = await connect(self._options)
+        try:
+            return await copy_out(connection, part, self.clock.now())
+        except (*TROUBLE, asyncpg.PostgresError) as error:
+            raise StoreUnavailable(f"{self.url!r} cannot be copied: {str(error) or repr(error)}") from error
+        finally:
+            await goodbye(connection)
+
+    async def restore(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
+        connection = backup = None
+        try:
+            backup = await asyncio.to_thread(opened, path)  # first: nothing is touched for what is no backup
+            connection = await self._connect_writer()
+            now = self.clock.now()
+            await insist(functools.partial(migrate, connection, self._options.schema, now))
+            return await copy_in(connection, backup, now, by, via)
+        except (*TROUBLE, asyncpg.PostgresError) as error:
+            raise StoreUnavailable(f"{self.url!r} cannot be filled: {str(error) or repr(error)}") from error
+        finally:
+            await goodbye(connection)
+            if backup is not None:
+                backup.db.close()
 
     async def facts(self) -> dict[str, Any]:
         ((version, database, schema, commit, size),) = await self._read(reads.rows, "about")

@@ -1,0 +1,289 @@
+"""Backups: one SQLite file with all that a store has, whichever database that is, and how it becomes a store again.
+
+A backup is a store itself, which can be looked at. It is *held*: nobody claims a run in it, and none in a store restored from
+it, until somebody activates that one, because the original may live on beside it and would do everything too.
+
+A file is written under another name, flushed, and gets its own name when it is whole. So a file of that name is a whole backup,
+and what a killed process leaves is called `.NAME.<random>.part`. A checksum of all rows tells whether it still is what was written.
+
+Left out is what belongs to processes: workers and the slots they hold. A run in the middle of a body is interrupted by being
+copied, as by a crash, and goes on as after one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import apsw
+
+from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.store import audit
+from holdfast.store.base import News
+from holdfast.store.migrate import known, migrate, missing
+from holdfast.store.transaction import Asking, Transaction
+
+NOT_COPIED: Final = frozenset({"migrations", "identity", "workers", "slots", "positions"})
+_PAGES_AT_ONCE: Final = 2_000
+_ROWS_AT_ONCE: Final = 500
+_LARGE: Final = {"blobs": 4, "chunks": 50}  # rows at once of tables whose rows are large
+_IDENTITY: Final = ("id", "made_at", "backup_of", "backup_at", "restored_at", "held_at")
+
+
+def identity(row: Any) -> dict[str, Any]:
+    """What a store is, by name."""
+    return dict(zip(_IDENTITY, row, strict=True))
+
+
+def rows_at_once(table: str) -> int:
+    """How many rows of a table may be in memory."""
+    return _LARGE.get(table, _ROWS_AT_ONCE)
+
+
+class Part:
+    """A file on its way: it has its name when it is whole."""
+
+    def __init__(self, path: str | os.PathLike[str], what: str) -> None:
+        self.path = Path(path).absolute()
+        self._part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.part")
+        self.unwanted = False  # nobody waits for it any more
+        if not self.path.parent.is_dir():
+            raise BadArguments(f"there is no folder {str(self.path.parent)!r} for {what}; create it first")
+        for suffix in ("", "-wal", "-journal"):  # a log that is there would be taken for that of the new file
+            if Path(f"{self.path}{suffix}").exists():
+                raise BadArguments(f"{str(self.path) + suffix!r} is there already; name another file for {what}")
+
+    def open(self) -> apsw.Connection:
+        """The file, empty. Nothing of it is flushed before the end, because until then it is nothing."""
+        db = apsw.Connection(str(self._part))
+        db.execute("PRAGMA synchronous = OFF")
+        return db
+
+    def check_wanted(self) -> None:
+        """Give up if nobody waits any more."""
+        if self.unwanted:
+            raise StoreUnavailable("the copy was given up")
+
+    def finish(self, db: apsw.Connection) -> None:
+        """Flush the file and give it its name, unless another has taken it."""
+        db.pragma("journal_mode", "delete")  # one file, that can be copied as it is
+        db.close()
+        with self._part.open("rb+") as file:
+            os.fsync(file.fileno())
+        try:
+            os.link(self._part, self.path)
+        except FileExistsError:
+            raise BadArguments(f"{str(self.path)!r} is there already; name another file, or move it away") from None
+        except OSError:  # a file system without links
+            self._part.rename(self.path)
+        self.discard()
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def discard(self) -> None:
+        """Remove what was written under the other name."""
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(OSError):
+                Path(f"{self._part}{suffix}").unlink()
+
+
+def copy_pages(source: apsw.Connection, target: apsw.Connection, check: Callable[[], None]) -> None:
+    """All of a file as it is at one moment, while others write to it."""
+    source.execute("BEGIN")
+    try:
+        source.execute("SELECT 1 FROM sqlite_schema").fetchall()  # from here on it is seen as it is now
+        with target.backup("main", source, "main") as copying:
+            while not copying.done:
+                check()
+                copying.step(_PAGES_AT_ONCE)
+    finally:
+        source.execute("ROLLBACK")
+
+
+def seal(db: apsw.Connection, of: str, at: int) -> int:
+    """Make a backup of a filled file: it names its original, is held and has its checksum. Returns how many runs it has."""
+    db.execute("BEGIN; DELETE FROM workers; DELETE FROM slots; DELETE FROM identity")
+    row = (secrets.token_hex(16), at, of, at, at, checksum(db))
+    db.execute(
+        "INSERT INTO identity (id, made_at, backup_of, backup_at, held_at, checksum) VALUES (?, ?, ?, ?, ?, ?)", row
+    )
+    db.execute("COMMIT")
+    runs: int = db.execute("SELECT count(*) FROM runs").get
+    return runs
+
+
+def _tables(db: apsw.Connection) -> list[str]:
+    found: list[Any] = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+    return [
+        name for name, sql in found
+        if name not in NOT_COPIED and not name.startswith("sqlite_") and not sql.startswith("CREATE VIRTUAL")
+    ]  # fmt: skip
+
+
+def columns(db: apsw.Connection, table: str) -> list[str]:
+    """The names of a table's columns."""
+    return [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))]
+
+
+def checksum(db: apsw.Connection) -> str:
+    """Of every row of every table, in the order of their keys."""
+    found = hashlib.sha256()
+    for table in _tables(db):
+        if table == "agents":  # whoever looks at it with agents publishes them
+            continue
+        keys = [
+            name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,))
+        ]
+        order = ", ".join(f'"{key}"' for key in keys) or "rowid"
+        found.update(table.encode())
+        for row in db.execute(f'SELECT * FROM "{table}" ORDER BY {order}'):  # noqa: S608 - names of this very file
+            found.update(ascii(row).encode())
+    return found.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A whole backup, open to be read."""
+
+    path: str
+    db: apsw.Connection
+    of: str
+    at: int
+
+    def rows(self, table: str) -> Iterator[list[Any]]:
+        """A table, some rows at a time."""
+        names = ", ".join(f'"{name}"' for name in columns(self.db, table))
+        where = " WHERE run_id <> ''" if table == "events" else ""  # marks of deleted positions are for SQLite
+        cursor = self.db.execute(f'SELECT {names} FROM "{table}"{where}')  # noqa: S608 - names of this very file
+        while some := list(itertools.islice(cursor, rows_at_once(table))):
+            yield some
+
+    def identity(self, now: int) -> tuple[Any, ...]:
+        """The row of a store that is restored from it: another store, which is held."""
+        return secrets.token_hex(16), now, self.of, self.at, now, now
+
+
+def opened(path: str | os.PathLike[str]) -> Backup:
+    """The backup in a file, after all of it was read; `BadArguments` says what is wrong with any other file."""
+    where = str(Path(path).absolute())
+    if not Path(where).is_file():
+        raise BadArguments(f"there is no file {where!r}")
+    db = _read_only(where)
+    try:
+        of, at = _checked(db, where)
+    except (apsw.CorruptError, apsw.FullError, apsw.IOError) as error:
+        db.close()
+        raise BadArguments(f"{where!r} is damaged ({error}); take another backup") from error
+    except apsw.NotADBError:
+        db.close()
+        raise BadArguments(f"{where!r} is no backup: it is no SQLite file") from None
+    except BaseException:
+        db.close()
+        raise
+    return Backup(where, db, of, at)
+
+
+def _read_only(path: str) -> apsw.Connection:
+    """A connection that changes nothing; to a file in a folder that cannot be written too."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    db = apsw.Connection(f"file:{quote(path)}?mode=ro", flags=flags)
+    try:
+        db.execute("SELECT 1 FROM sqlite_schema").fetchall()
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        db.close()
+        return apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
+    except apsw.Error:
+        pass  # it is found again, where it is told
+    return db
+
+
+def _checked(db: apsw.Connection, path: str) -> tuple[str, int]:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "migrations" not in tables:
+        other = f"it is some other program's (it has a table {min(tables)!r})" if tables else "it is empty"
+        raise BadArguments(f"{path!r} is no backup: {other}")
+    applied: list[Any] = db.execute("SELECT number, name, checksum FROM migrations").fetchall()
+    missing(repr(path), applied, known())
+    found = db.execute("SELECT backup_of, backup_at, checksum FROM identity").get if "identity" in tables else None
+    if found is None or found[2] is None:
+        raise BadArguments(f"{path!r} is a store and no backup; make one of it with `holdfast backup`")
+    problem = db.execute("PRAGMA integrity_check(1)").get
+    if problem != "ok":
+        raise BadArguments(f"{path!r} is damaged ({problem}); take another backup")
+    if checksum(db) != found[2]:
+        raise BadArguments(f"{path!r} is damaged, or was changed since it was made; take another backup")
+    return found[0], found[1]
+
+
+@contextlib.contextmanager
+def up_to_date(backup: Backup) -> Iterator[Backup]:
+    """The backup with the schema of this version: itself, or a copy in memory if it has an older one."""
+    applied = {number for (number,) in backup.db.execute("SELECT number FROM migrations")}
+    if all(migration.number in applied for migration in known()):
+        yield backup
+        return
+    copy = apsw.Connection(":memory:")
+    try:
+        copy_pages(backup.db, copy, lambda: None)
+        migrate(copy, backup.at)
+        yield Backup(backup.path, copy, backup.of, backup.at)
+    finally:
+        copy.close()
+
+
+def restore_file(path: str | os.PathLike[str], target: str, now: int, by: str, via: str) -> int:
+    """Make a file of a backup that is a store: held, and with an identity of its own. Returns how many runs it has."""
+    part, backup = Part(target, "the store"), opened(path)
+    db = None
+    try:
+        db = part.open()
+        copy_pages(backup.db, db, part.check_wanted)
+        db.pragma("journal_mode", "delete")
+        migrate(db, now)
+        db.execute("BEGIN; DELETE FROM identity")
+        db.execute(
+            "INSERT INTO identity (id, made_at, backup_of, backup_at, restored_at, held_at) VALUES (?, ?, ?, ?, ?, ?)",
+            backup.identity(now),
+        )
+        audited = "INSERT INTO audit (at, run_id, actor, action, data, via) VALUES (?, '', ?, 'restore', NULL, ?)"
+        db.execute(audited, (now, by, via))
+        db.execute("COMMIT")
+        runs: int = db.execute("SELECT count(*) FROM runs").get
+        part.finish(db)
+    finally:
+        backup.db.close()
+        if db is not None:
+            db.close(force=True)
+        part.discard()
+    return runs
+
+
+def activate(by: str, via: str) -> Callable[[Transaction], Asking[int]]:
+    """Let a held store go on; returns how many unfinished runs it has. Runs that were copied in the middle are due at once."""
+
+    def work(tx: Transaction) -> Asking[int]:
+        found = yield from tx.row("identity")
+        if identity(found)["held_at"] is None:
+            if tx.again:
+                return 0
+            raise BadArguments("this store is not held: its runs are carried by whatever workers it has")
+        yield from tx.rows("let_go")
+        yield from tx.rows("orphan_all")
+        ((unfinished,),) = yield from tx.rows("count_unfinished")
+        yield from audit.note(tx, "", by, via, "activate", {"runs": unfinished})
+        tx.changed("", News.DUE)
+        runs: int = unfinished
+        return runs
+
+    return work
