@@ -154,7 +154,7 @@ class StepContext:
 
     key: str
     derive: Callable[[], str]  # the idempotency key, made when it is asked for: most steps have no use for one
-    attempt: int
+    attempt: int  # of this call, as far as the journal tells
     run: RunFacts | None = None
     resources: Resources | None = None
     connection: Any = None  # of the transaction that the body is in, if it is in one
@@ -162,6 +162,7 @@ class StepContext:
     left: dict[str, Any] = field(default_factory=dict)  # of the budgets that hold, when the body began
     clock: Callable[[], int] = lambda: 0  # what time it is to the store
     stream: Callable[[str], Outlet] | None = None  # a stream of the run that the step belongs to, if it belongs to one
+    again: bool = False  # the body may have run before: an attempt failed, or a process died after the call was made
 
     @property
     def idempotency_key(self) -> str:

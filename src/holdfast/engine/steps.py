@@ -39,6 +39,7 @@ class StepCall(Call):
 
     of = "step"
     __slots__ = (
+        "_again",
         "_began_at",
         "_context",
         "_copy",
@@ -67,10 +68,23 @@ class StepCall(Call):
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
         self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
+        self._again = self._resumed and self.spec.in_doubt == "retry" and self._may_have_run()
         self._began_at, self._limit_s = 0, self.spec.timeout_s
         self.bill = Bill()
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
         self._context = None
+
+    def _may_have_run(self) -> bool:
+        """Can an earlier owner have begun a body of which nothing is recorded, because it died or was stopped?
+
+        It can if the last outcome that the agent had seen when it asked was recorded by an earlier owner: that one may
+        have come to this call as well.
+        """
+        journal, epoch = self.execution.journal, self.execution.run.lease_epoch
+        before = 0 if journal.checkpoint is None else journal.checkpoint.data["delivered"]
+        place = min(self.asked - before, len(journal.outcomes))
+        seen = journal.outcomes[place - 1] if place > 0 else journal.checkpoint
+        return epoch > 1 and (seen is None or seen.epoch < epoch)
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
@@ -256,6 +270,7 @@ class StepCall(Call):
         return StepContext(
             self.key, self.idempotency_key, self.so_far.attempt, execution.facts(), execution.host.resources,
             spendings=self.bill.spendings, left=self.bill.left(execution.clock), clock=execution.clock.now,
+            again=self._again or self.so_far.attempt > 1,
         )  # fmt: skip
 
     def idempotency_key(self) -> str:

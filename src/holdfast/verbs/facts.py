@@ -69,7 +69,7 @@ def this_run() -> RunFacts:
 
 
 def this_step() -> StepContext:
-    """The step this code belongs to: its key, idempotency key and attempt."""
+    """The step this code belongs to: its key, idempotency key, attempt, and whether it may have run before (`again`)."""
     place = here()
     if not isinstance(place, StepContext):
         raise NotInRun("this_step() works only inside the body of a step")
