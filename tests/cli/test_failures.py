@@ -63,3 +63,34 @@ def test_a_failure_that_was_caught_is_told_at_once(terminal):
     terminal.touch("go-0")
     assert process.wait() == 0
     assert process.output().count(ERROR) == 1
+
+
+def test_a_failure_that_was_retried_is_told_once(terminal):
+    """By the step that the retry took out; the line of the failure says only that there was one."""
+    terminal.run("run", f"{FLEET}:parsing", "{", "--id", "f")
+    terminal.run("retry", "f")
+    _, shown = terminal.run("show", "f")
+    assert " ".join(shown.split()).count(ERROR) == 1, shown
+    assert "taken out by the retry" in shown
+    assert "── failed ──" in shown
+
+
+def test_what_is_not_recorded_is_told_once(terminal, person):
+    """By the tree, and not by the log as well."""
+    terminal.touch("mended")
+    (terminal.folder / "number").write_text("1")
+    screen, code = person("run", f"{FLEET}:changing", "--id", "c", columns=80).leaves()
+    assert code == 0
+    assert " ".join(" ".join(screen).split()).count("that is not recorded") == 1, "\n".join(screen)
+
+
+def test_a_line_across_the_tree_is_not_cut(terminal, person):
+    """Words that find no room on it go on below."""
+    terminal.run("run", f"{FLEET}:payer", 5, "--id", "p")
+    ana = person("run", f"{FLEET}:payer", 5, "--id", "p", columns=80)
+    ana.sees("[h]appened")
+    ana.types("r")
+    screen, code = ana.leaves()
+    assert code == 0
+    assert "its process was gone; another went on after" in " ".join(" ".join(screen).split())
+    assert [line for line in screen if line.endswith("…")] == []

@@ -79,7 +79,7 @@ def test_show_tells_attempts_failures_and_retries(cli):
     shown = cli("show", "h").stdout
     assert "taken out by the retry" in shown
     assert "retried from its failure by ana" in shown
-    assert shown.index("failed: ValueError") < shown.index("retried from") < shown.index("fragile(n=2)  → 2")
+    assert shown.index("── failed ──") < shown.index("retried from") < shown.index("fragile(n=2)  → 2")
 
 
 def test_show_as_json_has_events_and_children(cli):

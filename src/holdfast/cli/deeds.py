@@ -226,9 +226,9 @@ def backup(file: str, db: str | None, as_json: bool) -> None:
 @db_option
 @json_option
 def restore(file: str | None, activate: bool, db: str | None, as_json: bool) -> None:
-    """Fill an empty store from the backup in FILE, and later, with --activate, let it go on.
+    """Fill an empty store from the backup in FILE.
 
-    Until then no run of it is carried and no timer fires, because the original may live on beside it.
+    Until `holdfast restore --activate` no run of it is carried and no timer fires, because the original may live on beside it.
     """
     from holdfast.cli import backup as backups
 

@@ -336,12 +336,19 @@ class History:
         elif event.kind == "run.failed":
             if event.dropped is None:
                 return  # how the run ended is said below the tree
-            text = f"failed: {error_line(data.get('error'))}"
+            text = "failed" if self._is_told(event) else f"failed: {error_line(data.get('error'))}"
         else:
             text = (
                 _VERBS[event.kind] + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
             )
         self.marks.append(self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said"))
+
+    def _is_told(self, event: Event) -> bool:
+        """Does a step in the tree say the error that a retry took out with it?"""
+        error = event.data.get("error") or {}
+        keys = [source.get("key") for source in error.get("from", ()) if not source.get("child")]
+        nodes = [self._calls[key, event.dropped] for key in keys if (key, event.dropped) in self._calls]
+        return any(node.remarks and error_line(error).endswith(node.remarks[-1].text) for node in nodes)
 
 
 _OF_A_STEP: Final = {"in_doubt": "its outcome is not known", "loop": "it would go on with a loop"}

@@ -110,7 +110,7 @@ def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guid
         own = guide if flat else guide + (scene.signs.elbow if last else scene.signs.tee)
         below = guide if flat else guide + ("   " if last else scene.signs.bar)
         if node.sort == "mark":
-            yield Row(node.began, own, Text(f"{node.name} ", "yellow" if node.state == "said" else "red"), rule=True)
+            yield from _mark(scene, node, own)
             continue
         if node.sort == "fold":
             yield Row(None, own, Text(f"{scene.signs.more} {node.name}", "red" if node.state == "failed" else "dim"))
@@ -129,6 +129,15 @@ def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guid
         elif node.items:
             inner = _with_marks(history, node)
             yield from _level(scene, run, history, inner, below, flat=False)
+
+
+def _mark(scene: Scene, node: Node, own: str) -> Iterator[Row]:
+    """A line across the list; what finds no room on it goes on below."""
+    style = "yellow" if node.state == "said" else "red"
+    told = _wrap(clean(node.name), scene.width - len(own) - 24, _REMARK_LINES)
+    yield Row(node.began, own, Text(f"{told[0]} ", style), rule=True)
+    for line in told[1:]:
+        yield Row(None, f"{own}   ", Text(line, style))
 
 
 def _nested(scene: Scene, node: Node, under: str) -> Iterator[Row]:

@@ -255,7 +255,7 @@ class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
-            if "waits for something that is not recorded" in text:
+            if " something that is not recorded" in text:
                 return  # that is an event too, and shown as one
             self._logged.append(text)
             del self._logged[:-50]
