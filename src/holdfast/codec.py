@@ -17,7 +17,10 @@ import contextlib
 import enum
 import functools
 import hashlib
+import inspect
+import typing
 from collections import abc, deque
+from collections.abc import Callable
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
 from zoneinfo import ZoneInfo
@@ -25,15 +28,17 @@ from zoneinfo import ZoneInfo
 from holdfast import tagged
 from holdfast.errors import NotStorable
 from holdfast.exact import exact_check, is_untyped
+from holdfast.fields import Stranger, advice, fields_of, has_own_validator, stranger
 from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
 from holdfast.sameness import Difference, difference
 from holdfast.tagged import BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Refused
 
 __all__ = [
-    "BLOB_BYTES", "DEFAULT_LIMIT_BYTES", "DEPTH_LIMIT", "UNTYPED", "Misfit", "Shape",
+    "BLOB_BYTES", "DEFAULT_LIMIT_BYTES", "DEPTH_LIMIT", "UNTYPED", "Migrate", "Misfit", "Shape", "Unknown",
     "checked_size", "digest", "hashed", "preview", "schemas", "shape_of",
 ]  # fmt: skip
 
+Migrate = Callable[[Any], Any]  # plain data of old in, plain data or a value of today out
 _DIGEST: Final = hashlib.sha256(b"holdfast-value-1\n")  # what every digest begins with
 _FOR_RESULTS: Final = "return plain data, a dataclass or a pydantic type"
 _FOR_ARGUMENTS: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
@@ -47,16 +52,21 @@ class Misfit(NotStorable):
         self.path, self.found, self.expected, self.reason = path, found, expected, reason
 
 
+class Unknown(Misfit):
+    """Plain data has a key for which its type has no field. To go on without it would be to drop it silently."""
+
+
 class Shape:
     """How values of one annotation are stored and read."""
 
-    __slots__ = ("_adapter", "_fits", "annotation", "has_defaults", "name")
+    __slots__ = ("_adapter", "_fits", "_trusted", "annotation", "has_defaults", "name")
 
     def __init__(self, annotation: Any = Any) -> None:
         self.annotation, self.name = annotation, annotation_name(annotation)
         self._fits = exact_check(annotation)
         self._adapter: Any = None
         self.has_defaults = False  # known once there is an adapter
+        self._trusted = has_own_validator(annotation)  # with a validator that takes whatever it likes
 
     def __repr__(self) -> str:
         return f"<shape {self.name}>"
@@ -121,30 +131,96 @@ class Shape:
                 root = isinstance(without, Misfit) and without.path == where  # for want of a default, perhaps
                 raise (whole if root else without) from None
 
-    def load(self, text: str, where: str = "value") -> Any:
-        """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation."""
-        try:
-            return self.revive(tagged.read(text), where)
-        except Misfit as misfit:
-            raise NotStorable(str(misfit)) from misfit.__cause__
+    def load(self, text: str, where: str = "value", *, migrate: Migrate | None = None, drop: bool = False) -> Any:
+        """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation.
 
-    def revive(self, plain: Any, where: str = "value") -> Any:
-        """Plain data as a value of the annotated type: what fits is itself, the rest is validated (laxly)."""
+        Data that does not fit is given to `migrate`, if there is one. `drop`: fields that the type does not know are dropped.
+        """
+        plain = tagged.read(text)
+        try:
+            return self.revive(plain, where, drop=drop)
+        except NotStorable as misfit:
+            if migrate is not None:
+                return self._migrated(plain, where, migrate)
+            if isinstance(misfit, Misfit) and not isinstance(misfit, Unknown):
+                raise NotStorable(str(misfit)) from misfit.__cause__
+            raise
+
+    def _migrated(self, plain: Any, where: str, migrate: Migrate) -> Any:
+        try:
+            made = migrate(plain)
+        except Exception as error:
+            raise NotStorable(f"{where}: migrate raised {type_name(type(error))}: {cut(str(error), 200)}") from error
+        try:
+            is_plain = made is None or type(made) in ATOMS or type(made) in (dict, list, tuple, set, frozenset)
+            return self.revive(made, where) if is_plain else self.store(made, where)[1]
+        except NotStorable as error:
+            raise NotStorable(f"{where}: what migrate returned does not fit either: {error}") from None
+
+    def revive(self, plain: Any, where: str = "value", *, drop: bool = False) -> Any:
+        """Plain data as a value of the annotated type: what fits is itself, the rest is validated (laxly).
+
+        What the type has no field for is refused (`Unknown`), unless the type says that it is fine, or with `drop`.
+        """
         if self._fits is not None and self._fits(plain):
             return plain
-        adapter = self.adapter(where)
+        adapter = self._reader(plain, where)
+        strictly = {} if drop else _strictly()
         try:
             # By name: an alias may differ between reading and writing, a field's name cannot.
-            return adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
+            value = adapter.validate_python(plain, strict=False, by_alias=False, by_name=True, **strictly)
+            if strictly or drop or self._trusted:
+                return value
         except RecursionError:
             raise NotStorable(f"{where}: is nested too deeply to be read as {self.name}") from None
-        except Exception as error:  # the type's own validators may raise anything
+        except Exception as error:  # noqa: BLE001 - the type's own validators may raise anything
+            if not strictly:
+                return self._by_alias(plain, where, error, drop=drop)
+            return self._revived(plain, where)
+        return self._known(plain, value, where)
+
+    def _reader(self, plain: Any, where: str) -> Any:
+        try:
+            return self.adapter(where)
+        except NotStorable:
+            if typing.is_typeddict(self.annotation) and type(plain) is dict:  # before Python 3.12 pydantic knows none
+                known = tuple(self.annotation.__annotations__)
+                gone = next((key for key in plain if key not in known), None)
+                if gone is not None:
+                    raise _unknown(Stranger((), str(gone), known), where, self.name) from None
+            raise
+
+    def _revived(self, plain: Any, where: str) -> Any:
+        """Once more, without the rule that there are no other fields: to know whether it is for these, and which."""
+        try:
+            value = self._adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._by_alias(plain, where, error)
+        return value if self._trusted else self._known(plain, value, where)
+
+    def _by_alias(self, plain: Any, where: str, error: Exception, *, drop: bool = False) -> Any:
+        """Perhaps a field was renamed, and its alias is the name that it had."""
+        try:
+            value = self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
+        except Exception:  # noqa: BLE001 - as above
             raise _not_valid(error, plain, where, self.name) from error
+        return value if self._trusted or drop else self._known(plain, value, where, aliases=True)
+
+    def _known(self, plain: Any, value: Any, where: str, *, aliases: bool = False) -> Any:
+        found = stranger(plain, value, aliases=aliases)
+        if found is None:
+            return value
+        if not aliases:
+            with contextlib.suppress(Exception):
+                renamed = self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
+                if stranger(plain, renamed, aliases=True) is None:
+                    return renamed
+        raise _unknown(found, where, self.name)
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the annotation; `{}` where anything goes."""
         adapter = _for_schema(self)
-        return {} if adapter is None else dict(adapter.json_schema(by_alias=False))
+        return {} if adapter is None else dict(adapter.json_schema(by_alias=False, schema_generator=_generator()))
 
     def _checked(self, adapter: Any, value: Any, where: str, argument: bool, lean: bool) -> tuple[str, Any]:
         text = _taken_apart(adapter, value, where, argument, lean)
@@ -189,6 +265,13 @@ class Shape:
 
 
 # --- with pydantic ---
+
+
+@functools.cache
+def _strictly() -> dict[str, Any]:
+    """How pydantic is told to refuse what has no field, as far as it can be: then nothing need be looked through."""
+    known = inspect.signature(_library()[0].TypeAdapter.validate_python).parameters
+    return {"extra": "forbid"} if "extra" in known else {}
 
 
 @functools.cache
@@ -289,6 +372,31 @@ def _written(value: Any, where: str, argument: bool, other: Any) -> str:
         raise NotStorable(f"{where}: is nested too deeply to be stored from this depth of calls") from None
 
 
+@functools.cache
+def _generator() -> Any:
+    """Writes JSON schemas in which it is said of each object whether it may have other fields, as its type has it."""
+    base = _library()[0].json_schema.GenerateJsonSchema
+
+    class Generator(base):  # type: ignore[misc, valid-type]
+        def model_schema(self, schema: Any) -> Any:
+            return _said(super().model_schema(schema), schema["cls"])
+
+        def dataclass_schema(self, schema: Any) -> Any:
+            return _said(super().dataclass_schema(schema), schema["cls"])
+
+        def typed_dict_schema(self, schema: Any) -> Any:
+            return _said(super().typed_dict_schema(schema), schema.get("cls"))
+
+    def _said(made: dict[str, Any], cls: Any) -> dict[str, Any]:
+        if "properties" in made and "additionalProperties" not in made:
+            fields = fields_of(cls)
+            explicit = (getattr(cls, "__pydantic_config__", None) or {}).get("extra") if fields is None else None
+            made["additionalProperties"] = bool(explicit) if fields is None else not fields.closed
+        return made
+
+    return Generator
+
+
 def schemas(shapes: list[Shape]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The JSON schemas of several shapes, with the definitions they share; `{}` for what has no schema."""
     adapters = [_for_schema(shape) for shape in shapes]
@@ -296,7 +404,7 @@ def schemas(shapes: list[Shape]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if not inputs:
         return [{} for _ in shapes], {}
     made, rest = _library()[0].TypeAdapter.json_schemas(
-        inputs, by_alias=False
+        inputs, by_alias=False, schema_generator=_generator()
     )  # together, so that equal names do not collide
     found: dict[Any, dict[str, Any]] = {at: own for (at, _), own in made.items()}
     return [found.get(at, {}) for at in range(len(shapes))], rest.get("$defs", {})
@@ -326,6 +434,12 @@ def _misfit(path: str, value: Any, expected: str, argument: bool, reason: str = 
     verb = "found" if argument or not path.startswith("result") else "returned"
     message = f"{path}: {verb} {_spoken(value)} where {expected} is annotated" + (f": {reason}" if reason else "")
     return Misfit(message, path, _spoken(value), expected, reason)
+
+
+def _unknown(found: Stranger, where: str, name: str) -> Unknown:
+    path = spell(where, found.path)
+    told = f"{path}: {found.owner or name} has no field {found.key!r}; {advice(found.key, found.known)}"
+    return Unknown(told, spell(where, (*found.path, segment(found.key))), repr(found.key), name, told)
 
 
 def _lossy(found: Difference, value: Any, where: str, shape: Shape, argument: bool) -> NotStorable:

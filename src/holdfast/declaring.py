@@ -175,6 +175,7 @@ def step(
     in_doubt: Literal["retry", "ask", "fail"] = "retry",
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
+    migrate: Callable[[Any], Any] | None = None,
 ) -> _StepDeco: ...
 @overload
 def step(
@@ -186,6 +187,7 @@ def step(
     in_doubt: Callable[P, Coroutine[Any, Any, R | NotDone]],
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
+    migrate: Callable[[Any], Any] | None = None,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]] | Callable[P, R]], Step[P, R]]: ...
 @overload
 def step(
@@ -197,6 +199,7 @@ def step(
     transaction: Literal[True, "serializable"],
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
+    migrate: Callable[[Any], Any] | None = None,
 ) -> _StepDeco: ...
 def step(
     fn: Any = None,
@@ -210,16 +213,18 @@ def step(
     transaction: Any = False,
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
+    migrate: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt.
 
     `limit=3` runs at most three bodies at once in all workers together, `rate="60/m"` begins at most so many.
     With `transaction=True` the body gets a `connection()` to the store's database, and what it writes there is committed
-    together with the step's record, or not at all.
+    together with the step's record, or not at all. A recorded result that no longer fits the annotated type is given to
+    `migrate` as plain data, which returns plain data or a value that fits.
     """
 
     def declare(fn: Callable[..., Any]) -> Step[Any, Any]:
-        return _declare_step(fn, name, retry, timeout, raises, in_doubt, transaction, limit, rate)
+        return _declare_step(fn, name, retry, timeout, raises, in_doubt, transaction, limit, rate, migrate)
 
     return declare if fn is None else declare(fn)
 
@@ -234,6 +239,7 @@ def _declare_step(
     transaction: Any,
     limit: int | Limit | None,
     rate: str | Rate | None,
+    migrate: Callable[[Any], Any] | None,
 ) -> Step[Any, Any]:
     if isinstance(fn, staticmethod | classmethod) or not inspect.isfunction(fn):
         raise BadArguments(f"@step belongs on a function or method written with def or async def, not on {fn!r}")
@@ -271,6 +277,7 @@ def _declare_step(
         threaded=not inspect.iscoroutinefunction(fn),
         transaction=_ISOLATION[transaction],
         flow=None if limit is None and rate is None else declared("step", own_name, fn, limit=limit, rate=rate),
+        migrate=migrate,
     )
     return Step(spec)
 

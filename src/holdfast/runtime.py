@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.budget import Budget, Remaining
-from holdfast.codec import Shape
+from holdfast.codec import Migrate, Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
 from holdfast.loops import Loops
@@ -49,6 +49,7 @@ class StepSpec:
     threaded: bool
     transaction: Isolation | None = None  # its body and its record are one transaction of the store
     flow: Flow | None = None  # its limit and rate, if it has any
+    migrate: Migrate | None = None  # makes what fits of a recorded result that does not
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -319,7 +320,9 @@ class Runtime(Protocol):
 
     def stream(self, name: str) -> Outlet: ...
     def unfinished(self, name: str) -> Durable[Salvaged | None]: ...
-    def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]: ...
+    def restore(
+        self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None, migrate: Migrate | None
+    ) -> Durable[Any]: ...
     def checkpoint(self, state: object) -> Durable[Any]: ...
     def patched(self, patch: str) -> bool: ...
     def now(self) -> datetime: ...

@@ -7,6 +7,7 @@ pydantic produces is understood; a keyword that is not known says nothing, for t
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -119,7 +120,11 @@ def _filled(schema: Any, value: Any, definitions: dict[str, Any]) -> Any:
     if type(value) is not dict:
         return value
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    whole = {name: _default(own) for name, own in properties.items() if "default" in own or "x-default" in own}
+    known = all(
+        name in properties for name in value
+    )  # what the type alone can read, perhaps by an old name, stays as it is
+    told = properties.items() if known or others is not True else ()
+    whole = {name: _default(own) for name, own in told if "default" in own or "x-default" in own}
     whole = {
         name: whole[name] if name not in value else value[name] for name in properties if name in {**whole, **value}
     }
@@ -216,15 +221,22 @@ def _check_limits(schema: dict[str, Any], value: Any, path: str) -> None:
 
 def _check_object(schema: dict[str, Any], value: dict[str, Any], path: str, definitions: dict[str, Any]) -> None:
     properties = schema.get("properties", {})
+    # What has fields has no others, unless it says so: some schemas leave out what nobody checked.
+    others = schema.get("additionalProperties", not properties)
+    for name in value:  # first: what is missing may have been misspelled
+        if name not in properties and others is False:
+            raise _Wrong(path + segment(name), "a name that is not known", _one_of(name, properties))
     for name in schema.get("required", ()):
         if name not in value:
             raise _Wrong(path + segment(name), "nothing", _describe(_target(properties.get(name, {}), definitions)))
-    others = schema.get("additionalProperties", True)
     for name, item in value.items():
-        if name not in properties and others is False:
-            known = ", ".join(properties) or "no arguments"
-            raise _Wrong(path + segment(name), "a name that is not known", f"one of: {known}")
         _check(properties.get(name, others), item, path + segment(name), definitions)
+
+
+def _one_of(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, 1, 0.6)
+    told = f"one of: {', '.join(known)}" if known else "none"
+    return f"{near[0]!r}, perhaps ({told})" if near else told
 
 
 def _is_of_type(schema: dict[str, Any], value: Any) -> bool:

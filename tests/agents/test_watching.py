@@ -148,7 +148,7 @@ def test_a_run_whose_arguments_no_longer_fit_is_paused(tmp_path):
 
     async def new(hf):
         await hf.advance("1h")
-        with pytest.raises(holdfast.RunPaused, match=r"its arguments no longer fit agent 'changing'.*'b' is missing"):
+        with pytest.raises(holdfast.RunPaused, match=r"its arguments do not fit agent 'changing'.*'b' is missing"):
             await hf.get("c").result()
 
     async def again(hf):

@@ -1,6 +1,7 @@
 """The blocks of docs/guide.md and README.md, run as they stand there."""
 
 import asyncio
+import dataclasses
 import subprocess
 import sys
 
@@ -359,3 +360,31 @@ def test_budget():
         "some thoughts on otters, part 3",
         "stopped: 0.70 USD of 0.60",
     ]
+
+
+def test_renaming(tmp_path):
+    """A state and a result from before the field was renamed lose nothing."""
+    page = module(PAGE, "guide: renaming")
+
+    @dataclasses.dataclass
+    class Progress:
+        sent: list[str] = dataclasses.field(default_factory=list)
+
+    @holdfast.step(name="look")
+    async def look() -> Progress:
+        return Progress(["bob"])
+
+    @holdfast.agent(name="newsletter")
+    async def newsletter() -> None:
+        await holdfast.checkpoint(await holdfast.restore(Progress(["ana"])))
+        await look()
+        await holdfast.receive("wake")
+
+    async def main():
+        async with holdfast.testing.open(agents=[newsletter], path=tmp_path / "a.db") as hf:
+            await (await hf.start(newsletter, id="r")).wait("waiting")
+        async with holdfast.testing.open(agents=[page.newsletter], path=tmp_path / "a.db") as hf:
+            await hf.get("r").send("wake")
+            return await hf.get("r").result(timeout=20)
+
+    assert asyncio.run(main()) == ["ana", "bob"]

@@ -15,7 +15,7 @@ async def test_a_run_is_started_once(site):
     refused = await site.post("/api/runs", document | {"args": [22]}, 409)
     assert refused["error"]["code"] == "run_exists"
     assert "{'n': 21, 'note': ''}" in refused["error"]["message"]
-    assert "{'n': 22}" in refused["error"]["message"]
+    assert "{'n': 22, 'note': ''}" in refused["error"]["message"]
     assert await site.get("/api/runs/a/result?timeout=20") == {"run": "a", "result": 42}
     whole = await site.get("/api/runs/a")
     assert (whole["run"]["status"], whole["arguments"], whole["streams"]) == ("completed", {"n": 21}, [])

@@ -105,3 +105,12 @@ def test_a_local_parameter_cannot_be_typed_in() -> None:
 def test_rest_and_extra_can_be_typed_in() -> None:
     """`*rest` and `**extra` take their own annotations."""
     assert Signature(mixed).parse(["1", "s", "2.5"], {"x": "[1]"}) == ((1, "s", 2.5), {"x": [1]})
+
+
+def test_a_field_that_the_type_does_not_have_is_named():
+    """And the one that was probably meant."""
+
+    def buy(ticket: Ticket) -> None: ...
+
+    with pytest.raises(BadArguments, match=r"ticket: .* has no field 'tag'; did you mean 'tags'\?"):
+        Signature(buy).parse(['{"title": "x", "tag": []}'], {})

@@ -16,13 +16,13 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED
+from holdfast.codec import UNTYPED, Unknown
 from holdfast.durations import moment
 from holdfast.engine.calls import Call, Wait, loaded, tagged
-from holdfast.engine.divergence import pause
+from holdfast.engine.divergence import pause, unfit
 from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
-from holdfast.errors import BadArguments, Expired, NotStorable
+from holdfast.errors import BadArguments, Expired, NotStorable, Suspended
 from holdfast.model import Event
 from holdfast.naming import spell
 from holdfast.people import writable
@@ -219,7 +219,17 @@ class ApprovalCall(Call):
         answer.votes = data["votes"]
         if given:
             try:
-                answer.value = question.shape.load(self.execution.text_of(event), "data")
+                # Questions of old were answered when nobody looked for what the type has no field for.
+                asked = self._asked or first_of(self.past(), "approval.asked")
+                drop = asked is not None and not asked.data.get("whole")
+                answer.value = question.shape.load(self.execution.text_of(event), "data", drop=drop)
+            except Unknown as error:
+                unfit(
+                    self.execution,
+                    f"NondeterminismError: run {self.execution.run.id!r}: what {data['by']} gave for {question.text!r} does not "
+                    f"fit its type: {error}. Nothing was done and nothing was written. Bring the field back, then resume the run",
+                )
+                raise Suspended from None
             except NotStorable as error:
                 bad = BadArguments(f"what {data['by']} gave for {question.text!r} does not fit: {error}")
                 raise tagged(bad, self.key, event.seq) from None

@@ -12,8 +12,8 @@ import contextvars
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from holdfast.codec import Shape
-from holdfast.engine.divergence import pause
+from holdfast.codec import Migrate, Shape
+from holdfast.engine.divergence import unfit
 from holdfast.engine.journal import first_of
 from holdfast.engine.tasks import GateFuture
 from holdfast.errors import BadArguments, NotStorable, Suspended
@@ -267,24 +267,24 @@ class PlanCall(NoteCall):
         super().settle(event)
 
 
-def loaded(execution: Execution, shape: Shape, event: Event, what: str) -> Any:
-    """A recorded value. One that no longer fits the code is no exception to be caught and acted upon: the run is paused."""
+def loaded(execution: Execution, shape: Shape, event: Event, what: str, migrate: Migrate | None = None) -> Any:
+    """A recorded value. One that does not fit the code is no exception to be caught and acted upon: the run leaves."""
     try:
-        return shape.load(execution.text_of(event))
+        return shape.load(execution.text_of(event), migrate=migrate)
     except NotStorable as error:
-        pause(
+        unfit(
             execution,
             f"NondeterminismError: run {execution.run.id!r}: what the journal has under the key {event.key or ''!r}, "
-            f"{what}, no longer fits its type: {error}. Nothing was done and nothing was written. Bring the old type back, "
-            "or give new fields a default, then resume the run",
+            f"{what}, does not fit its type: {error}. Nothing was done and nothing was written. Bring the "
+            "old type back, give new fields a default, or say what became of renamed ones (migrate=), then resume the run",
         )
         raise Suspended from None
 
 
 def opened(execution: Execution, topic: str, shape: Shape, letter: Event) -> Any:
-    """What a message says."""
+    """What a message says. Runs of versions that dropped what a type had no field for go on so."""
     try:
-        return shape.load(execution.text_of(letter))
+        return shape.load(execution.text_of(letter), drop=execution.run.identity is None)
     except NotStorable as error:
         raise BadArguments(f"a message on the topic {topic!r} has another form than expected: {error}") from None
 

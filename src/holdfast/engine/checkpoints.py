@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import Shape
+from holdfast.codec import Migrate, Shape
 from holdfast.engine import control
 from holdfast.engine.calls import Call, loaded
 from holdfast.engine.journal import Journal
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def restore(
-    scope: Scope, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None
+    scope: Scope, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None, migrate: Migrate | None
 ) -> Generator[Any, Any, Any]:
     """The state of the last checkpoint, or the first one."""
     execution = scope.execution
@@ -34,7 +34,7 @@ def restore(
     execution.state_shape = shape
     if execution.awaits_restore:
         event = resumed(execution)
-        return loaded(execution, shape, event, "the state of a checkpoint")
+        return loaded(execution, shape, event, "the state of a checkpoint", migrate)
     if build is not None:
         execution.asked_any = True
         return (yield from build().__await__())

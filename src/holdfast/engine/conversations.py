@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import Shape, hashed
 from holdfast.engine.calls import Call, Wait, tagged
-from holdfast.engine.divergence import pause
+from holdfast.engine.divergence import pause, unfit
 from holdfast.errors import ConversationBusy, NotStorable, Suspended
 from holdfast.model import Event
 from holdfast.runtime import Placed
@@ -183,9 +183,12 @@ class ReadCall(Call):
         try:
             return [self._shape.load(text, f"messages[{n}]") for n, text in enumerate(texts, self._first)]
         except NotStorable as error:
-            self._stop(f"what was said there does not fit its type: {error}. Name the type it was added with, or give new "
-                       "fields a default, then resume the run")  # fmt: skip
-            raise
+            unfit(
+                self.execution,
+                f"run {self.execution.run.id!r}: conversation {conversation!r}: what was said there does not fit its type: "
+                f"{error}. Name the type it was added with, or give new fields a default, then resume the run",
+            )
+            raise Suspended from None
 
     def _stop(self, why: str) -> None:
         run, conversation = self.execution.run.id, self._talk.conversation

@@ -35,6 +35,16 @@ def pause(execution: Execution, reason: str) -> None:
     execution.close("paused")
 
 
+def unfit(execution: Execution, reason: str) -> None:
+    """A record does not fit the types of this code: perhaps it fits that of another worker.
+
+    So the run leaves without a write to its journal, and the host gives it back, or pauses it if nobody is left.
+    """
+    if not execution.closing:
+        execution.unfit = reason
+        execution.close("unfit")
+
+
 def restless(execution: Execution) -> None:
     """The run has not settled for a long time."""
     recorded = not execution.live and not execution.journal.exhausted

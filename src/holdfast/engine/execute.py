@@ -18,7 +18,7 @@ import logging
 from holdfast.engine import effects
 from holdfast.engine.budgets import meter_of
 from holdfast.engine.conversations import recollect
-from holdfast.engine.divergence import pause
+from holdfast.engine.divergence import unfit
 from holdfast.engine.execution import Execution
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Journal
@@ -63,10 +63,10 @@ async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
         text = await unspilled(host.store, run.input)
         args, kwargs = spec.signature.load(text or "{}")
     except HoldfastError as error:
-        pause(
+        unfit(
             execution,
-            f"run {run.id!r}: its arguments no longer fit agent {spec.name!r}: {error}. "
-            "Bring the old parameters back (new ones need a default), then resume the run",
+            f"run {run.id!r}: its arguments do not fit agent {spec.name!r}: {error}. Bring the old parameters back (new ones "
+            "need a default), then resume the run",
         )
         return execution
     effects.watch()

@@ -30,7 +30,7 @@ class Leaving(Drivers):
     __slots__ = (
         "calls", "cancelling", "childless", "closing", "ended", "ends_now", "finishing", "given_up",
         "grace_timer", "left", "park_timer", "pausing", "refusals", "releasing", "stopping", "streams", "tasks",
-        "unwinding",
+        "unfit", "unwinding",
     )  # fmt: skip
 
     def __init__(self, host: Host, run: RunRow) -> None:
@@ -40,6 +40,7 @@ class Leaving(Drivers):
         self.streams = Streams(self)
         self.park_timer: Timer | None = None
         self.closing: str | None = None
+        self.unfit = ""  # why its records do not fit this code
         self.finishing = self.releasing = False
         self.pausing: dict[str, Any] | None = None  # who asked the run to pause, and why
         self.stopping = False  # it was asked to stop, although the agent's code may not have come so far yet
@@ -54,7 +55,7 @@ class Leaving(Drivers):
         self.ended: asyncio.Future[str] = self.loop.create_future()
 
     def close(self, outcome: str) -> None:
-        """Leave memory, for good: 'ended', 'parked', 'released', 'paused' or 'lost'."""
+        """Leave memory, for good: 'ended', 'parked', 'released', 'paused', 'unfit' or 'lost'."""
         if self.closing:
             return
         self.closing = outcome

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.budget import Remaining, remaining
-from holdfast.codec import UNTYPED, Shape, checked_size, digest, digest_of, preview
+from holdfast.codec import UNTYPED, Migrate, Shape, checked_size, digest, digest_of, preview
 from holdfast.durations import moment
 from holdfast.engine.approvals import ApprovalCall
 from holdfast.engine.calls import Call, NoteCall, PlanCall, ProgressCall, ReceiveCall, Tick, TimerCall, opened
@@ -363,10 +363,12 @@ class Scope:
         call = UnfinishedCall(self.execution, self.key(f":unfinished.{name}"), name, digest(name), name)
         return self._durable("unfinished", call)
 
-    def restore(self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None) -> Durable[Any]:
+    def restore(
+        self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None, migrate: Migrate | None
+    ) -> Durable[Any]:
         if (refused := self._check("restore")) is not None:
             return refused
-        return self.execution.offered("restore", lambda: restore(self, first, shape, build))
+        return self.execution.offered("restore", lambda: restore(self, first, shape, build, migrate))
 
     def checkpoint(self, state: object) -> Durable[Any]:
         if (refused := self._check("checkpoint")) is not None:

@@ -330,7 +330,8 @@ class StepCall(Call):
         if event.kind == "step.completed":
             if self._has_copy:
                 return self._copy
-            return loaded(self.execution, self.spec.signature.returns, event, f"a result of {self.name!r}")
+            spec = self.spec
+            return loaded(self.execution, spec.signature.returns, event, f"a result of {self.name!r}", spec.migrate)
         attempts = event.data.get("attempts", 1)
         error = failures.rebuild(event.data["error"], self.spec.raises, step=self.name, attempts=attempts)
         if "partial" in event.data:

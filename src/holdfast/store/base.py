@@ -402,6 +402,14 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """What was published, and which of it live workers serve."""
         ...
 
+    async def refuse(self, run: RunRow, reason: str) -> None:
+        """Give back a run whose records do not fit the code here, for a worker that has other code; paused if none is left."""
+        ...
+
+    async def reconsider(self) -> None:
+        """Look for runs that wait for a worker that has not refused them, when the last one of these is gone."""
+        ...
+
     async def next_due(self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None,
                        alone: bool = True) -> int | None:  # fmt: skip
         """The earliest time (it may be past) at which a `claim` with the same arguments would find a run."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -84,6 +85,53 @@ def release(leases: Iterable[tuple[str, int]]) -> Callable[[Transaction], Asking
                 keys.append(key)
                 tx.changed(released, News.DUE)
         yield from freed(tx, keys)
+
+    return work
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """A worker that is alive, and what it may take."""
+
+    id: str
+    agents: frozenset[str]  # names, and names with a version after a space
+    queues: frozenset[str] | None
+
+    @classmethod
+    def of(cls, id: str, agents: str, queues: str | None) -> Living:
+        return cls(id, frozenset(json.loads(agents)), None if queues is None else frozenset(json.loads(queues)))
+
+    def may_take(self, agent: str, version: str | None, queue: str) -> bool:
+        name = agent if version is None else f"{agent} {version}"
+        return name in self.agents and (self.queues is None or queue in self.queues)
+
+
+def refuse(run: RunRow, worker: str, reason: str, able: Collection[str]) -> Callable[[Transaction], Asking[None]]:
+    """Give back a run whose records do not fit the code of this worker; paused if all that could take it have done that."""
+
+    def work(tx: Transaction) -> Asking[None]:
+        row = yield from tx.row("refused", run=run.id, epoch=run.lease_epoch)
+        if row is None:
+            return
+        refused = {*json.loads(row[0] or "[]"), worker}
+        left = [each for each in able if each not in refused]
+        gone = yield from tx.rows(
+            "refuse", run=run.id, epoch=run.lease_epoch, status="waiting" if left else "paused",
+            due_at=tx.now if left else None, waits_for="worker" if left else None, reason=reason,
+            refused=to_json(sorted(refused)) if left else None,
+        )  # fmt: skip
+        tx.changed(run.id, News.DUE if left else News.STOPPED)
+        yield from freed(tx, [key for _, key in gone])
+
+    return work
+
+
+def reconsider(runs: Collection[str]) -> Callable[[Transaction], Asking[None]]:
+    """Let anybody take runs again that only those could take who have refused them; the next one will pause them."""
+
+    def work(tx: Transaction) -> Asking[None]:
+        for (run,) in (yield from tx.rows("forget_refused", ids=to_json(list(runs)))):
+            tx.changed(run, News.DUE)
 
     return work
 

@@ -258,13 +258,14 @@ SELECT position FROM signals WHERE run_id = :run AND signal_id = :signal_id
 
 -- name: ours
 -- What a worker may take: runs of its agents, in the versions it has, of its queues and its tree, and not running here.
--- After two crashes only one that is claimed alone.
+-- After two crashes only one that is claimed alone. None that it has refused.
 agent IN (SELECT value FROM json_each(:agents))
   AND (version IS NULL OR agent || ' ' || version IN (SELECT value FROM json_each(:agents)))
   AND (status <> 'running' OR lease_owner <> :worker)
   AND (:root IS NULL OR root_id = :root)
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
   AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+  AND (refused IS NULL OR instr(refused, '"' || :worker || '"') = 0)
   AND (:alone = 1 OR crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END < 2)
 
 -- name: takeable
@@ -422,6 +423,26 @@ UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at 
 WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
 RETURNING id, limit_key
 
+-- name: refused
+-- Who has refused a run of which this incarnation has the lease.
+SELECT refused FROM runs WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
+
+-- name: refused_due
+-- Runs that are due, and who has refused them: nearly always there are none.
+SELECT id, agent, version, queue, refused FROM runs WHERE refused IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT 100
+
+-- name: forget_refused
+-- Nobody is left who has not refused these: let anybody take them again, who will find that and pause them.
+UPDATE runs SET refused = NULL, updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids)) AND refused IS NOT NULL AND due_at <= :now RETURNING id
+
+-- name: refuse
+-- Its records do not fit our code: it waits for a worker that has other code, or is paused if there is none.
+UPDATE runs SET status = :status, due_at = :due_at, waits_for = :waits_for, awaits = NULL, reason = :reason,
+                refused = :refused, lease_owner = NULL, updated_at = :now
+WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
+RETURNING id, limit_key
+
 -- name: heartbeat
 -- Prolong every lease of one incarnation.
 UPDATE runs SET due_at = :now + :ttl WHERE lease_owner = :worker AND status = 'running'
@@ -452,7 +473,7 @@ DELETE FROM workers WHERE id = :worker
 
 -- name: workers
 -- All incarnations that said they are there.
-SELECT id, agents, started_at, seen_at FROM workers ORDER BY started_at, id
+SELECT id, agents, queues, started_at, seen_at FROM workers ORDER BY started_at, id
 
 -- name: queues
 -- Which queues workers take; null: all of them.

@@ -182,6 +182,28 @@ class SharedStore(abc.ABC):
         if self._open and claimed:
             forget(self._submit(leases.release([(run.id, run.lease_epoch) for run in claimed])))
 
+    async def refuse(self, run: RunRow, reason: str) -> None:
+        living = await self._living()
+        able = [each.id for each in living if each.may_take(run.agent, run.version, run.queue)]
+        await self._submit(leases.refuse(run, self.worker_id, reason, able))
+
+    async def reconsider(self) -> None:
+        refused = await self._read(reads.rows, "refused_due", now=self.clock.now())
+        if not refused:
+            return
+        living = await self._living()
+        nobody = [
+            run
+            for run, agent, version, queue, by in refused
+            if not any(each.may_take(agent, version, queue) and each.id not in json.loads(by) for each in living)
+        ]
+        if nobody:
+            await self._submit(leases.reconsider(nobody))
+
+    async def _living(self) -> list[leases.Living]:
+        """The workers that are alive."""
+        raise NotImplementedError
+
     async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
         published = list(agents)
         self._served.update(name for name, _, _ in published)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-import json
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -257,12 +256,15 @@ class SQLiteStore(SharedStore):
         return found if len(found) < _AT_A_GLANCE else await self._readers.read(reads.inbox, run, after, limit)
 
     async def agents(self) -> Published:
-        served: set[str] = set()
-        for worker, names, _, seen_at in await self._read(reads.rows, "workers"):
+        return await self._published({name for each in await self._living() for name in each.agents})
+
+    async def _living(self) -> list[leases.Living]:
+        found = []
+        for worker, names, queues, _, seen_at in await self._read(reads.rows, "workers"):
             alive = self._peers.alive(worker)
             if seen_at > self.clock.now() - _SEEN_LATELY_MS if alive is None else alive:
-                served.update(json.loads(names))
-        return await self._published(served)
+                found.append(leases.Living.of(worker, names, queues))
+        return found
 
     async def _copy_out(self, part: Part) -> int:
         try:

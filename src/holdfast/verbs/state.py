@@ -14,17 +14,23 @@ _PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(
 
 
 @overload
-def restore(first: Callable[[], Coroutine[Any, Any, T]], /) -> Called[T]: ...
+def restore(
+    first: Callable[[], Coroutine[Any, Any, T]], /, *, migrate: Callable[[Any], T | Any] | None = None
+) -> Called[T]: ...
 @overload
-def restore(first: T, /) -> Called[T]: ...
-def restore(first: Any, /) -> Any:
-    """The state of the last checkpoint; before there is one, `first` itself or what the async function builds, once."""
+def restore(first: T, /, *, migrate: Callable[[Any], T | Any] | None = None) -> Called[T]: ...
+def restore(first: Any, /, *, migrate: Callable[[Any], Any] | None = None) -> Any:
+    """The state of the last checkpoint; before there is one, `first` itself or what the async function builds, once.
+
+    A state that no longer fits its type, because a field was renamed, say, is given to `migrate` as plain data; it returns
+    plain data or a state that fits.
+    """
     runtime = current("restore")
     if inspect.iscoroutinefunction(first):
         hints = get_type_hints(getattr(first, "fn", first), include_extras=True)
         shape = shape_of(hints["return"]) if "return" in hints else UNTYPED
-        return runtime.restore(None, shape, first)
-    return runtime.restore(first, _shape_of_value(first), None)
+        return runtime.restore(None, shape, first, migrate)
+    return runtime.restore(first, _shape_of_value(first), None, migrate)
 
 
 def checkpoint(state: T, /) -> Called[T]:

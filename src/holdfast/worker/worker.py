@@ -283,6 +283,9 @@ class Worker:
                 self._look.set()  # it is due some time, and whoever heard so when it was written took it for one that is here
             self._remember(execution, outcome)
             await control.give_up(execution)
+            if outcome == "unfit":
+                _log.error("%s", execution.unfit)
+                await self.store.refuse(run, execution.unfit)
             if outcome == "lost":
                 self._leases.lead_astray(run.id, run.lease_epoch)
         except StoreUnavailable as problem:
@@ -324,6 +327,7 @@ class Worker:
                 if recovered := await self.store.recover():
                     self.measures.recovered += recovered
                     self._look.set()
+                await self.store.reconsider()
                 await self._look_for_suspects()
                 if not self._full() and await self.store.let_in(self._served.names, **self._ours):
                     self._look.set()

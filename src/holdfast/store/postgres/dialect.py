@@ -26,7 +26,7 @@ _TEXT: Final = """
     kind key data value blob digest question shown schema token signal_id topic worker agents ids statuses spared kinds
     path recipients needs votes delegations fallback
     root queues name approval by decision note actor action after parent leaving channel payload event_run
-    limit_key rate_key singleton_key keys call claim budget what identity
+    limit_key rate_key singleton_key keys call claim budget what identity refused
     conversation request stream chunk_run chunk_kind chunk_key
     member_of scopes search
     status_before votes_before passed_before digest_before needs_before told via about

@@ -315,7 +315,7 @@ SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ':' || :wo
 
 -- name: workers
 -- All incarnations that said they are there, and whether their session holds their lock.
-SELECT id, agents, started_at, seen_at, EXISTS (
+SELECT id, agents, queues, started_at, seen_at, EXISTS (
   SELECT 1 FROM pg_locks
   WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())

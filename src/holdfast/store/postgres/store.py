@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -201,11 +200,11 @@ class PostgresStore(SharedStore):
         return await self._readers.read(read, *arguments, **named)
 
     async def agents(self) -> Published:
-        served: set[str] = set()
-        for _, names, _, _, alive in await self._read(reads.rows, "workers"):
-            if alive:
-                served.update(json.loads(names))
-        return await self._published(served)
+        return await self._published({name for each in await self._living() for name in each.agents})
+
+    async def _living(self) -> list[leases.Living]:
+        known = await self._read(reads.rows, "workers")
+        return [leases.Living.of(worker, names, queues) for worker, names, queues, _, _, alive in known if alive]
 
     async def _copy_out(self, part: Part) -> int:
         connection = await connect(self._options)

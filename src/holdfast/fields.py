@@ -1,0 +1,174 @@
+"""Fields of plain data that a type does not know: found when it has become a value, so that nothing is dropped silently.
+
+pydantic ignores what a dataclass, model or TypedDict has no field for, unless it is told otherwise. Here the plain data is
+held against the value that was made of it, part by part. A type may say that other keys are fine: by an `extra=` in its
+config, or by a validator that sees the data before the fields do (`mode="before"`, `"wrap"`), which may rename them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import typing
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from holdfast.naming import segment, type_name
+
+_EARLY = ("before", "wrap", "plain")  # validators that see a value before its type does
+_EARLY_KINDS = ("BeforeValidator", "WrapValidator", "PlainValidator")
+
+
+class Stranger(NamedTuple):
+    """A key for which there is no field: where it is, the fields that there are, and whose, if that type has a name."""
+
+    path: tuple[str, ...]
+    key: str
+    known: tuple[str, ...]
+    owner: str = ""
+
+
+class Fields(NamedTuple):
+    """What a type says of the keys of its plain data."""
+
+    attributes: Mapping[str, str]  # the attribute under which the value of a key is found
+    closed: bool  # are there no others?
+    opaque: frozenset[str]  # attributes that a validator of their own makes
+
+
+def stranger(plain: Any, value: Any, *, aliases: bool = False) -> Stranger | None:
+    """The first key of plain data that is not in the value made of it. `aliases`: fields may go by their aliases."""
+    return _stranger(plain, value, aliases, ())
+
+
+def _stranger(plain: Any, value: Any, aliases: bool, path: tuple[str, ...]) -> Stranger | None:
+    if isinstance(plain, dict):
+        fields = fields_of(_kind(value))
+        if fields is None:
+            return (
+                _in_mapping(plain, value, aliases, path)
+                if isinstance(value, dict)
+                else _root(plain, value, aliases, path)
+            )
+        known = {**fields.attributes, **(_aliases(_kind(value)) if aliases else {})}
+        for key, item in plain.items():
+            attribute = known.get(key)
+            if attribute is None:
+                if fields.closed:
+                    return Stranger(path, str(key), tuple(fields.attributes), type_name(type(value)))
+            elif attribute not in fields.opaque:
+                found = _stranger(item, getattr(value, attribute, None), aliases, (*path, segment(key)))
+                if found is not None:
+                    return found
+        return None
+    if isinstance(plain, list | tuple):
+        if isinstance(value, list | tuple | deque) and len(value) == len(plain):
+            for at, (item, made) in enumerate(zip(plain, value, strict=True)):
+                found = _stranger(item, made, aliases, (*path, f"[{at}]"))
+                if found is not None:
+                    return found
+            return None
+        return _root(plain, value, aliases, path)
+    return None
+
+
+def _kind(value: Any) -> Any:
+    return type(value)
+
+
+def _root(plain: Any, value: Any, aliases: bool, path: tuple[str, ...]) -> Stranger | None:
+    """A model that is but one value."""
+    return (
+        _stranger(plain, value.root, aliases, path) if getattr(type(value), "__pydantic_root_model__", False) else None
+    )
+
+
+def _in_mapping(plain: dict[Any, Any], value: dict[Any, Any], aliases: bool, path: tuple[str, ...]) -> Stranger | None:
+    # Keys may be made into others (text into numbers); but if there are fewer of them, a TypedDict has dropped one.
+    gone = next((key for key in plain if key not in value), None) if len(value) < len(plain) else None
+    if gone is not None:
+        return Stranger(path, str(gone), tuple(map(str, value)))
+    for key, item in plain.items():
+        found = _stranger(item, value[key], aliases, (*path, segment(key))) if key in value else None
+        if found is not None:
+            return found
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def fields_of(kind: Any) -> Fields | None:
+    """The fields of a dataclass or model; None for other types."""
+    if getattr(kind, "__pydantic_root_model__", False):
+        return None
+    if dataclasses.is_dataclass(kind):
+        names: Iterable[str] = kind.__dataclass_fields__  # also what only `__post_init__` is given
+        config = getattr(kind, "__pydantic_config__", None) or {}
+        hints = _hints(kind)
+    elif hasattr(kind, "__pydantic_private__"):
+        names, config = kind.model_fields, kind.model_config
+        hints = {name: (field.annotation, *field.metadata) for name, field in kind.model_fields.items()}
+    else:
+        return None
+    early, opaque = _validators(kind)
+    opaque |= {name for name in names if has_own_validator(hints.get(name))}
+    own_schema = "__get_pydantic_core_schema__" in vars(kind)
+    return Fields({name: name for name in names}, not (early or own_schema or config.get("extra")), frozenset(opaque))
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
+def _validators(kind: Any) -> tuple[bool, set[str]]:
+    """Does a validator see the data of this type before its fields do, and which fields have such a one?"""
+    found = getattr(kind, "__pydantic_decorators__", None)
+    if found is None:
+        return False, set()
+    early = any(each.info.mode in ("before", "wrap") for each in found.model_validators.values())
+    early = early or any(each.info.mode == "before" for each in found.root_validators.values())
+    fields = {
+        field
+        for each in (*found.field_validators.values(), *found.validators.values())
+        if each.info.mode in _EARLY
+        for field in each.info.fields
+    }
+    return early, set(getattr(kind, "model_fields", ())) if "*" in fields else fields
+
+
+def has_own_validator(annotation: Any) -> bool:
+    """Is there a validator in the annotation that sees the value before its type does?"""
+    if type(annotation).__name__ in _EARLY_KINDS:
+        return True
+    parts = (
+        annotation
+        if type(annotation) is tuple
+        else (*typing.get_args(annotation), *getattr(annotation, "__metadata__", ()))
+    )
+    return any(has_own_validator(part) for part in parts)
+
+
+@functools.lru_cache(maxsize=4096)
+def _aliases(kind: Any) -> dict[str, str]:
+    """Other names under which fields may be given."""
+    found: dict[str, str] = {}
+    fields = getattr(kind, "model_fields", None) or getattr(kind, "__pydantic_fields__", None) or {}
+    for name, field in fields.items():
+        for alias in (field.alias, field.validation_alias):
+            for each in getattr(alias, "choices", [alias]):
+                path = getattr(each, "path", [each])
+                if isinstance(path[0], str):
+                    found[path[0]] = name
+    return found
+
+
+def advice(key: str, known: Iterable[str]) -> str:
+    """What a person who gave a key that there is not may have meant."""
+    names = list(known)
+    near = difflib.get_close_matches(key, names, 1, 0.6)
+    told = f"the fields are: {', '.join(names)}" if names else "there are no fields"
+    return f"did you mean {near[0]!r}? ({told})" if near else told

@@ -1,0 +1,152 @@
+"""Keys of plain data for which a type has no field: named, unless the type says that they are fine."""
+
+import dataclasses
+from typing import Annotated, Any
+
+import pydantic
+import pytest
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    field_validator,
+    model_validator,
+)
+from typing_extensions import TypedDict
+
+from holdfast import codec
+from holdfast.codec import Unknown, shape_of
+from holdfast.errors import NotStorable
+
+
+@dataclasses.dataclass
+class Access:
+    days: int = 30
+    note: str = ""
+
+
+class Holder(BaseModel):
+    access: Access = Access()
+    count: int = 1
+
+
+class Ignoring(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    access: Access = Access()
+
+
+class Allowing(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    count: int = 1
+
+
+@pydantic.dataclasses.dataclass(config=ConfigDict(extra="ignore"))
+class IgnoringToo:
+    count: int = 1
+
+
+class Renames(BaseModel):
+    days: int = 30
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_name(cls, data: Any) -> Any:
+        return {"days": data["day"]} if isinstance(data, dict) and "day" in data else data
+
+
+class RenamesInside(BaseModel):
+    access: Access = Access()
+
+    @field_validator("access", mode="before")
+    @classmethod
+    def _old_name(cls, data: Any) -> Any:
+        return {"days": data["day"]} if isinstance(data, dict) and "day" in data else data
+
+
+class Aliased(BaseModel):
+    days: int = Field(30, validation_alias=AliasChoices("days", "day"))
+
+
+class AliasedAndNeeded(BaseModel):
+    days: int = Field(validation_alias=AliasChoices("days", "day"))
+
+
+class Record(TypedDict):
+    access: Access
+
+
+class Listed(RootModel[list[Access]]):
+    pass
+
+
+Renamed = Annotated[Access, BeforeValidator(lambda data: {"days": data["day"]} if "day" in data else data)]
+
+
+@pytest.fixture(params=["with extra=", "without"], autouse=True)
+def _pydantic(request, monkeypatch):
+    """Before 2.12 pydantic could not be told to refuse other fields in one call; then every value is looked through."""
+    if request.param == "without":
+        monkeypatch.setattr(codec, "_strictly", dict)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "plain", "told"),
+    [
+        (Access, {"day": 1}, "Access has no field 'day'; did you mean 'days'? (the fields are: days, note)"),
+        (Holder, {"access": {"day": 1}}, "value.access: tests.words.test_fields.Access has no field 'day'"),
+        (Holder, {"access": {"days": 1}, "x": 2}, "Holder has no field 'x'; the fields are: access, count"),
+        (list[Access] | None, [{}, {"day": 2}], "value[1]: "),
+        (dict[str, Access], {"a": {"day": 1}}, "value.a: "),
+        (tuple[Access, ...], ({"day": 1},), "value[0]: "),
+        (Ignoring, {"x": 1, "access": {"day": 2}}, "value.access: "),
+        (AliasedAndNeeded, {"day": 3, "x": 1}, "has no field 'x'"),
+        (Record, {"access": {}, "other": 1}, "has no field 'other'"),
+        (Listed, [{"day": 1}], "value[0]: "),
+        (Access | Holder, {"x": 2}, "has no field 'x'"),
+    ],
+)
+def test_a_key_without_a_field_is_refused(annotation, plain, told):
+    """With its place, the type, and the field that is nearest."""
+    with pytest.raises(Unknown) as refused:
+        shape_of(annotation).revive(plain)
+    assert told in str(refused.value)
+    shape_of(annotation).revive(plain, drop=True)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "plain", "value"),
+    [
+        (Ignoring, {"x": 1}, Ignoring()),
+        (IgnoringToo, {"x": 1}, IgnoringToo()),
+        (Allowing, {"x": 1}, Allowing(x=1)),
+        (Renames, {"day": 3}, Renames(days=3)),
+        (RenamesInside, {"access": {"day": 3}}, RenamesInside(access=Access(3))),
+        (Aliased, {"day": 3}, Aliased(days=3)),
+        (AliasedAndNeeded, {"day": 3}, AliasedAndNeeded(days=3)),
+        (Renamed, {"day": 4}, Access(4)),
+        (dict[int, Access], {"1": {}}, {1: Access()}),
+        (Access | Holder, {"count": 2}, Holder(count=2)),
+    ],
+)
+def test_a_type_may_say_that_other_keys_are_fine(annotation, plain, value):
+    """By `extra=`, by a validator that sees the data first, or by the aliases of a field."""
+    assert shape_of(annotation).revive(plain) == value
+
+
+def test_data_that_does_not_fit_is_migrated():
+    """And only that: what fits is read as it is."""
+    shape = shape_of(Access)
+
+    def migrate(plain: Any) -> Any:
+        return {"days": plain["day"]}
+
+    assert shape.load('{"day":4}', migrate=migrate) == Access(4)
+    assert shape.load('{"days":5}', migrate=migrate) == Access(5)
+    assert shape.load('{"day":6}', migrate=lambda plain: Access(plain["day"])) == Access(6)
+    with pytest.raises(NotStorable, match=r"what migrate returned does not fit either: .*'day'"):
+        shape.load('{"day":4}', migrate=lambda plain: plain)
+    with pytest.raises(NotStorable, match="migrate raised KeyError: 'day'"):
+        shape.load('{"dayz":4}', migrate=migrate)
