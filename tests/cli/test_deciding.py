@@ -221,3 +221,13 @@ def test_y_answers_by_a_command(terminal, asked):
     code, output = terminal.run("answer", "t", "perhaps")
     assert (code, "found str 'perhaps', expected boolean" in output) == (2, True)
     assert terminal.run("answer", "t", "y")[0] == 0
+
+
+def test_how_a_question_was_decided_is_on_its_line(terminal, asked):
+    """A long question leaves room for who decided it, and is not cut more than that takes."""
+    asked("onboard", "o", "ada" + " the second" * 12)
+    terminal.run("approve", "o", "--by", "ana", "--data", '{"groups": ["dev", "ops", "design", "research", "sales"]}')
+    result(terminal, "o")
+    terminal.env["COLUMNS"] = "80"
+    (line,) = [line for line in terminal.run("show", "o")[1].splitlines() if "Make ada" in line]
+    assert "Make ada the second the …  approved by ana: …" in line

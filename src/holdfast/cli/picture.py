@@ -33,6 +33,7 @@ TONES: Final = {"plain": "dim", "bad": "red", "warn": "yellow"}
 _REMARK_LINES: Final = 4
 _PROSE: Final = {"question": 12, "note": 4, "warning": 4}  # sorts whose name is a sentence, and its lines at the most
 _BAR_CELLS: Final = 30
+_DECIDED_CELLS: Final = 20  # of how a question was decided that are shown however long it is
 _UNFOLDED: Final = 30  # nodes of one name in a list; of more, the first and the last are shown
 _AT_AN_END: Final = 10
 
@@ -269,8 +270,8 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
         text.append(name, "yellow")
     elif node.sort == "question":
         asked = Text(name, "bold")
-        if result:  # what was decided matters more now
-            fit(asked, max(scene.width - cell_len(result) - 32, 24), scene.signs)
+        if result:  # what was decided, and by whom, matters more now
+            fit(asked, max(scene.width - min(cell_len(result), _DECIDED_CELLS) - 32, 24), scene.signs)
         text.append_text(asked).append(f"  {result}" if result else "", "dim")
     else:
         text.append(name, "bold")
