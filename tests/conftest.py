@@ -6,6 +6,7 @@ import sys
 import tempfile
 
 from tests.cli.processes import terminal  # noqa: F401 - a fixture
+from tests.disks import small_disk  # noqa: F401 - a fixture
 from tests.servers import own_server, postgres_server, postgres_url, store_url  # noqa: F401 - fixtures
 from tests.warm import commands  # noqa: F401 - a fixture
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         StepTimeout,
         StoreUnavailable,
         Unanswered,
+        Unconfirmed,
         UnknownAgent,
         UnknownApproval,
         UnknownRun,
@@ -157,6 +158,7 @@ __all__ = [
     "Token",
     "Transcript",
     "Unanswered",
+    "Unconfirmed",
     "UnknownAgent",
     "UnknownApproval",
     "UnknownRun",
@@ -209,7 +211,8 @@ _HOMES = {
         "AlreadyDecided BadArguments BadBundle BudgetExceeded ConversationBusy Expired HoldfastError InDoubt LeafError "
         "LoopDetected NewerJournal "
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
-        "RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered UnknownAgent "
+        "RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered Unconfirmed "
+        "UnknownAgent "
         "UnknownApproval UnknownRun "
     ),
     "holdfast.flow": "Limit Rate",

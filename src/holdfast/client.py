@@ -215,6 +215,11 @@ class Client(Questions, Conversations, Control, Tokens):
     def _author(self, by: str = "") -> Author:
         return {"by": by or self._actor.name, "via": self._door}
 
+    @property
+    def settings(self) -> Settings:
+        """How this client, and a worker in it, behave."""
+        return self._settings
+
     def _check_loop(self) -> None:
         if self._loop is not asyncio._get_running_loop() and asyncio._get_running_loop() is not None:
             raise BadArguments(
@@ -299,7 +304,8 @@ class Client(Questions, Conversations, Control, Tokens):
         new.budget = None if limits is None else json.dumps(limits.published())
         new.identity = given.digest
         self._begins(run_id)
-        row, created = await self.store.create(new, blobs, **self._author())
+        look = f"`await hf.get({run_id!r}).info()` says whether it was started; starting it again with id={run_id!r} is safe"
+        row, created = await self._written(self.store.create(new, blobs, **self._author()), look)
         if row.id != run_id and id is not None:
             raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
         if not created and row.id == run_id:
@@ -489,7 +495,8 @@ class Client(Questions, Conversations, Control, Tokens):
         if run is None and by is None and older_than is None:
             raise BadArguments("an erased value is gone: say which: run=, by= or older_than=")
         before = None if older_than is None else self.store.clock.now() - milliseconds(older_than)
-        return await self.store.erase_audit(run=run, actor=by, before=before, **self._author())
+        write = self.store.erase_audit(run=run, actor=by, before=before, **self._author())
+        return await self._written(write, "Erasing again is safe")
 
     async def events(
         self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True
@@ -545,7 +552,8 @@ class Client(Questions, Conversations, Control, Tokens):
         fits: dict[str, Any] = {"agent": name, "labels": dict(labels) if labels else None}
         if dry_run:
             return len(await self.store.would_prune(before, statuses, **fits))
-        return await self.store.prune(before, statuses, **fits, **self._author())
+        write = self.store.prune(before, statuses, **fits, **self._author())
+        return await self._written(write, "Pruning again is safe")
 
     # Copies
 
@@ -561,7 +569,7 @@ class Client(Questions, Conversations, Control, Tokens):
 
         Not while the original lives: both would do what is left to do, with the same idempotency keys.
         """
-        return await self.store.activate(**self._author())
+        return await self._written(self.store.activate(**self._author()), "Activating it again is safe")
 
     # Hearing of changes
 

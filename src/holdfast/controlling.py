@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from holdfast.budget import Budget, checked_budget
+from holdfast.deadline import Writes
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, RunActive, RunFinished, UnknownRun
 from holdfast.model import checked_statuses
 from holdfast.run import Run
 
-if TYPE_CHECKING:
-    from holdfast.store.base import Store
-
 _GOING: Final = ("ready", "running", "waiting")
 _PAGE: Final = 500
 
 
-class Control:
+class Control(Writes):
     """The part of a client that stops many runs and lets them go on."""
-
-    @property
-    def store(self) -> Store:
-        """The store behind this client."""
-        raise NotImplementedError
 
     def get(self, id: str, /) -> Run[Any]:
         """A handle to a run."""

@@ -7,15 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.codec import UNTYPED, Shape, shape_of
+from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.model import checked_conversation_id
-from holdfast.people import Author
 from holdfast.store.base import unspilled
 from holdfast.verbs.conversations import slice_of
 
 if TYPE_CHECKING:
-    from holdfast.store.base import Store
     from holdfast.store.conversations import ConversationRow
 
 T = TypeVar("T")
@@ -47,14 +46,8 @@ class ConversationInfo:
         return cls(row.id, row.length, row.run, row.waiting, moment(row.created_at), moment(row.updated_at))
 
 
-class Conversations:
+class Conversations(Writes):
     """The part of a client that has to do with conversations."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def store(self) -> Store: ...
-        def _author(self) -> Author: ...
 
     @overload
     def conversation(self, id: str, type: type[T], /) -> Transcript[T]: ...
@@ -97,4 +90,6 @@ class Transcript(Generic[T]):
     async def delete(self) -> int:
         """Delete it, for good; returns how many messages it had. `ConversationBusy` while a run has it."""
         author = self._client._author()  # noqa: SLF001 - a transcript is a part of its client
-        return await self._client.store.delete_conversation(self.id, **author)
+        write = self._client.store.delete_conversation(self.id, **author)
+        look = f"`await hf.conversation({self.id!r}).info()` says whether it is there"
+        return await self._client._written(write, look)  # noqa: SLF001 - the same

@@ -254,6 +254,12 @@ class StoreUnavailable(HoldfastError):
     http_status = 503
 
 
+class Unconfirmed(StoreUnavailable):
+    """The store did not confirm a write in time: it may have happened, or happen yet. Look before you do it again."""
+
+    http_status = 504
+
+
 class Permanent(Exception):
     """Raised by a step's body: this failure is final, do not retry."""
 

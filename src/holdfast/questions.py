@@ -11,9 +11,10 @@ import json
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from holdfast.codec import UNTYPED, checked_size, digest, shape_of
+from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, is_served
@@ -21,10 +22,6 @@ from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decid
 from holdfast.schema import check_value, filled
 from holdfast.store.base import spilled, unspilled
 from holdfast.verbs.asking import Vote
-
-if TYPE_CHECKING:
-    from holdfast.store.base import Store
-    from holdfast.worker.settings import Settings
 
 _STATUSES: Final = ("open", "decided", "expired", "withdrawn")
 _PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
@@ -107,16 +104,10 @@ class Approval(_Kept):
         return may_decide(Actor.of(person), self.to, [(passed.by, passed.to) for passed in self.delegations])
 
 
-class Questions:
+class Questions(Writes):
     """The part of a client that has to do with people."""
 
-    _settings: Settings
     _door: str
-
-    @property
-    def store(self) -> Store:
-        """The store behind this client."""
-        raise NotImplementedError
 
     async def approvals(
         self, *, run: str | None = None, to: str | Actor | None = None, open: bool = True, limit: int = 100
@@ -178,9 +169,11 @@ class Questions:
         """Pass a question on to somebody else, a person or a group, by one of those who may decide it."""
         found = await self._row(approval)
         actor = Actor.of(by)
-        row = await self.store.delegate(
-            found.id, checked_name(to, "to"), actor, checked_note(note), secrets.token_hex(8), actor.via or self._door
+        door = actor.via or self._door
+        write = self.store.delegate(
+            found.id, checked_name(to, "to"), actor, checked_note(note), secrets.token_hex(8), door
         )
+        row = await self._written(write, _look(found))
         return await self._seen(row)
 
     async def _decide(
@@ -217,7 +210,7 @@ class Questions:
         via = actor.via or self._door
         ballot = Ballot(secrets.token_hex(8), actor, yes, checked_note(note), seen, text, of, via)
         try:
-            row = await self.store.decide(found.id, ballot, blobs, found)
+            row = await self._written(self.store.decide(found.id, ballot, blobs, found), _look(found))
         except Stale as stale:
             stale.approval = await self.approval(found.id)
             stale.digest = stale.approval.digest
@@ -263,6 +256,10 @@ class Questions:
     async def _seen(self, row: ApprovalRow) -> Approval:
         shown = await unspilled(self.store, row.shown)
         return Approval.of(row, shown, await unspilled(self.store, row.data))
+
+
+def _look(row: ApprovalRow) -> str:
+    return f"`await hf.approval({row.id!r})` says how the question stands"
 
 
 def _checked_doubt(row: ApprovalRow, value: Any) -> Any:

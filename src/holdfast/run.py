@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -421,10 +421,11 @@ class Run(Generic[R_co]):
         stored, blobs = spilled(text)
         signal = f"key:{checked_text(key, 'key')}" if key is not None else f"id:{secrets.token_hex(8)}"
         name = checked_topic(topic)
-        position = await self._client.store.send(
+        write = self._client.store.send(
             self.id, signal, "message.received", name, stored, {}, blobs, **self._client._author()
         )
-        return Receipt(self, position)
+        again = "Its history says whether it came" if key is None else "Sending it again with the same key is safe"
+        return Receipt(self, await self._client._written(write, again))
 
     async def approvals(self) -> list[Approval]:
         """Its open questions and those of the runs below it."""
@@ -434,7 +435,8 @@ class Run(Generic[R_co]):
         """Stop it at the next safe point, until it is resumed; a body that runs may end. Messages still reach it."""
         request = f"pause:{secrets.token_hex(8)}"  # this call, however often it must be made
         why = checked_note(reason)
-        await self._client.store.pause(self.id, **self._client._author(by), reason=why, request=request)
+        author = self._client._author(by)
+        await self._written(self._client.store.pause(self.id, **author, reason=why, request=request))
 
     async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
         """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
@@ -444,9 +446,9 @@ class Run(Generic[R_co]):
         grace_ms = milliseconds(grace)
         request = f"cancel:{secrets.token_hex(8)}"  # this call, however often it must be made
         why = checked_note(reason)
-        await self._client.store.cancel(
-            self.id, **self._client._author(by), reason=why, grace_ms=grace_ms, request=request
-        )
+        author = self._client._author(by)
+        write = self._client.store.cancel(self.id, **author, reason=why, grace_ms=grace_ms, request=request)
+        await self._written(write)
 
     async def resume(self, *, by: str = "") -> None:
         """Let a paused run go on."""
@@ -481,7 +483,9 @@ class Run(Generic[R_co]):
         """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
         try:
             limits = None if budget is None else json.dumps(budget.published())
-            await self._client.store.resume(self.id, **self._client._author(by), cut=cut, retry=retry, budget=limits)
+            author = self._client._author(by)
+            write = self._client.store.resume(self.id, **author, cut=cut, retry=retry, budget=limits)
+            await self._written(write)
         except RunActive:
             since = await self._client.store.journal(self.id, row.next_seq, 1)
             if not since or since[0].kind not in ("run.resumed", "run.retried"):
@@ -489,7 +493,10 @@ class Run(Generic[R_co]):
 
     async def delete(self) -> int:
         """Delete a finished run with its children; returns how many runs went."""
-        return await self._client.store.delete(self.id, **self._client._author())
+        return await self._written(self._client.store.delete(self.id, **self._client._author()))
+
+    async def _written(self, write: Awaitable[T]) -> T:
+        return await self._client._written(write, f"`await hf.get({self.id!r}).info()` says how the run stands")
 
 
 def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> AbstractSet[str]:

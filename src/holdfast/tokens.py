@@ -10,18 +10,17 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
+from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments
-from holdfast.people import Author, checked_name
+from holdfast.people import checked_name
 from holdfast.store.tokens import TokenRow
-
-if TYPE_CHECKING:
-    from holdfast.store.base import Store
 
 Scope = Literal["read", "write", "decide"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "decide")
+_LOOK: Final = "`holdfast token --list` shows which tokens there are"
 _SECRET: Final = re.compile(r"holdfast_([0-9a-f]{12})_([\w-]{43})", re.ASCII)
 
 
@@ -44,17 +43,8 @@ class Token:
         return cls(row.id, row.name, tuple(groups), tuple(scopes), moment(row.created_at), revoked_at)
 
 
-class Tokens:
+class Tokens(Writes):
     """The part of a client that has to do with who may ask a server."""
-
-    def _author(self) -> Author:
-        """Who acts through this client."""
-        raise NotImplementedError
-
-    @property
-    def store(self) -> Store:
-        """The store behind this client."""
-        raise NotImplementedError
 
     async def create_token(
         self, name: str, *, groups: Iterable[str] = (), scopes: Iterable[str] = SCOPES
@@ -67,7 +57,7 @@ class Tokens:
         member_of = json.dumps([checked_name(group, "groups") for group in groups])
         id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         row = TokenRow(id, checked_name(name, "name"), member_of, json.dumps(may), _digest(secret))
-        made = await self.store.add_token(row, **self._author())
+        made = await self._written(self.store.add_token(row, **self._author()), _LOOK)
         return Token.of(made), f"holdfast_{id}_{secret}"
 
     async def tokens(self) -> list[Token]:
@@ -76,7 +66,7 @@ class Tokens:
 
     async def revoke_token(self, which: str) -> list[Token]:
         """Revoke a token by its id, or all of a name; returns those revoked. It is refused from now on, everywhere."""
-        found = await self.store.revoke_tokens(which, **self._author())
+        found = await self._written(self.store.revoke_tokens(which, **self._author()), _LOOK)
         if not found:
             raise BadArguments(f"there is no token with the id or name {which!r}; `holdfast token --list` shows them")
         return [Token.of(row) for row in found]

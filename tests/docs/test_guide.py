@@ -175,6 +175,18 @@ def test_testing():
     asyncio.run(check(guide.research, guide.search, guide.publish))
 
 
+def test_deadline(tmp_path):
+    """The page starts a run within a deadline of its own."""
+    guide, start = module(PAGE, "guide: research"), module(PAGE, "guide: deadline").start_or_tell
+
+    async def main():
+        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", settings=holdfast.Settings(deadline_s=0.1)) as hf:
+            assert await start(hf, guide.research, "otters") == "research-otters"
+            assert [info.id for info in await hf.runs()] == ["research-otters"]
+
+    asyncio.run(main())
+
+
 def test_async_tests(tmp_path):
     """The page's two ways to test async code run under pytest, beside the file with the agent."""
     (tmp_path / "research.py").write_text(block(PAGE, "guide: research"))

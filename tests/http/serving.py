@@ -101,10 +101,12 @@ class Served:
 
 
 @asynccontextmanager
-async def served(url: str, *, host: str = "127.0.0.1", agents: Any = AGENTS) -> AsyncIterator[Served]:
+async def served(
+    url: str, *, host: str = "127.0.0.1", agents: Any = AGENTS, settings: holdfast.Settings | None = None
+) -> AsyncIterator[Served]:
     async with AsyncExitStack() as stack:
         worker = await stack.enter_async_context(holdfast.open(url, agents=agents))
-        hf = await stack.enter_async_context(holdfast.open(url))  # without any code of the agents
+        hf = await stack.enter_async_context(holdfast.open(url, settings=settings))  # without any code of the agents
         address = await stack.enter_async_context(serving(hf, stack.enter_context(listening(host, 0))))
         web = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20))
         yield Served(worker, web, address)

@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx2
 import pytest
+from tests.disks import full
 from tests.http import agents
 from tests.http.serving import followed
 from tests.serving import Worker
@@ -18,6 +20,42 @@ import holdfast
 from holdfast.http.server import listening
 
 AGENTS = Path(agents.__file__)
+
+
+def test_a_start_on_a_full_disk_is_refused_in_time_and_does_not_happen_later(commands, small_disk, tmp_path):
+    """503 within the deadline of the server, whatever is asked; when there is room only what is asked then is done."""
+    url = f"sqlite:{small_disk / 'runs.db'}"
+
+    async def prepare():
+        async with holdfast.open(url, agents=[agents.scribe]) as hf:
+            await hf.start(agents.scribe, 1, id="s")
+
+    asyncio.run(prepare())
+    server = Worker(commands.start(["serve", "--port", "0", "--deadline", "1s", "--db", url], tmp_path, {}))
+    address = re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0]
+    start = {"agent": "scribe", "args": [1]}
+    try:
+        with httpx2.Client(base_url=address, timeout=20) as web:
+            with full(small_disk):
+                began = time.monotonic()
+                for path, document in (
+                    ("runs", start | {"id": "late"}),
+                    ("runs/s/send", {"topic": "word", "value": "late"}),
+                    ("runs/s/cancel", {}),
+                ):
+                    refused = web.post(f"/api/{path}", json=document)
+                    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
+                    assert "full" in refused.json()["error"]["message"]
+                    assert "nothing was done" in refused.json()["error"]["message"]
+                assert time.monotonic() - began < 15
+            assert web.post("/api/runs", json=start | {"id": "b"}).status_code == 201
+            found = {run["id"]: run["status"] for run in web.get("/api/runs").json()["runs"]}
+            assert found.keys() == {"s", "b"}
+            assert found["s"] != "cancelled"
+            kinds = [event["kind"] for event in web.get("/api/runs/s/events").json()["events"]]
+            assert "message.received" not in kinds
+    finally:
+        server.kill()
 
 
 @pytest.fixture

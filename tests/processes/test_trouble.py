@@ -1,6 +1,5 @@
 """A disk that is full or fails while runs work: nothing acknowledged is lost, and work goes on when it is well."""
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -8,39 +7,10 @@ import sys
 import time
 
 import pytest
+from tests.disks import full, unavailable
 from tests.processes.forks import ROOT
 from tests.processes.ledger import Place, check_tokens, until
 from tests.processes.starting import send, serve, start
-
-
-def unavailable(what):
-    """Skip with the reason; in CI, where it must work, fail instead."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{what}; set up the CI so that this test can run")
-    pytest.skip(f"NOT TESTED: {what}")
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 24 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        unavailable("a small file system cannot be mounted (are you root?)")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@contextlib.contextmanager
-def full(folder):
-    """Take all the room there is, and give it back."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(b"x" * 4096)
-    yield
-    filler.unlink()
 
 
 @pytest.mark.parametrize("fate", ["lives", "is killed"])

@@ -129,8 +129,15 @@ def worker(
     "--host", default="127.0.0.1", show_default=True, help="The address; any but this computer's needs a token."
 )
 @click.option("--port", type=click.IntRange(0, 65_535), default=8010, show_default=True, help="0: any free port.")
+@click.option(
+    "--deadline",
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a request may wait for the store.",
+)
 @db_option
-def serve(host: str, port: int, db: str | None) -> None:
+def serve(host: str, port: int, deadline: str, db: str | None) -> None:
     """Serve the store over HTTP until stopped.
 
     Runs are started and followed, and people's decisions taken; none is carried: workers do that. Needs holdfast[server].
@@ -139,7 +146,7 @@ def serve(host: str, port: int, db: str | None) -> None:
     """
     from holdfast.cli.hosting import serve as listen
 
-    click.get_current_context().exit(listen(db, host, port))
+    click.get_current_context().exit(listen(db, host, port, deadline))
 
 
 @holdfast.command()

@@ -11,17 +11,20 @@ from holdfast.cli.output import say
 from holdfast.cli.running import listen_to_logs
 from holdfast.cli.stopping import Stop
 from holdfast.client import open as open_store
+from holdfast.durations import seconds
 from holdfast.errors import BadArguments
+from holdfast.worker.settings import Settings
 
 _GRACE_S: Final = 5.0
 
 
-def serve(url: str | None, host: str, port: int) -> int:
+def serve(url: str | None, host: str, port: int, deadline: str) -> int:
     """The command; returns its exit code."""
+    settings = Settings(deadline_s=seconds(deadline))
     server = _server()
     listen_to_logs(logging.WARNING)
     with server.listening(host, port) as listener:
-        asyncio.run(_serve(server, url, listener))
+        asyncio.run(_serve(server, url, listener, settings))
     return 0  # to be stopped is how a server ends
 
 
@@ -37,9 +40,9 @@ def _server() -> Any:
     return server
 
 
-async def _serve(server: Any, url: str | None, listener: socket.socket) -> None:
+async def _serve(server: Any, url: str | None, listener: socket.socket, settings: Settings) -> None:
     with Stop(lambda: say("Stopped at once.", "yellow"), grace_s=_GRACE_S, late_code=0) as stop:
-        async with open_store(url) as hf, server.serving(hf, listener) as address:
+        async with open_store(url, settings=settings) as hf, server.serving(hf, listener) as address:
             say(f"Serving {hf.store.url} at {address}. Ctrl-C stops.")
             await stop.asked.wait()
             say("Stopping: whoever follows something comes back by itself.", "yellow")

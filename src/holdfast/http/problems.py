@@ -35,6 +35,7 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.RunPaused: "POST /api/runs/{id}/resume lets it go on.",
     errors.Stale: "GET /api/approvals/{id} shows what is to be decided now; decide with its digest.",
     errors.StoreUnavailable: "Try again in a moment; /readyz says when it is there.",
+    errors.Unconfirmed: "Look whether it happened. A start with an id and a message with a key may be repeated.",
     errors.UnknownAgent: "GET /api/agents lists those there are.",
     errors.UnknownApproval: "GET /api/approvals lists those that are open.",
     errors.UnknownRun: "GET /api/runs lists those there are.",

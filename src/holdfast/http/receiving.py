@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, Final, NoReturn
@@ -23,7 +24,8 @@ from holdfast.http.guard import Guard
 from holdfast.http.problems import Refused, answer
 from holdfast.naming import short
 
-PATIENCE_S: Final = 30.0  # for the store, and for a document on its way
+PATIENCE_S: Final = 30.0  # for a document on its way
+MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -54,11 +56,11 @@ class Receiver:
             return caller
 
         _check_text(request)
-        async with _patience():
+        async with self._patience():
             caller = await allowed()
         query = _checked(endpoint.query, _parameters(endpoint.query, request), "the query")
         body = None if endpoint.body is None else _checked(endpoint.body, await _document(request), "the document")
-        async with _patience(getattr(query, "timeout", 0.0)):
+        async with self._patience(getattr(query, "timeout", 0.0)):
             hf = self._hf._through(caller.actor, caller.via)  # noqa: SLF001 - users act through doors of their own
             done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, allowed))
         if isinstance(done, Response):
@@ -66,16 +68,16 @@ class Receiver:
         status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
         return Response(json_bytes(document), status, media_type="application/json")
 
-
-@contextlib.asynccontextmanager
-async def _patience(more_s: float = 0.0) -> AsyncIterator[None]:
-    """A store that is away is asked again and again; whoever waits for it should hear of it."""
-    try:
-        async with asyncio.timeout(PATIENCE_S + more_s):
-            yield
-    except TimeoutError:
-        told = f"the store did not answer within {PATIENCE_S + more_s:g} s"
-        raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
+    @contextlib.asynccontextmanager
+    async def _patience(self, more_s: float = 0.0) -> AsyncIterator[None]:
+        """A store that is away is asked again and again; whoever waits for it should hear of it."""
+        limit_s = self._hf.settings.deadline_s + MARGIN_S + more_s
+        try:
+            async with asyncio.timeout(None if limit_s == math.inf else limit_s):
+                yield
+        except TimeoutError:
+            told = f"the store did not answer within {limit_s:g} s"
+            raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
 
 
 def _check_text(request: Request) -> None:

@@ -23,9 +23,10 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from holdfast.clock import Clock
 from holdfast.codec import BLOB_BYTES
@@ -162,6 +163,10 @@ def settle(
         future.set_result(value)
     else:
         future.set_exception(error)
+
+
+# How long the one who writes waits, in seconds: a client and a server for so long, a worker (None) until it is done.
+write_limit: Final[ContextVar[float | None]] = ContextVar("write_limit", default=None)
 
 
 class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStore, TokenStore, ArrivalStore, Protocol):

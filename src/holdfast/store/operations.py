@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from holdfast.errors import StoreUnavailable, Unconfirmed
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.transaction import Asking, Transaction
 
@@ -18,18 +19,66 @@ class Crash(BaseException):
 class Work(Generic[T]):
     """Any write but an append: a function that is called in a transaction, and may be called again."""
 
-    __slots__ = ("again", "do", "journal", "runs", "small", "told")
+    __slots__ = ("again", "do", "journal", "late", "runs", "sent", "small", "told", "unknown", "withdrawn")
 
     def __init__(self, do: Callable[[Transaction], Asking[T]], told: Callable[[T, BaseException | None], None],
                  journal: bool, small: bool = False, runs: Sequence[str] | None = None) -> None:  # fmt: skip
         self.do, self.told, self.journal, self.small, self.again = do, told, journal, small, False
         self.runs = runs  # that it changes and that exist; None: it is not known before
+        self.sent = False  # it is in a transaction that may commit, or did
+        self.unknown = False  # whether a commit of it happened is not known
+        self.late = ""  # how long it was waited for, and why so long
+        self.withdrawn = False  # nobody waits for it any more: it is not to be done
+
+    def take(self) -> bool:
+        """Called by the writer before it does the work: may it? Another thread may withdraw it at this very moment.
+
+        Each side writes its own mark before it reads the other's. So they cannot both win: work that `withdraw` says was
+        never sent is not done.
+        """
+        self.sent = True
+        if self.withdrawn:
+            self.put_back()
+        return not self.withdrawn
+
+    def put_back(self) -> None:
+        """The transaction was undone."""
+        self.sent = self.unknown
+
+    def withdraw(self, late: str) -> bool:
+        """Do not do it. True: it was surely not done and will not be. False: it may have been, or may be in this moment."""
+        self.late = late
+        self.withdrawn = True
+        return not self.sent
+
+    def refusal(self) -> StoreUnavailable:
+        """What the one who waited is told, once it was withdrawn."""
+        if self.sent:
+            return Unconfirmed(f"the store did not confirm a write {self.late}: it may have happened, or happen yet")
+        return StoreUnavailable(f"the store was not written {self.late}: nothing was done, and nothing will be")
+
+
+def put_back(batch: Sequence[Operation]) -> None:
+    """The transaction of a batch was undone."""
+    for one in batch:
+        if isinstance(one, Work):
+            one.put_back()
 
 
 class Aside(Work[T]):
     """A write of a caller that is not on the loop: it is told in the writer's thread, whatever the loop does."""
 
     __slots__ = ()
+
+
+def nobody_waits(batch: Sequence[Operation]) -> bool:
+    """Was all of it withdrawn?"""
+    return all(isinstance(one, Work) and one.withdrawn for one in batch)
+
+
+def refusals(batch: Sequence[Operation]) -> list[Result]:
+    """The end of work that was withdrawn."""
+    return [(one, None, one.refusal()) for one in batch if isinstance(one, Work)]
 
 
 Operation = QueuedAppend | Work[Any]

@@ -18,6 +18,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.budget import Purse
 from holdfast.clock import Clock
+from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
 from holdfast.flow import span_us
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
@@ -40,7 +41,7 @@ from holdfast.store import (
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.arrivals import Taken
 from holdfast.store.backup import Part, activate, identity
-from holdfast.store.base import Append, Census, Changes, NewRun, News, Told, settle
+from holdfast.store.base import Ailment, Append, Census, Changes, NewRun, News, Told, settle, write_limit
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.rates import Closed, Turn, in_milliseconds
@@ -54,12 +55,40 @@ P = ParamSpec("P")
 
 _SAID_AT_A_GLANCE: Final = 50  # messages
 _ERASED_AT_ONCE: Final = 500  # rows of the audit per transaction
+_LOOK_S, _LOOKS = 0.05, 20  # for so long a write may still be told how it ended when its time is over
 _PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in between
 
 
 def forget(future: asyncio.Future[Any]) -> None:
     """Nobody waits for this one; its failure was logged where it happened."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+class _Deadline:
+    """Withdraws a write when its time is over, or when the one who asked for it is gone."""
+
+    __slots__ = ("_future", "_limit_s", "_store", "_timer", "_work")
+
+    def __init__(self, store: SharedStore, work: Work[Any], future: asyncio.Future[Any], limit_s: float) -> None:
+        self._store, self._work, self._future, self._limit_s = store, work, future, limit_s
+        self._call(limit_s, 0)
+        future.add_done_callback(self._done)
+
+    def _call(self, in_s: float, looks: int) -> None:
+        self._timer = self._future.get_loop().call_later(in_s, self._over, looks, context=self._store.context)
+
+    def _over(self, looks: int) -> None:
+        ailment = self._store.ailment()
+        late = f"within {spoken(self._limit_s)}" + ("" if ailment is None else f" ({ailment.reason})")
+        if not self._work.withdraw(late) and not self._work.unknown and looks < _LOOKS:
+            self._call(_LOOK_S, looks + 1)  # it is in a transaction in this moment, which ends one way or the other
+        else:
+            settle(self._future, None, self._work.refusal())
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        self._timer.cancel()
+        if future.cancelled():
+            self._work.withdraw("in time")
 
 
 class SharedStore(abc.ABC):
@@ -77,7 +106,7 @@ class SharedStore(abc.ABC):
         self._open = self._registered = False
 
     def _begin(self) -> None:
-        self._loop, self._context = asyncio.get_running_loop(), in_no_run()
+        self._loop, self.context = asyncio.get_running_loop(), in_no_run()
 
     @abc.abstractmethod
     async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
@@ -128,8 +157,16 @@ class SharedStore(abc.ABC):
                 runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
         self._check_open()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue(Work(do, functools.partial(settle, future), journal, small, runs))
+        work = Work(do, functools.partial(settle, future), journal, small, runs)
+        limit_s = write_limit.get()
+        if limit_s is not None:
+            _Deadline(self, work, future, limit_s)
+        self._queue(work)
         return future
+
+    @abc.abstractmethod
+    def ailment(self) -> Ailment | None:
+        """What keeps this store from being written now."""
 
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
         self._check_open()
@@ -144,7 +181,7 @@ class SharedStore(abc.ABC):
         """Collect what comes in one turn of the loop: it goes out together."""
         self._waiting.append(operation)
         if len(self._waiting) == 1:
-            self._loop.call_soon(self._flush, context=self._context)  # not in that of whoever writes first
+            self._loop.call_soon(self._flush, context=self.context)  # not in that of whoever writes first
 
     # Writing
 

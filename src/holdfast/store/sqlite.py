@@ -149,7 +149,8 @@ class SQLiteStore(SharedStore):
     def ailment(self) -> Ailment | None:
         if not self._writer.thread.is_alive():
             return Ailment("the thread that writes the store has ended", lasting=True)
-        return Ailment("the store cannot be written now", lasting=False) if self._writer.troubled else None
+        trouble = self._writer.trouble
+        return None if trouble is None else Ailment(f"the store cannot be written now: {trouble}", lasting=False)
 
     def _moved(self) -> None:
         """In the writer's thread: another process committed."""

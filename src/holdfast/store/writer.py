@@ -9,7 +9,8 @@ raises, all is rolled back and the careful pass gives each its own savepoint, so
 
 Trouble (a full or failing disk, a lock held for too long) is nobody's fault: nothing is acknowledged, the batch is kept
 and offered again every 250 ms until it works or the store is closed. When COMMIT itself failed, it is not known whether
-it happened; each piece of work is told so (`again`) and recognises its own rows.
+it happened; each piece of work is told so (`again`) and recognises its own rows. A client waits only for so long: then its
+work is withdrawn, and passed over when its turn comes.
 
 Crash points: before COMMIT, nothing of the batch exists. After it and before `_deliver` runs on the loop, all exists,
 and nobody was told.
@@ -33,7 +34,7 @@ from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one
 from holdfast.store.asking import do
 from holdfast.store.base import Faults, News
 from holdfast.store.connection import CHECKPOINT_PAGES, Nap
-from holdfast.store.operations import Crash, Operation, Result, Work, names
+from holdfast.store.operations import Crash, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.queries import QUERIES
 from holdfast.store.runway import Runway
 from holdfast.store.transaction import Transaction
@@ -53,6 +54,7 @@ _LARGEST_BATCH: Final = 2_000  # bounds the time one transaction holds the write
 _BROKEN: Final = (apsw.IOError, apsw.CantOpenError, apsw.NoMemError, apsw.ProtocolError, apsw.ReadOnlyError,
                   apsw.ConnectionClosedError)  # fmt: skip
 _TROUBLE: Final = (*_BROKEN, apsw.FullError, apsw.BusyError, apsw.LockedError)
+_UNDONE: Final = (apsw.FullError, apsw.BusyError, apsw.LockedError)  # after these at COMMIT it has surely not happened
 _RUINED: Final = (apsw.CorruptError, apsw.NotADBError)
 
 
@@ -80,7 +82,8 @@ class Writer:
         self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
         self._broken_here: apsw.Error | None = None  # what `write_here` met: the connection is not to be trusted
         self.checkpoint_pages = CHECKPOINT_PAGES
-        self._stopping, self._killed, self.troubled = threading.Event(), False, False
+        self._stopping, self._killed = threading.Event(), False
+        self.trouble: BaseException | None = None  # what keeps us from writing now
         self._poke_in: float | None = None  # seconds until other processes must hear of what is committed
         self.thread = threading.Thread(target=self._main, name="holdfast-writer", daemon=True)
         self._opened: Callable[[BaseException | None], None] = lambda _: None
@@ -249,6 +252,9 @@ class Writer:
             except _TROUBLE as trouble:
                 self._note_trouble(trouble)
                 self._stopping.wait(_RETRY_S)
+                if nobody_waits(batch):
+                    self._deliver(refusals(batch), {})
+                    return
                 if self._stopping.is_set():
                     self._refuse(batch, trouble)
                     return
@@ -258,8 +264,8 @@ class Writer:
                 self._refuse(batch, ruin)
                 return
             else:
-                if self.troubled:
-                    self.troubled = False
+                if self.trouble is not None:
+                    self.trouble = None
                     _log.info("the store can be written again")
                 self._wrote_at = time.perf_counter()
                 self._deliver(results, changes)
@@ -285,6 +291,7 @@ class Writer:
             if db.in_transaction:  # SQLite has rolled back by itself after some errors
                 with contextlib.suppress(apsw.Error):
                     db.execute("ROLLBACK")
+            put_back(batch)
             raise
         self.observe(len(batch), time.perf_counter() - began)
         return results, tx.changes
@@ -301,7 +308,10 @@ class Writer:
             for operation in batch:
                 if isinstance(operation, Work):
                     tx.again = operation.again
-                    results.append((operation, do(self._db, operation.do(tx)), None))
+                    if operation.take():
+                        results.append((operation, do(self._db, operation.do(tx)), None))
+                    else:
+                        results.append((operation, None, operation.refusal()))
         return results
 
     def _plainly(self, tx: Transaction, queued: QueuedAppend) -> None:
@@ -320,6 +330,8 @@ class Writer:
             tx.changes, tx.again = {}, operation.again
             self._db.execute("SAVEPOINT operation")
             try:
+                if isinstance(operation, Work) and not operation.take():
+                    raise operation.refusal()
                 value = do(self._db, operation.do(tx) if isinstance(operation, Work) else apply_one(tx, operation))
             except (*_TROUBLE, *_RUINED, Crash):
                 raise
@@ -347,15 +359,17 @@ class Writer:
             self._db.execute("COMMIT")
             if faults is not None and writes:
                 inject(faults.after_commit, writes)
-        except apsw.Error:
+        except apsw.Error as error:
             for operation in batch:
                 operation.again = True
+                if isinstance(operation, Work) and not isinstance(error, _UNDONE):
+                    operation.unknown = True
             raise
 
     def _note_trouble(self, trouble: BaseException) -> None:
-        if not self.troubled:
-            self.troubled = True
+        if self.trouble is None:
             _log.warning("the store cannot be written, trying again every %d ms: %s", _RETRY_S * 1000, trouble)
+        self.trouble = trouble
 
     def _reopen(self, trouble: BaseException) -> None:
         """After an I/O error start from what is in the file: flushed pages the kernel gave up on are written again."""

@@ -31,7 +31,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a worker behaves. Times are seconds of real time."""
+    """How a worker and a client behave. Times are seconds of real time."""
 
     concurrency: int = 200
     name: str = ""  # begins the id of the worker, for people
@@ -42,6 +42,9 @@ class Settings:
     hang_limit_s: float = 60.0  # a loop that has not turned for so long keeps its leases no more
     park_grace_s: float = 0.5
     stop_grace_s: float = 30.0
+    deadline_s: float = (
+        30.0  # for so long what a client writes waits for the store; `hf.deadline` chooses another for a block
+    )
     threads: int = 32
     value_limit_bytes: int = DEFAULT_LIMIT_BYTES
     audit_retention_s: float | None = None  # values in the audit that are older are erased; None: they stay
@@ -59,6 +62,8 @@ class Settings:
             raise BadArguments(
                 f"name={self.name!r}: a worker's name is up to 40 letters, digits, dots, dashes and underscores"
             )
+        if not self.deadline_s > 0:
+            raise BadArguments(f"deadline_s={self.deadline_s!r}: a write needs some time; math.inf is no limit")
         if isinstance(self.queues, str):
             raise BadArguments(f"queues={self.queues!r}: give a list of names, queues=[{self.queues!r}]")
 

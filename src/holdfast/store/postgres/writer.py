@@ -28,7 +28,7 @@ from holdfast.model import FINISHED
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
 from holdfast.store.base import Faults, News
 from holdfast.store.conversations import Leave
-from holdfast.store.operations import Crash, Operation, Result, Work, names
+from holdfast.store.operations import Crash, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
@@ -149,6 +149,9 @@ class Writer:
                 if not isinstance(trouble, GAVE_WAY):
                     tries += 1
                     await self._fail(trouble, min(_RETRY_S, 0.01 * 2 ** min(tries, 10)))
+                    if nobody_waits(batch):
+                        self._tell(refusals(batch), {})
+                        return
                     if self._stopping.is_set():
                         self._refuse(batch, str(trouble))
                         return
@@ -239,15 +242,21 @@ class Writer:
         if quick is None or type(one) is not Work:
             return None
         await self.hook("before_commit", batch)
+        if not one.take():
+            return [(one, None, one.refusal())]
         try:
             done = await Answers(self._db).do(quick(tx, one.do))
             await self.hook("after_commit", batch)
         except (*GAVE_WAY, Conflict):
+            one.put_back()
             return None
         except BaseException:
-            one.again = True
+            one.again = one.unknown = True
             raise
-        return None if done is None else [(one, done, None)]
+        if done is None:
+            one.put_back()
+            return None
+        return [(one, done, None)]
 
     async def _transaction(self, tx: Transaction, appends: list[QueuedAppend], batch: list[Operation]) -> list[Result]:
         assert self._db is not None
@@ -267,12 +276,16 @@ class Writer:
                 results += [(one, tx.now, None) for one in appends]
             for one in batch:
                 if isinstance(one, Work):
-                    results.append((one, await self._work(answers, tx, one, alone=len(batch) == 1), None))
+                    if one.take():
+                        results.append((one, await self._work(answers, tx, one, alone=len(batch) == 1), None))
+                    else:
+                        results.append((one, None, one.refusal()))
             await self._commit(db, batch)
         except BaseException:
             if not db.is_closed():
                 with contextlib.suppress(*TROUBLE):
                     await db.execute("ROLLBACK")
+            put_back(batch)
             raise
         return results
 
@@ -318,6 +331,8 @@ class Writer:
         except BaseException:
             for one in batch:
                 one.again = True
+                if isinstance(one, Work):
+                    one.unknown = True
             raise
 
     async def hook(self, name: str, batch: Sequence[Operation]) -> None:

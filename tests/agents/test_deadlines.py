@@ -1,0 +1,135 @@
+"""What a client writes while the store cannot be written: refused in time, and never done later without a word."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing, contextmanager
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import Settings, StoreUnavailable, Unconfirmed
+from holdfast.store.sqlite import SQLiteStore
+
+
+@holdfast.step
+async def note(text: str) -> str:
+    return text * 1000
+
+
+@holdfast.agent
+async def clerk(name: str) -> str:
+    word = await holdfast.receive("word", str)
+    return (await note(word))[: len(word)] if await holdfast.approve(f"Note it, {name}?") else "no"
+
+
+@contextmanager
+def locked(path):
+    """Nobody can write to the file, as while a process that stands still has its lock."""
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("COMMIT")
+
+
+def test_what_a_client_writes_is_refused_in_time_and_never_done(tmp_path):
+    """Start, send, decide and stop end at the deadline, the client's or the block's; none of it happens later."""
+
+    async def main():
+        settings = Settings(deadline_s=0.3)
+        url = f"sqlite:{tmp_path / 'a.db'}"
+        async with holdfast.open(url, settings=settings) as hf, holdfast.open(url, agents=[clerk]):
+            asked, waits = await hf.start(clerk, "ana", id="asked"), await hf.start(clerk, "bo", id="waits")
+            await asked.send("word", "tea")
+            question = await asked.wait_for_question()
+            await waits.wait("waiting", waits_for="message")
+            token, _ = await hf.create_token("ana")
+            with locked(tmp_path / "a.db"):
+                for write in (
+                    lambda: hf.start(clerk, "late", id="late"),
+                    lambda: hf.run(clerk, "late"),
+                    lambda: waits.send("word", "late"),
+                    lambda: hf.deny(question, by="ana"),
+                    lambda: hf.delegate(question, to="bo", by="ana"),
+                    waits.cancel,
+                    waits.pause,
+                    lambda: hf.cancel(agent=clerk),
+                    lambda: hf.create_token("late"),
+                    lambda: hf.revoke_token(token.id),
+                ):
+                    with pytest.raises(StoreUnavailable, match=r"was not written within 300 ms.*nothing was done"):
+                        await asyncio.wait_for(write(), 20)
+                with hf.deadline("20ms"), pytest.raises(StoreUnavailable, match="within 20 ms"):
+                    await hf.start(clerk, "late", id="late")
+            await hf.approve(question, by="ana")
+            assert await asked.result() == "tea"
+            assert {run.id for run in await hf.runs(limit=1000)} == {"asked", "waits"}
+            assert [each.name for each in await hf.tokens() if each.revoked_at is None] == ["ana"]
+            info = await waits.info()
+            assert (info.status, info.waits_for) == ("waiting", "message")
+            assert [event async for event in waits.events(follow=False) if event.kind == "message.received"] == []
+
+    asyncio.run(main())
+
+
+class Lost:
+    """Fault hooks: the next commit succeeds unseen, and after it nothing can be written."""
+
+    def __init__(self):
+        self.armed = self.broken = False
+
+    def before_commit(self, writes):
+        if self.broken:
+            raise OSError("gone")
+
+    def after_commit(self, writes):
+        if self.armed:
+            self.armed, self.broken = False, True
+            raise OSError("lost")
+
+
+@pytest.mark.parametrize(
+    ("act", "look"),
+    [
+        ("start", r"hf.get\('b'\).info\(\).*starting it again with id='b' is safe"),
+        ("send with a key", "Sending it again with the same key is safe"),
+        ("send", "Its history says whether it came"),
+        ("cancel", r"hf.get\('a'\).info\(\)"),
+        ("deny", r"hf.approval\('q-.*says how the question stands"),
+    ],
+)
+def test_a_write_in_doubt_says_where_to_look(tmp_path, act, look):
+    """A commit whose answer was lost may have happened: the error is another one, and says how to find out."""
+    lost = Lost()
+
+    class Client(holdfast.Client):
+        def _make_store(self):
+            return SQLiteStore(tmp_path / "a.db", faults=lost)
+
+    async def main():
+        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[clerk]) as other:
+            await (await other.start(clerk, "ana", id="a")).send("word", "tea")
+            await other.get("a").wait_for_question()
+        async with Client(settings=Settings(deadline_s=0.3)) as hf:
+            run, (question,) = hf.get("a"), await hf.approvals()
+            acts = {
+                "start": lambda: hf.start(clerk, "bo", id="b"),
+                "send with a key": lambda: run.send("word", "x", key="k"),
+                "send": lambda: run.send("word", "x"),
+                "cancel": run.cancel,
+                "deny": lambda: hf.deny(question, by="ana"),
+            }
+            lost.armed = True
+            with pytest.raises(
+                Unconfirmed, match=rf"did not confirm a write within 300 ms .*may have happened.*{look}"
+            ):
+                await acts[act]()
+            lost.broken = False
+
+    asyncio.run(main())
+
+
+def test_a_deadline_is_some_time():
+    with pytest.raises(holdfast.BadArguments, match="a write needs some time"):
+        Settings(deadline_s=0)
