@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import re
+from asyncio.events import _get_running_loop
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -14,7 +15,7 @@ from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.flow import NORMAL, Limit, Rate, declared
 from holdfast.loops import Loops, checked_loops
-from holdfast.resources import step_outside_run
+from holdfast.resources import plain_context, step_outside_run
 from holdfast.retry import Retry, as_retry
 from holdfast.runtime import AgentSpec, Called, Isolation, Placed, StepContext, StepSpec, call_plainly, here
 from holdfast.signature import Signature
@@ -91,13 +92,20 @@ class Step(_CoroutineFunction, Generic[P, R_co]):
                 "agent; in a test, from one in `holdfast.testing.open(agents=[...])`, which has a database of its own"
             )
         if place is None:
-            return self._outside(args, kwargs)
+            plainly: Any = self._plainly if self.spec.threaded and _get_running_loop() is None else self._outside
+            outside: Called[R_co] = plainly(args, kwargs)
+            return outside
         if isinstance(place, StepContext):
             raise LeafError(
                 f"step {self.name!r} was called inside the step at {place.key!r}; a step's body is a leaf. "
                 f"Call the plain function, `{self.fn.__name__}.fn(...)`, or move the call into the agent"
             )
         return place.step(self.spec, self._target, args, kwargs)
+
+    def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A plain function where no loop runs: a plain call."""
+        with Placed(plain_context(self.name)):
+            return self.fn(*args, **kwargs) if self._target is None else self.fn(self._target, *args, **kwargs)
 
     async def _outside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._target is not None:

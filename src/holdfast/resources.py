@@ -131,6 +131,11 @@ class OpenResources:
             raise ExceptionGroup("closing resources", failures)
 
 
+def plain_context(name: str) -> StepContext:
+    """The context of a plain step that is called where no loop runs, so that it cannot wait for resources."""
+    return StepContext(name, _random_key(), 1)
+
+
 @contextlib.asynccontextmanager
 async def step_outside_run(name: str) -> AsyncIterator[StepContext]:
     """The context of a step that is called outside any run: a random key, resources of its own."""

@@ -234,6 +234,27 @@ class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
             f"{self.__name__}(...) was used as a truth value without await; write `if await {self.__name__}(...)`"
         )
 
+    def _used(self, *_: object) -> NoReturn:
+        """What every operator does: the value is meant, and there is none yet."""
+        name = self.__name__
+        raise HoldfastError(
+            f"{name}(...) was used in an expression without await, so it did not happen; write `(await {name}(...))` there"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _used
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _used
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = (
+        _used
+    )
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __abs__ = __invert__ = _used
+    __len__ = __getitem__ = __setitem__ = __delitem__ = __int__ = __float__ = __index__ = __complex__ = _used
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"a call of {self.__name__!r} has no attribute {name!r}: it was not awaited, so it did not happen. Write "
+            f"`(await {self.__name__}(...)).{name}` if its value is meant"
+        )
+
     def __hash__(self) -> int:  # by order of creation, so that sets of calls iterate alike on replay
         return self.number
 

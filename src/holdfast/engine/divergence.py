@@ -45,6 +45,17 @@ def unfit(execution: Execution, reason: str) -> None:
         execution.close("unfit")
 
 
+def asks_instead(execution: Execution) -> str:
+    """What the code does now where it does not do what is recorded: the calls of which the journal knows nothing."""
+    journal = execution.journal
+    new = [
+        call for call in execution.calls.values() if call.key not in journal.closed and call.key not in journal.begun
+    ]
+    told = [f"{call.name}({call.preview}) under the key {call.key!r}" for call in new[:3] if not call.begun]
+    more = f" and {len(new) - 3} more" if len(new) > 3 else ""
+    return f"; it now calls {', '.join(told)}{more}, which the journal does not have" if told else ""
+
+
 def restless(execution: Execution) -> None:
     """The run has not settled for a long time."""
     recorded = not execution.live and not execution.journal.exhausted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import failures
 from holdfast.engine import approvals, conversations, foreign
-from holdfast.engine.divergence import diverge
+from holdfast.engine.divergence import asks_instead, diverge
 from holdfast.engine.journal import Divergence
 from holdfast.errors import HoldfastError, NotStorable
 from holdfast.model import KINDS
@@ -40,7 +40,7 @@ def conclude(execution: Execution) -> None:
         _pass_over(execution)
         left_over = execution.journal.left_over()
         if left_over is not None:
-            diverge(execution, left_over, "the agent ended without asking for it")
+            diverge(execution, left_over, "the agent ended without asking for it" + asks_instead(execution))
             return
         go_live(execution)
     if execution.holding or execution.sees_children_off():
@@ -136,4 +136,4 @@ def stalled(execution: Execution, missing: Divergence) -> None:
 
 def _stalled_for_good(execution: Execution, missing: Divergence, seen: int) -> None:
     if execution.gate.activity == seen and not execution.closing:
-        diverge(execution, missing, "the code did not ask for it" + foreign.where(execution))
+        diverge(execution, missing, "the code did not ask for it" + asks_instead(execution) + foreign.where(execution))

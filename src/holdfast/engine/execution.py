@@ -25,7 +25,7 @@ from holdfast.clock import Timer
 from holdfast.codec import Shape
 from holdfast.engine import control, effects, foreign, parking
 from holdfast.engine.calls import Call, Wait
-from holdfast.engine.divergence import diverge, restless
+from holdfast.engine.divergence import asks_instead, diverge, restless
 from holdfast.engine.ending import conclude, go_live, stalled
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
@@ -335,7 +335,7 @@ class Execution(Leaving):
         """Every recorded outcome is through and the run has settled: from here on the run acts."""
         left_over = self.journal.left_over()
         if left_over is not None:
-            diverge(self, left_over, "the code did not ask for it" + foreign.where(self))
+            diverge(self, left_over, "the code did not ask for it" + asks_instead(self) + foreign.where(self))
             return
         go_live(self)
         self.edge_due = []

@@ -130,10 +130,10 @@ class Divergence:
             recorded = "a checkpoint, which only restore() reads,"
         return (
             f"run {run!r}: the journal has {recorded} under the key {self.key!r}, but {found}. "
-            "The code changed since this was recorded, or it depends on something that is not recorded: the order of a "
-            "set, a clock, random numbers, the environment, raw I/O, another Python minor version. Nothing was done and "
-            "nothing was written. Go on with the code that wrote the journal, or guard the change with "
-            "holdfast.patched('name'), then resume the run"
+            "The code changed since this was recorded, or it depends on something that is not recorded: a clock (use "
+            "holdfast.now()), random numbers (holdfast.rng()), a UUID (holdfast.uuid4()), the order of a set, the "
+            "environment, raw I/O, another Python minor version. Nothing was done and nothing was written. Go on with the "
+            "code that wrote the journal, or guard the change with holdfast.patched('name'), then resume the run"
         )
 
 

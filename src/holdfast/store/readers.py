@@ -81,4 +81,4 @@ class Readers:
             if db is not None:
                 db.close(force=True)
             self._own.db = None
-            raise StoreUnavailable(f"{self._path!r} cannot be read: {error}") from error
+            raise StoreUnavailable(f"{self._path!r} cannot be read: {error}") from None

@@ -102,10 +102,10 @@ class SQLiteStore(SharedStore):
             except BaseException:
                 db.close(force=True)
                 raise
-        except apsw.NotADBError as error:
-            raise StoreUnavailable(f"{self.path!r} is not a SQLite file; name another one") from error
+        except apsw.NotADBError:
+            raise StoreUnavailable(f"{self.path!r} is not a SQLite file; name another one") from None
         except apsw.Error as error:
-            raise StoreUnavailable(f"{self.path!r} cannot be opened: {error}") from error
+            raise StoreUnavailable(f"{self.path!r} cannot be opened: {error}") from None
         return db
 
     async def close(self) -> None:
@@ -284,7 +284,7 @@ class SQLiteStore(SharedStore):
             runs = backup.seal(target, of, self.clock.now())
             part.finish(target)
         except apsw.Error as error:
-            raise StoreUnavailable(f"the backup {str(part.path)!r} cannot be written: {error}") from error
+            raise StoreUnavailable(f"the backup {str(part.path)!r} cannot be written: {error}") from None
         finally:
             for db in (source, target):
                 if db is not None:
@@ -296,7 +296,7 @@ class SQLiteStore(SharedStore):
         try:
             return await asyncio.to_thread(backup.restore_file, path, self.path, self.clock.now(), by, via)
         except apsw.Error as error:
-            raise StoreUnavailable(f"{self.path!r} cannot be written: {error}") from error
+            raise StoreUnavailable(f"{self.path!r} cannot be written: {error}") from None
 
     async def facts(self) -> dict[str, Any]:
         about = await self._readers.look(functools.partial(connection.facts, path=self.path))

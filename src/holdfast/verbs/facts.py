@@ -7,7 +7,7 @@ import random
 import uuid
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 from holdfast.errors import BadArguments, NotInRun
 from holdfast.runtime import Called, RunFacts, StepContext, current, here
@@ -47,8 +47,17 @@ def place(name: str) -> str:
     return current("place").place(name)
 
 
-def note(text: str, **data: Any) -> Called[None]:
-    """A line in the run's history; outside a run it goes to the log."""
+@overload
+def note(text: str, /, **data: Any) -> Called[None]: ...
+@overload
+def note(*, text: str, **data: Any) -> Called[None]: ...
+def note(*texts: str, **data: Any) -> Called[None]:
+    """A line in the run's history, `note("asked again", times=2)`, with fields of any name; outside a run it goes to the log."""
+    if len(texts) != 1 and (texts or "text" not in data):
+        raise BadArguments('note takes one text, and fields by name: note("asked again", times=2)')
+    text = texts[0] if texts else data.pop("text")
+    if not isinstance(text, str):
+        raise BadArguments(f"note({text!r}): give a text")
     place = here()
     if place is None or (isinstance(place, StepContext) and place.run is None):
         return _logged(text, data)

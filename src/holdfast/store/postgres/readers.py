@@ -69,7 +69,7 @@ class Readers:
                             if isinstance(error, LOST) and db is not None:
                                 db.terminate()
                             if last:
-                                raise StoreUnavailable(f"the store cannot be read: {error or repr(error)}") from error
+                                raise StoreUnavailable(f"the store cannot be read: {error or repr(error)}") from None
                 except Exception as error:  # noqa: BLE001 - it is given to whoever asked
                     settle(answer, None, error)
                 except BaseException:

@@ -84,7 +84,7 @@ class PostgresStore(SharedStore):
         except BaseException as error:
             await goodbye(db)
             if isinstance(error, (*TROUBLE, asyncpg.PostgresError)):
-                raise StoreUnavailable(f"{self.url!r} cannot be opened: {str(error) or repr(error)}") from error
+                raise StoreUnavailable(f"{self.url!r} cannot be opened: {str(error) or repr(error)}") from None
             raise
         self._writer.open(db)
         self._open = True
@@ -178,7 +178,7 @@ class PostgresStore(SharedStore):
         try:
             await asyncio.wrap_future(self._liveness.hold())
         except TROUBLE as error:
-            raise StoreUnavailable(f"the lock of this worker cannot be taken: {str(error) or repr(error)}") from error
+            raise StoreUnavailable(f"the lock of this worker cannot be taken: {str(error) or repr(error)}") from None
 
     def heartbeat(self, ttl_ms: int) -> list[Lease]:
         self._check_open()
@@ -211,7 +211,7 @@ class PostgresStore(SharedStore):
         try:
             return await copy_out(connection, part, self.clock.now())
         except (*TROUBLE, asyncpg.PostgresError) as error:
-            raise StoreUnavailable(f"{self.url!r} cannot be copied: {str(error) or repr(error)}") from error
+            raise StoreUnavailable(f"{self.url!r} cannot be copied: {str(error) or repr(error)}") from None
         finally:
             await goodbye(connection)
 
@@ -224,7 +224,7 @@ class PostgresStore(SharedStore):
             await insist(functools.partial(migrate, connection, self._options.schema, now))
             return await copy_in(connection, backup, now, by, via)
         except (*TROUBLE, asyncpg.PostgresError) as error:
-            raise StoreUnavailable(f"{self.url!r} cannot be filled: {str(error) or repr(error)}") from error
+            raise StoreUnavailable(f"{self.url!r} cannot be filled: {str(error) or repr(error)}") from None
         finally:
             await goodbye(connection)
             if backup is not None:
