@@ -27,7 +27,7 @@ from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_stat
 from holdfast.overrides import Override, active, check_seen
 from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.questions import Questions
-from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, wants_worker
+from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.runtime import AgentSpec
 from holdfast.schema import arguments_from_published, check_against, filled
 from holdfast.signature import Input
@@ -434,6 +434,8 @@ class Client(Questions, Conversations, Control, Tokens):
         """
         fits = self._fits(status, agent, labels, since, until, search)
         rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
+        if await bury_owners(self.store, rows):
+            rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
         now = self.store.clock.now()
         served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
         said = await self.store.progress([row.id for row in rows])

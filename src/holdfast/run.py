@@ -27,13 +27,14 @@ from holdfast.errors import (
     RunFailed,
     RunFinished,
     RunPaused,
+    StoreUnavailable,
     UnknownRun,
 )
 from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses, is_served
 from holdfast.people import checked_note, checked_text
 from holdfast.questions import Approval, read_value, stored_text
 from holdfast.spent import NOTHING, Spent
-from holdfast.store.base import News, spilled, unspilled
+from holdfast.store.base import News, Store, spilled, unspilled
 from holdfast.streams import Chunk, StreamInfo, checked_offset, chunks, streams
 from holdfast.verbs.messages import checked_topic
 from holdfast.verbs.streams import checked_stream
@@ -48,6 +49,7 @@ _log = logging.getLogger("holdfast")
 UNSERVED_S: Final = 4.0  # that nobody serves a run is no news while a worker may be starting
 _WHY_S: Final = 2.0  # to find out why a wait was in vain
 _LOOK_EVERY_S: Final = 0.02
+_BURY_S: Final = 2.0
 _WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "worker")
 
 
@@ -113,7 +115,7 @@ class RunInfo:
 
         error = None if row.error is None else json.loads(row.error)
         waits_for = row.waits_for if row.status in ("waiting", "ready") else None
-        if wants_worker(row, now) and not is_served(row, published):
+        if is_forsaken(row, now) or (wants_worker(row, now) and not is_served(row, published)):
             waits_for = "worker"
         elif is_put_off(row, now):
             waits_for = "timer"
@@ -133,12 +135,32 @@ def wants_worker(row: RunRow, now: int) -> bool:
     """Is it for a worker to go on with this run?"""
     if row.status == "ready":
         return not is_put_off(row, now)
-    return row.status == "waiting" and row.due_at is not None and row.due_at <= now
+    return row.status in ("waiting", "running") and row.due_at is not None and row.due_at <= now
+
+
+def is_forsaken(row: RunRow, now: int) -> bool:
+    """Did its worker die, or stand still for longer than its lease, in the middle of it?"""
+    return row.status == "running" and row.due_at is not None and row.due_at <= now
 
 
 def is_put_off(row: RunRow, now: int) -> bool:
     """Was it started to begin later, and is it not yet that time?"""
     return row.status == "ready" and row.waits_for is None and row.due_at is not None and row.due_at > now
+
+
+async def bury_owners(store: Store, rows: Iterable[RunRow] | None = None) -> bool:
+    """Let go of runs whose worker died, as a worker would, so that what is told of them is true; tells whether there were any.
+
+    Nobody is looked for if no other process carries one of these runs. A store that cannot be written is told of as it is.
+    """
+    if rows is not None and all(row.status != "running" or row.lease_owner == store.worker_id for row in rows):
+        return False
+    if store.ailment() is not None:
+        return False
+    with contextlib.suppress(TimeoutError, StoreUnavailable):
+        async with asyncio.timeout(_BURY_S):
+            return await store.recover() > 0
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +306,10 @@ class Run(Generic[R_co]):
 
     async def info(self) -> RunInfo:
         """Its state now."""
-        return await self._info(await self._row())
+        row = await self._row()
+        if await bury_owners(self._client.store, [row]):
+            row = await self._row()
+        return await self._info(row)
 
     async def _info(self, row: RunRow) -> RunInfo:
         store = self._client.store

@@ -69,7 +69,7 @@ def test_each_stuck_run_is_told_with_its_reason(cli):
     assert [line.split()[0] for line in lines[::3]] == ["unserved", "gone", "bad"]
     assert lines[1] == "  it has been due for 1 h, and no live worker serves 'nobody'"
     assert lines[2] == "  Go on: holdfast run FILE.py:nobody --id unserved"
-    assert "its process is gone or stopped, and its lease has been over for" in lines[4]
+    assert "its worker is gone or stands still: nobody has had it for" in lines[4]
     assert lines[7] == "  it is paused: run 'bad' ended its process 3 times without any progress in between"
     assert lines[8] == "  holdfast resume bad"
 

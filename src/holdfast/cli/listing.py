@@ -112,6 +112,8 @@ async def counts(url: str | None, fits: dict[str, Any], *, as_json: bool) -> Non
 
 
 def _waits(info: RunInfo) -> str:
+    if info.waits_for == "worker" and info.status == "running":
+        return "its worker is gone"
     if info.waits_for == "worker" and info.version is None:
         return "no live worker"
     if info.waits_for == "worker":

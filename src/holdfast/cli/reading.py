@@ -19,6 +19,7 @@ from holdfast.model import Event, RunRow
 from holdfast.naming import cut, show
 from holdfast.people import Actor
 from holdfast.questions import Approval
+from holdfast.run import bury_owners
 from holdfast.spent import NOTHING, Spent
 
 FAMILY_LIMIT: Final = 1000  # runs of one tree that are looked at
@@ -51,6 +52,7 @@ async def existing(url: str | None) -> AsyncIterator[Client]:
             f"there is no store at {store.url!r}; `holdfast run FILE.py:AGENT` makes one, --db names another"
         )
     async with at_terminal(open_store(url)) as hf:
+        await bury_owners(hf.store)
         yield hf
 
 

@@ -206,7 +206,10 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
         if each.row.status == "paused":
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", width, 8)
             made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
-    if info.waits_for == "worker":
+    if info.waits_for == "worker" and info.status == "running":
+        made.append(Text(f"{MARGIN}its worker is gone; one that serves {code_of(info)} goes on with it", "bold yellow"))
+        made += _advice(*how_to_go_on(info, url))
+    elif info.waits_for == "worker":
         made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
         made += _advice(*how_to_go_on(info, url))
     elif info.waits_for and not made:

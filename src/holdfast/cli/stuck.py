@@ -17,6 +17,7 @@ from holdfast.naming import cut
 from holdfast.run import RunInfo, wants_worker
 from holdfast.worker.health import LATE_MS
 
+TAKEN_OVER_MS: Final = 5_000  # within which a live worker takes a run whose worker is gone
 CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do
 
 
@@ -33,11 +34,13 @@ def why_stuck(
     if row.crash_count >= CRASHES:
         crashes = f"it has ended its process {row.crash_count} times without progress in between"
         return crashes, f"{look}. It runs alone in its process now, and is paused at the fifth time"
+    if row.status == "running" and row.due_at is not None and late_ms >= 0:
+        if is_served(row, served) and late_ms < TAKEN_OVER_MS:
+            return None
+        return (f"it is in the middle, and its worker is gone or stands still: nobody has had it for {late}", go_on)
     if row.due_at is None or late_ms <= 0:
         no_worker = wants_worker(row, now) and not is_served(row, served)
         return (f"no live worker serves {code_of(row)}", go_on) if no_worker else None
-    if row.status == "running":
-        return (f"it is in the middle, its process is gone or stopped, and its lease has been over for {late}", go_on)
     if not is_served(row, served):
         return (f"it has been due for {late}, and no live worker serves {code_of(row)}", go_on)
     if queues is not None and row.queue not in queues:

@@ -863,9 +863,13 @@ SELECT queue, status, count(*), sum(CASE WHEN due_at <= :now THEN 1 ELSE 0 END),
 FROM runs WHERE finished_at IS NULL GROUP BY status, queue ORDER BY status, queue
 
 -- name: stuck
--- Unfinished runs that do not go on: due for long and not taken, or ending their process again and again.
+-- Unfinished runs that do not go on: due for long and not taken, in the middle and nobody's, or ending their process again and
+-- again.
 SELECT {run} FROM runs
 WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :late
+             UNION ALL
+             SELECT id FROM runs
+             WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :now AND status = 'running'
              UNION ALL
              SELECT id FROM runs
              WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND crash_count >= 2)

@@ -496,8 +496,8 @@ class SharedStore(abc.ABC):
         return [Census(*row) for row in await self._read(reads.rows, "census", now=now, late=now - late_ms)]
 
     async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:
-        late = self.clock.now() - late_ms
-        return [RunRow(*row) for row in await self._read(reads.rows, "stuck", late=late, limit=limit)]
+        now = self.clock.now()
+        return [RunRow(*row) for row in await self._read(reads.rows, "stuck", now=now, late=now - late_ms, limit=limit)]
 
     async def audit(
         self, run: str | None = None, limit: int = 100, *, by: str | None = None, actions: Iterable[str] | None = None,
