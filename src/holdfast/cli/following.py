@@ -99,13 +99,14 @@ class Watch:
         """A run that is paused or that nobody serves, and that everything else waits for: nothing goes on by itself."""
         if self.root.status in FINISHED:
             return None
-        stuck = [*(row for row in self.rows.values() if row.status == "paused"), *self.unserved]
-        if self.root in stuck:
+        stuck = {row.id: row for row in self.rows.values() if row.status == "paused"}
+        stuck |= {row.id: row for row in self.unserved}
+        if self.run in stuck:
             return self.root
-        others = [row for row in self.rows.values() if row.status not in FINISHED and row not in stuck]
+        others = [row for row in self.rows.values() if row.status not in FINISHED and row.id not in stuck]
         if any(row.status != "waiting" or row.waits_for != "child" for row in others):
             return None
-        return next(iter(stuck), None)
+        return next(iter(stuck.values()), None)
 
     @property
     def is_due(self) -> bool:
