@@ -8,7 +8,7 @@ did so, for it goes on while they think.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard
 
@@ -109,8 +109,12 @@ class Remaining:
     soft: bool = False
 
     def __str__(self) -> str:
+        return self.told(_usd)  # agents put this into prompts: the words of a run must not change under it
+
+    def told(self, money: Callable[[float], str] = dollars) -> str:
+        """What is left, for people."""
         left = {name: getattr(self, name) for name in DIMENSIONS}
-        said = [_amount(name, value) for name, value in left.items() if value is not None]
+        said = [_amount(name, value, money) for name, value in left.items() if value is not None]
         return f"{', '.join(said)} left" if said else "no limit"
 
 
@@ -230,7 +234,11 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _amount(name: str, value: float) -> str:
+def _usd(value: float) -> str:
+    return f"{value:.2f} USD" if value >= 0.1 or not value else f"{value:.4g} USD"
+
+
+def _amount(name: str, value: float, money: Callable[[float], str] = dollars) -> str:
     if name == "usd":
-        return dollars(value)
+        return money(value)
     return spoken(value) if name == "wall" else count(round(value), name.replace("_", " ").removesuffix("s"))

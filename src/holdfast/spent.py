@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
 from typing import Any, Final
 
 NANOS: Final = 1_000_000_000  # parts of a dollar in which money is summed, so that sums are exact
@@ -70,7 +71,7 @@ NOTHING: Final = Spent()
 
 def dollars(value: float) -> str:
     """An amount of money; small ones with as many digits as they need."""
-    return f"{value:.2f} USD" if value >= 0.1 or not value else f"{value:.4g} USD"
+    return f"${value:,.2f}" if value >= 0.1 or not value else f"${Decimal(f'{value:.4g}'):f}"
 
 
 def count(number: int, what: str) -> str:

@@ -105,7 +105,7 @@ def test_a_person_gives_more_or_none():
                 (
                     "r",
                     {"usd": 1.0},
-                    f"The budget of run 'r' is spent: {n}.00 USD of {n}.00 USD (think {n}.00 USD, {n}00 tokens)",
+                    f"The budget of run 'r' is spent: ${n}.00 of ${n}.00 (think ${n}.00, {n}00 tokens)",
                 )
                 for n in (1, 2)
             ]

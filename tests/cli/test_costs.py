@@ -21,11 +21,11 @@ def test_costs_are_shown_by_step_and_in_all(costs):
     assert "cost" not in costs.run("sleeper", "--id", "s").output
     assert "cost" not in costs("runs").stdout
     done = costs.run("thinker", 2, "--id", "t")
-    assert done.stderr.count(", 0.25 USD, 1,010 tokens") == 2
-    assert "0.50 USD, 2,020 tokens" in costs("runs").stdout
+    assert done.stderr.count(", $0.25, 1,010 tokens") == 2
+    assert "$0.50, 2,020 tokens" in costs("runs").stdout
     shown = costs("show", "t").stdout
-    assert "3 steps · 0.50 USD, 2,020 tokens" in shown
-    assert shown.count("0.25 USD, 1,010 tokens") == 2
+    assert "3 steps · $0.50, 2,020 tokens" in shown
+    assert shown.count("$0.25, 1,010 tokens") == 2
     document = costs.json("show", "t")
     spent = {"usd": 0.5, "input_tokens": 2000, "output_tokens": 20, "model_calls": 2, "unpriced": 0, "steps": 0}
     assert (document["run"]["spent"], document["run"]["budget"]) == (spent, None)
@@ -36,8 +36,8 @@ def test_a_budget_can_be_typed(costs):
     """`--budget` holds for this run; at its limit it fails or asks, and the question says what was spent by what."""
     failed = costs.run("thinker", 9, "--id", "f", "--budget", "usd=1,soft=0.5,at_limit=fail")
     assert failed.exit_code == 1
-    assert "BudgetExceeded: the budget of run 'f' is spent: 1.00 USD of 1.00 USD" in failed.stderr
-    assert "most of the budget is spent: 0.50 USD left" in costs("show", "f").stdout
+    assert "BudgetExceeded: the budget of run 'f' is spent: $1.00 of $1.00" in failed.stderr
+    assert "most of the budget is spent: $0.50 left" in costs("show", "f").stdout
     assert costs.json("runs")["runs"][0]["budget"]["usd"] == 1.0
 
 

@@ -33,7 +33,7 @@ def test_a_budget_is_one_for_all_processes(office):
         assert 3 <= spent.usd < 3 + THINKERS
         (question,) = office.ask(lambda hf: hf.approvals())
         assert (question.run, question.shown) == ("r", {"usd": 3.0})
-        assert "USD of 3.00 USD (think " in question.question
+        assert " of $3.00 (think " in question.question
 
         assert "Approved" in office.say("approve", "r", "--by", "ana", "--data", '{"usd": 100}')
         assert office.ask(lambda hf: hf.get("r", firm).result()) == total
@@ -47,5 +47,5 @@ def test_a_budget_is_one_for_all_processes(office):
     (listed,) = [run for run in json.loads(office.say("runs", "--json"))["runs"] if run["id"] == "r"]
     assert (listed["spent"]["usd"], listed["budget"]["usd"]) == (24.0, 3.0)
     shown = office.say("show", "r")
-    assert "24.00 USD, 240 tokens" in shown
-    assert shown.count("1.00 USD, 10 tokens") == total
+    assert "$24.00, 240 tokens" in shown
+    assert shown.count("$1.00, 10 tokens") == total

@@ -14,6 +14,9 @@ from typing import Final
 from holdfast.cli.said import (
     PREVIEW_CHARACTERS,
     error_line,
+    is_own_patch,
+    is_request,
+    said_by_model,
     said_low,
     said_progress,
     said_stream,
@@ -100,6 +103,7 @@ class History:
         self.progress: Progress | None = None  # how far the run says it has come
         self._calls: dict[tuple[str, int | None], Node] = {}
         self._branches: dict[str, Node] = {}
+        self._agents: set[str] = set()  # branches that are runs of agents of Pydantic AI
         self._children: dict[str, Node] = {}
         self._passing: list[tuple[list[Node], Node]] = []
         for event in events:
@@ -127,6 +131,8 @@ class History:
             known = self._calls.get((call.key, None))
             if known is None:
                 passing = Node("step", call.name, self.next_seq, call.input, "running", call.began)
+                if is_request(call.key, call.name):
+                    passing.sort = passing.name = "model"
                 siblings = self._siblings(call.key)
                 siblings.append(passing)
                 self._passing.append((siblings, passing))
@@ -141,10 +147,16 @@ class History:
         path = (rest if slash and era.startswith("@") else key).split("/")[:-1]
         items, place = self.items, era if era.startswith("@") else ""
         for part in path:
-            place = f"{place}/{part}"
+            agent, colon, _ = part.rpartition(":")
+            if colon and (part.endswith(":model") or f"{place}/{agent}" in self._agents):
+                # One run of an agent of Pydantic AI: all that it does stands together, in the order of time.
+                place, name = f"{place}/{agent}", _agent_name(agent)
+                self._agents.add(place)
+            else:
+                place, name = f"{place}/{part}", part
             branch = self._branches.get(place)
             if branch is None:
-                branch = self._branches[place] = Node("branch", part)
+                branch = self._branches[place] = Node("branch", name)
                 items.append(branch)
             branch.seq = self.next_seq
             items = branch.items
@@ -160,6 +172,8 @@ class History:
             node = Node(
                 sort, data.get("name", ""), input=data.get("input", ""), dropped=event.dropped is not None, key=key
             )
+            if sort == "step" and is_request(key, node.name):
+                node.sort = node.name = "model"
             self._calls[key, event.dropped] = node
             siblings.append(node)
         node.seq, node.last = event.seq, event.at
@@ -201,7 +215,7 @@ class History:
         node.began, node.ended = data.get("began") or node.began, event.at
         node.attempts, node.due = data.get("attempts", node.attempts), None
         if event.kind == "step.completed":
-            node.state, node.result = "done", value_preview(event)
+            node.state, node.result = "done", said_by_model(event) or value_preview(event)
             self.steps_done += event.dropped is None
         elif event.kind == "step.failed":
             node.state = "failed"
@@ -319,7 +333,8 @@ class History:
         node.result = value_preview(event)
 
     def _patched(self, event: Event) -> None:
-        self._top(event, "patch", str(event.data.get("patch", "")))
+        if not is_own_patch(event):
+            self._top(event, "patch", str(event.data.get("patch", "")))
 
     def _foreign(self, event: Event) -> None:
         data = event.data
@@ -349,6 +364,13 @@ class History:
         keys = [source.get("key") for source in error.get("from", ()) if not source.get("child")]
         nodes = [self._calls[key, event.dropped] for key in keys if (key, event.dropped) in self._calls]
         return any(node.remarks and error_line(error).endswith(node.remarks[-1].text) for node in nodes)
+
+
+def _agent_name(agent: str) -> str:
+    name, _, nth = agent.rpartition("-")
+    if not name or not nth.isdecimal() or nth == "0":
+        return name or agent
+    return f"{name}, run {int(nth) + 1}"
 
 
 _OF_A_STEP: Final = {"in_doubt": "its outcome is not known", "loop": "it would go on with a loop"}

@@ -8,7 +8,18 @@ from typing import Any, Final
 from rich.text import Text
 
 from holdfast.cli.picture import clean, clock, when
-from holdfast.cli.said import error_line, said_low, said_progress, said_stream, said_talk, turn, value_preview
+from holdfast.cli.said import (
+    error_line,
+    is_own_patch,
+    is_request,
+    said_by_model,
+    said_low,
+    said_progress,
+    said_stream,
+    said_talk,
+    turn,
+    value_preview,
+)
 from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.naming import cut
@@ -107,6 +118,10 @@ def _step(event: Event, *, error: bool) -> tuple[str, str]:
     again = f" at attempt {attempts}" if attempts > 1 else ""
     spent = Spent.of(data.get("spent", {})).cost
     cost = f", {spent}" if spent else ""
+    if is_request(event.key or "", data.get("name", "")):
+        what = f"{data['name'].removesuffix('.model')}: model"
+        if event.kind == "step.completed" and (said := said_by_model(event)) is not None:
+            return "green", f"{what} -> {said}{took}{again}{cost}"
     if event.kind == "step.completed":
         return "green", f"{what} done{took}{again}{cost}"
     if event.kind == "step.started":
@@ -141,4 +156,4 @@ def _run(event: Event, *, error: bool) -> tuple[str, str]:
 
 def is_quiet(event: Event) -> bool:
     """Is this of interest only to whoever asks for every event?"""
-    return event.kind in _QUIET
+    return event.kind in _QUIET or is_own_patch(event)

@@ -176,7 +176,7 @@ def _like(node: Node) -> tuple[str, str]:
     """What nodes must have in common to stand for each other."""
     if node.sort == "branch":
         return node.sort, node.name.rpartition("#")[0]
-    return node.sort, node.name if node.sort in ("step", "child", "timer") else ""
+    return node.sort, node.name if node.sort in ("step", "model", "child", "timer") else ""
 
 
 def _folded(shown: list[Node]) -> list[Node]:
@@ -313,7 +313,7 @@ def _span(branch: Node) -> str:
 
 
 def _took(scene: Scene, node: Node, status: str) -> str:
-    if node.sort not in ("step", "child", "timer", "question") or node.began is None:
+    if node.sort not in ("step", "model", "child", "timer", "question") or node.began is None:
         return ""
     if node.ended is not None:
         return spoken(max(node.ended - node.began, 0) / 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from holdfast.budget import remaining
@@ -47,7 +48,7 @@ def said_progress(event: Event) -> str:
 
 def said_low(event: Event) -> str:
     """That the soft limit of a budget was passed."""
-    return f"most of the budget is spent: {remaining(event.data['left'], NOTHING, event.at)}"
+    return f"most of the budget is spent: {remaining(event.data['left'], NOTHING, event.at).told()}"
 
 
 def turn(event: Event) -> str:
@@ -63,6 +64,32 @@ def error_line(error: dict[str, Any] | None) -> str:
     error = error or {}
     message = " ".join(str(error.get("message", "")).split())
     return f"{error.get('type', 'error')}: {message}" if message else str(error.get("type", "error"))
+
+
+def said_by_model(event: Event) -> str | None:
+    """What a model said in a request of Pydantic AI: its text, and the tools it asks for; None for any other event."""
+    if event.value is None or not is_request(event.key or "", event.data.get("name", "")):
+        return None
+    response = json.loads(event.value).get("response", {})
+    parts = response.get("parts") if isinstance(response, dict) else None
+    if not isinstance(parts, list):
+        return None
+    text = " ".join(str(part.get("content", "")) for part in parts if part.get("part_kind") == "text").strip()
+    tools = [str(part.get("tool_name")) for part in parts if part.get("part_kind") == "tool-call"]
+    said = [f"asks for {', '.join(tools)}"] if tools else []
+    said += [preview(json.dumps(text), PREVIEW_CHARACTERS)] if text else []
+    return ": ".join(said) or "nothing"
+
+
+def is_own_patch(event: Event) -> bool:
+    """Is this a change of Holdfast itself, which users know nothing of?"""
+    return event.kind == "patched" and str(event.data.get("patch", "")).startswith("holdfast.")
+
+
+def is_request(key: str, name: str) -> bool:
+    """Is this the step of a request that an agent of Pydantic AI made?"""
+    place = key.split("/")
+    return name.endswith(".model") and len(place) > 1 and place[-2].endswith(":model")
 
 
 def value_preview(event: Event) -> str | None:
