@@ -26,7 +26,9 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "cancelled": (),
 }
 FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
-CRASHES_PAUSED: Final = 5  # without any progress in between: then a run is stopped, and only a person lets it go on
+CRASHES_APART: Final = 2  # without any progress in between: then a run is carried apart from others
+CRASHES_PAUSED: Final = 5  # the same, and alone in the end: then a run is stopped, and only a person lets it go on
+CRASHES_AT_MOST: Final = 12  # the same, with whatever company
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,9 @@ class RunRow:
     singleton_key: str | None = None
     budget: str | None = None  # JSON; an empty object: one above it has one
     identity: str | None = None  # the digest of its input; None: begun when inputs were kept without their defaults
+    company: int | None = (
+        None  # how many may be carried with it, after two crashes; 0: it was alone when its process died
+    )
 
 
 # Agents by name: the newest version, the schema of its arguments as JSON, and the versions that live workers serve ('' is

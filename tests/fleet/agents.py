@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import time
 import urllib.request
 from pathlib import Path
@@ -203,3 +204,29 @@ async def asking(prompt: str) -> str:
 @holdfast.agent(queue="elsewhere")
 async def asking_elsewhere(prompt: str) -> str:
     return await complete(prompt)
+
+
+@holdfast.step
+async def wait_and_work(takes_s: float) -> None:
+    effect("work")
+    while not allowed("go"):
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(takes_s)
+
+
+@holdfast.agent
+async def patient(takes_s: float) -> int:
+    await wait_and_work(takes_s)
+    return 1
+
+
+@holdfast.step
+async def deadly(after_s: float) -> None:
+    effect("deadly")
+    await asyncio.sleep(after_s)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@holdfast.agent
+async def poison(after_s: float) -> None:
+    await deadly(after_s)

@@ -15,6 +15,7 @@ from tests.store.scenes import (
     owned,
     park,
     python,
+    recovered,
     scenario,
     step,
     write,
@@ -181,6 +182,42 @@ async def test_two_crashes_are_claimed_alone(place: Place) -> None:
         found = await three.run("a")
         assert found is not None
         assert found.crash_count == 0
+
+
+@scenario
+async def test_each_death_of_many_halves_those_that_are_claimed_together(place: Place) -> None:
+    """The first says nothing; from the second on groups are half as large as what died, until a run is alone."""
+    async with place.open() as observer:
+        for number in range(8):
+            await observer.create(new(f"run-{number}"))
+        sizes = []
+        for life in range(6):
+            store = place.connect(place.url)
+            await store.open()
+            claimed = await store.claim(["agent"], 100, TTL, alone=life >= 2)
+            sizes.append(len(claimed))
+            store.abandon()
+            await recovered(observer)
+        assert sizes[:3] == [8, 8, 4]
+        assert sizes[3:] == [4, 2, 2]  # the other half first: it has been due for longer
+        rows = [await observer.run(f"run-{number}") for number in range(8)]
+        assert sorted(row.company for row in rows if row is not None) == [1, 1, 1, 1, 2, 2, 2, 2]
+
+
+@scenario
+async def test_a_run_that_dies_alone_is_known_to_have_been_alone(place: Place) -> None:
+    """However many died with it before."""
+    async with place.open() as observer:
+        await observer.create(new("a"))
+        for _ in range(3):
+            store = place.connect(place.url)
+            await store.open()
+            (row,) = await store.claim(["agent"], 100, TTL, alone=True)
+            store.abandon()
+            await recovered(observer)
+        found = await observer.run("a")
+        assert found is not None
+        assert (row.crash_count, found.company) == (2, 0)
 
 
 @scenario

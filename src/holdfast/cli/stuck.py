@@ -32,8 +32,8 @@ def why_stuck(
     if row.status == "paused":
         return (f"it is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url))
     if row.crash_count >= CRASHES:
-        crashes = f"it has ended its process {row.crash_count} times without progress in between"
-        return crashes, f"{look}. It runs alone in its process now, and is paused at the fifth time"
+        crashes = f"its process has ended {row.crash_count} times without progress in between"
+        return crashes, f"{look}. It is carried apart now, and paused at the fifth time if it is alone then"
     if row.status == "running" and row.due_at is not None and late_ms >= 0:
         if is_served(row, served) and late_ms < TAKEN_OVER_MS:
             return None

@@ -50,6 +50,8 @@ class Due(NamedTuple):
     turn: int | None  # its place, if it waits for one
     paused: int | None  # until when its rate is, in microseconds
     late: int | None  # when those began that had their turn a window before, if they were late
+    crashes: int  # since it last made progress
+    company: int  # with so many it may be carried, if it may end its process
 
     @property
     def limited(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.model import RunRow
+from holdfast.model import CRASHES_APART, RunRow
 from holdfast.store.admission import Due, admitted, freed
 from holdfast.store.base import Lease, News
 from holdfast.store.transaction import Asking, Count, Transaction, listed, to_json
@@ -39,9 +39,10 @@ class Claim:
             held = yield from tx.rows("held", claim=self.name)
             if held:
                 return [RunRow(*row) for row in held]
+        if self.alone:
+            return (yield from self._apart(tx))
         claimed: list[RunRow] = []
-        limit = 1 if self.alone else self.limit
-        look = limit
+        limit = look = self.limit
         for _ in range(_ROUNDS):
             found = yield from tx.rows("pick", limit=look, soon=tx.now + self.early_ms, **self.ours)
             due = [Due(*row) for row in found]
@@ -51,6 +52,20 @@ class Claim:
                 break
             look = max(limit - len(claimed), _LOOKED_AT)
         return claimed
+
+    def _apart(self, tx: Transaction) -> Asking[list[RunRow]]:
+        """The run that is due first; if it may have ended its process, as many of its like as it may have for company."""
+        for _ in range(_ROUNDS):
+            found = yield from tx.rows("pick", limit=self.limit, soon=tx.now + self.early_ms, **self.ours)
+            due = [Due(*row) for row in found]
+            group = due[:1]
+            if due and due[0].crashes >= CRASHES_APART:
+                most = max(due[0].company, 1)
+                group = [run for run in due if run.crashes >= CRASHES_APART and max(run.company, 1) >= most][:most]
+            picked = yield from admitted(tx, group, len(group))
+            if picked or not group:
+                return (yield from self._take(tx, picked))
+        return []
 
     @property
     def ours(self) -> dict[str, Any]:
@@ -151,7 +166,8 @@ def bury(worker: str) -> Callable[[Transaction], Asking[int]]:
     """Make a dead incarnation's runs due and forget it. The caller holds its lock."""
 
     def work(tx: Transaction) -> Asking[int]:
-        orphans = yield from tx.rows("orphan", worker=worker)
+        (crowd,) = yield from tx.row("crowd", worker=worker)
+        orphans = yield from tx.rows("orphan", worker=worker, crowd=crowd)
         for (run,) in orphans:
             tx.changed(run, News.DUE)
         yield from tx.rows("forget_worker", worker=worker)

@@ -258,7 +258,7 @@ SELECT position FROM signals WHERE run_id = :run AND signal_id = :signal_id
 
 -- name: ours
 -- What a worker may take: runs of its agents, in the versions it has, of its queues and its tree, and not running here.
--- After two crashes only one that is claimed alone. None that it has refused.
+-- After two crashes only what is claimed apart from others. None that it has refused.
 agent IN (SELECT value FROM json_each(:agents))
   AND (version IS NULL OR agent || ' ' || version IN (SELECT value FROM json_each(:agents)))
   AND (status <> 'running' OR lease_owner <> :worker)
@@ -278,7 +278,8 @@ priority IN (9, 8, 7, 6, 5, 4, 3, 2, 1, 0) AND due_at <= :soon AND (status = 'wa
 -- The runs a claim takes: those of the highest level first, of one level the longest due first.
 SELECT id, status, lease_owner, lease_epoch, next_seq, due_at, waits_for, started_at, limit_key, limit_n, rate_key, rate_n,
        rate_ms, turn, (SELECT paused FROM rates WHERE key = rate_key),
-       (SELECT max(began) FROM late_turns WHERE key = rate_key AND place <= turn - rate_ms * 1020)
+       (SELECT max(began) FROM late_turns WHERE key = rate_key AND place <= turn - rate_ms * 1020),
+       crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END, coalesce(company, 1)
 FROM runs
 WHERE {takeable}
 ORDER BY priority DESC, due_at LIMIT :limit
@@ -449,8 +450,17 @@ UPDATE runs SET due_at = :now + :ttl WHERE lease_owner = :worker AND status = 'r
 RETURNING id, lease_epoch, inbox_count
 
 -- name: orphan
--- Make the runs of an incarnation that is gone due now.
-UPDATE runs SET due_at = :now WHERE lease_owner = :worker AND status = 'running' AND due_at > :now RETURNING id
+-- Make the runs of an incarnation that is gone due now. Any of them may have ended it: with the second time each of them may
+-- have half as much company as it had, at the most, so that what ends processes is soon alone in one.
+UPDATE runs
+SET due_at = CASE WHEN due_at > :now THEN :now ELSE due_at END,
+    company = CASE WHEN :crowd = 1 THEN 0 WHEN crash_count = 0 THEN :crowd
+              WHEN company < :crowd THEN max(1, company / 2) ELSE max(1, :crowd / 2) END
+WHERE lease_owner = :worker AND status = 'running' RETURNING id
+
+-- name: crowd
+-- How many runs an incarnation carries.
+SELECT count(*) FROM runs WHERE lease_owner = :worker AND status = 'running'
 
 -- name: release_all
 -- An incarnation that closes gives back what it still holds: that is no crash.

@@ -1,21 +1,28 @@
-"""Runs that may have ended their process: how long they wait to run alone, and how they are stopped.
+"""Runs that may have ended their process: with how many others they are carried, how long they wait, how they are stopped.
 
-A crash is everybody's who was in the process. So a run with two of them since its last progress is a suspect: it runs
-when nothing else runs here, and nothing else is claimed until it has made progress. With five it is paused. A process
-that is never empty would never run it; after a while it is run beside what is there already.
+When a process dies, any of the runs in it may have ended it. One death says little against each of two hundred. So nothing is
+done after the first. After the second, without progress in between, a run is a suspect and is carried apart: with suspects
+only, and with half as many of them as died with it, at most. Each further death halves that again, and a group in which
+nothing dies makes progress and is free of suspicion. What really ends processes is alone soon: in a fleet of two hundred runs
+after eight deaths. If it was alone when its process died, and that was the fifth time, it is paused.
+
+Groups are claimed like other runs, so workers carry theirs beside each other. A process carries one group at a time and
+nothing else until all of it made progress, or for a while if it is no single run. A process that is never empty would never
+carry one; after a few seconds it is carried beside what is there already.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 
 from holdfast.errors import LeaseLost
-from holdfast.model import RunRow
+from holdfast.model import CRASHES_APART, CRASHES_AT_MOST, CRASHES_PAUSED, RunRow
 from holdfast.store.base import Append, Store, Transition
 
 _log = logging.getLogger("holdfast")
-CRASHES_ALONE = 2
-LONGEST_WAIT_S = 30.0
+LONGEST_WAIT_S = 5.0
+LONGEST_WATCH_S = 30.0
 
 
 class Wait:
@@ -36,6 +43,35 @@ class Wait:
     def over(self, now_s: float) -> bool:
         """Has it waited long enough?"""
         return self._since is not None and now_s - self._since > LONGEST_WAIT_S
+
+
+class Group:
+    """The suspects that this process carries."""
+
+    def __init__(self) -> None:
+        self._runs: set[str] = set()
+        self._single, self._until_s = False, 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def watch(self, claimed: Iterable[RunRow], now_s: float) -> bool:
+        """From now on these, if they are suspects; tells whether they are."""
+        self._runs = {run.id for run in claimed if run.crash_count >= CRASHES_APART}
+        self._single, self._until_s = len(self._runs) == 1, now_s + LONGEST_WATCH_S
+        return bool(self._runs)
+
+    def look(self, under_suspicion: Callable[[str], bool], now_s: float) -> None:
+        """Those that made progress or left are like all others. One that is alone stays so until then."""
+        self._runs = {run for run in self._runs if under_suspicion(run)}
+        if not self._single and now_s > self._until_s:
+            self._runs = set()
+
+
+def guilty(run: RunRow) -> bool:
+    """Has this run ended its process often enough to be stopped? Not if others died with it, unless that goes on and on."""
+    alone = not run.company
+    return run.crash_count >= (CRASHES_PAUSED if alone else CRASHES_AT_MOST)
 
 
 async def pause(store: Store, run: RunRow) -> None:

@@ -22,7 +22,7 @@ from holdfast.engine.execution import Execution
 from holdfast.engine.passing import Freed
 from holdfast.engine.tasks import install
 from holdfast.errors import StoreUnavailable
-from holdfast.model import CRASHES_PAUSED, Event, RunRow
+from holdfast.model import Event, RunRow
 from holdfast.overrides import Override
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
@@ -74,7 +74,7 @@ class Worker:
         self._sure = False  # the time has come at which a run is due
         self._stopping = False
         self._ours: dict[str, Any] = {"root": self.settings.root, "queues": self.settings.queues}  # what may be claimed
-        self._solo: str | None = None
+        self._group = suspects.Group()
         self._asked_for = 1
         self._suspect, self._suspected = suspects.Wait(), True  # one that waits; one may be due
 
@@ -161,18 +161,18 @@ class Worker:
         return len(self.executions) + len(self.loading)
 
     def _full(self) -> bool:
-        return self._carried() >= self.settings.concurrency or self._solo is not None
+        return self._carried() >= self.settings.concurrency or bool(self._group)
 
     async def _claim(self) -> list[RunRow]:
-        """Take due runs. A suspect is taken only when nothing else runs here, or has run here for too long.
+        """Take due runs. Suspects are taken only when nothing else runs here, or has run here for too long.
 
         Not more at once than are here already: workers that wake up together share what there is, and one with much to do
         still claims much.
         """
         self._meanwhile.clear()
-        self._check_solo()
+        self._group.look(self._under_suspicion, time.monotonic())
         free = self.settings.concurrency - self._carried()
-        if self._solo is not None or free <= 0:
+        if self._group or free <= 0:
             return []
         await self._publish()
         ttl_ms = round(self.settings.lease_ttl_s * 1000)
@@ -185,19 +185,16 @@ class Worker:
                                              early_ms=parking.EARLY_MS, **self._ours)  # fmt: skip
         if overdue or (not claimed and not self._carried() and self._suspected):
             self._suspected = False
-            claimed = await self.store.claim(self._served.names, 1, ttl_ms, alone=True, **self._ours)
-            if claimed and claimed[0].crash_count >= suspects.CRASHES_ALONE:
-                self._solo = claimed[0].id
+            claimed = await self.store.claim(self._served.names, free, ttl_ms, alone=True, **self._ours)
+            if self._group.watch(claimed, started):
                 self._suspect = suspects.Wait()
         self._claimed_until = started + self.settings.trust_s
         return claimed
 
-    def _check_solo(self) -> None:
+    def _under_suspicion(self, run: str) -> bool:
         """A run that was suspected and has made progress is one like all others."""
-        if self._solo is not None and self._solo not in self.loading:
-            execution = self.executions.get(self._solo)
-            if execution is None or execution.new_outcomes:
-                self._solo = None
+        execution = self.executions.get(run)
+        return run in self.loading or (execution is not None and not execution.new_outcomes)
 
     async def _sleep(self, begin_s: float) -> None:
         """Until a change, or until the next run is due. Polling is the truth; being told only shortens it.
@@ -264,7 +261,7 @@ class Worker:
         execution: Execution | None = None
         try:
             try:
-                if run.crash_count >= CRASHES_PAUSED:
+                if suspects.guilty(run):
                     await suspects.pause(self.store, run)
                     return
                 spec = self._served.spec_of(run.agent, run.version)
