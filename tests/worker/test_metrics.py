@@ -15,8 +15,10 @@ from holdfast.worker.health import Health
 from holdfast.worker.metrics import METRICS, Sight, exposition
 from holdfast.worker.probes import listening
 
-UNITS = ("_seconds", "_runs", "_steps", "_leases", "_heartbeats", "_operations", "_limit")
-FLAGS = ("holdfast_draining", "holdfast_store_up")
+UNITS = (
+    "_seconds", "_runs", "_steps", "_leases", "_heartbeats", "_operations", "_limit", "_usd", "_tokens", "_calls", "_questions",
+)  # fmt: skip
+FLAGS = ("holdfast_draining", "holdfast_store_up", "holdfast_runs_finished_total")
 
 
 @holdfast.step
@@ -37,8 +39,9 @@ def numbers(text):
 
 
 async def seen(hf):
-    census = await hf.store.census(health.LATE_MS)
-    return numbers(exposition(METRICS, Sight(census, hf._worker.clock.now(), hf._worker))[1])
+    census, questions = await hf.store.census(health.LATE_MS), await hf.store.question_ages()
+    sight = Sight(census, hf._worker.clock.now(), hf._worker, questions=questions)
+    return numbers(exposition(METRICS, sight)[1])
 
 
 def test_two_workers_in_one_process_do_not_meet(tmp_path):
@@ -75,6 +78,70 @@ def test_attempts_are_counted_by_how_they_ended(tmp_path):
             found = await seen(hf)
             assert found['holdfast_step_seconds_count{outcome="failed"}'] == 1
             assert 'holdfast_step_seconds_count{outcome="completed"}' not in found
+
+    asyncio.run(main())
+
+
+@holdfast.step
+async def buys(usd: float) -> None:
+    holdfast.spend(usd, input_tokens=10, output_tokens=5)
+
+
+@holdfast.agent(name="buyer")
+async def buyer() -> None:
+    await buys(0.25)
+    await buys(0.5)
+
+
+@holdfast.agent(name="asker")
+async def asker() -> bool:
+    return bool(await holdfast.approve("May it?"))
+
+
+def test_ends_and_what_was_spent_are_counted_by_agent(tmp_path):
+    """Each run that ends here by its status, and what bodies here said they spent."""
+
+    async def main():
+        async with holdfast.open(f"sqlite:{tmp_path}/a.db", agents=[worker_agent, buyer]) as hf:
+            await hf.run(buyer)
+            await hf.run(worker_agent, 1)
+            await (await hf.start(worker_agent, -1)).wait("failed")
+            while sum(hf._worker.measures.finished.values()) < 3:
+                await asyncio.sleep(0)
+            found = await seen(hf)
+            assert found['holdfast_runs_finished_total{agent="buyer",status="completed"}'] == 1
+            assert found['holdfast_runs_finished_total{agent="worker_agent",status="completed"}'] == 1
+            assert found['holdfast_runs_finished_total{agent="worker_agent",status="failed"}'] == 1
+            assert found['holdfast_spent_usd_total{agent="buyer"}'] == 0.75
+            assert found['holdfast_spent_tokens_total{agent="buyer",direction="input"}'] == 20
+            assert found['holdfast_spent_tokens_total{agent="buyer",direction="output"}'] == 10
+            assert not [name for name in found if "spent" in name and "worker_agent" in name]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_open_questions_are_counted_by_their_age(kind, request, tmp_path):
+    """Those that wait for somebody now; one that was decided is none, and without any each age says 0."""
+    url = f"sqlite:{tmp_path}/a.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+
+    async def main():
+        async with holdfast.open(url, agents=[asker]) as hf:
+            found = await seen(hf)
+            assert {
+                name: count for name, count in found.items() if name.startswith("holdfast_store_open_questions")
+            } == {f'holdfast_store_open_questions{{age="{age}"}}': 0 for age in ("5m", "1h", "1d", "7d", "older")}
+            assert found["holdfast_store_oldest_question_age_seconds"] == 0
+            for name in ("a", "b"):
+                await (await hf.start(asker, id=name)).wait("waiting")
+            await hf.approve("a", by="ana")
+            assert (await seen(hf))['holdfast_store_open_questions{age="5m"}'] == 1
+            day = 24 * 3600 * 1000
+            later = hf.store.clock.now() + 2 * day
+            ages = await hf.store.question_ages(later)
+            assert ages.counts == (0, 0, 0, 1, 0)
+            assert 2 * day <= ages.oldest_ms < 3 * day
+            assert (await hf.store.question_ages(later + 30 * day)).counts == (0, 0, 0, 0, 1)
 
     asyncio.run(main())
 

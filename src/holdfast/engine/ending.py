@@ -88,7 +88,7 @@ def finish(execution: Execution, status: str, text: str | None, error: dict[str,
     if execution.finishing:
         return
     execution.finishing = True
-    transition = Transition(status, result=text, error=None if error is None else json.dumps(error))
+    transition = execution.left = Transition(status, result=text, error=None if error is None else json.dumps(error))
     data: dict[str, Any] = {} if error is None else {"error": error}
     if status == "cancelled" and execution.cancelling is not None:
         data = {"by": execution.cancelling["by"], "reason": execution.cancelling["reason"]}

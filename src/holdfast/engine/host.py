@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from holdfast.engine.passing import Freed
 from holdfast.model import Event
 from holdfast.overrides import Override
 from holdfast.runtime import AgentSpec, Resources, StepSpec
+from holdfast.spent import Spent
 from holdfast.store.base import Store
 
 
@@ -61,6 +62,10 @@ class Host(Protocol):
 
     def body_ended(self, how: str, seconds: float) -> None:
         """A body ran for so long, and ended: completed, failed, in_doubt or stopped."""
+        ...
+
+    def spent(self, agent: str, spendings: Sequence[Spent]) -> None:
+        """A body of a run of this agent said what it spent."""
         ...
 
     def trusted(self, lease_until: float) -> bool:

@@ -49,7 +49,7 @@ class Leaving(Drivers):
             False  # its children ended; the agent was told; asked for twice
         )
         self.grace_timer: Timer | None = None
-        self.left: Transition | None = None  # how it was parked or paused
+        self.left: Transition | None = None  # how it was parked, paused or ended
         self.refusals = 0
         self.given_up = False  # what has not ended by now never will
         self.ended: asyncio.Future[str] = self.loop.create_future()

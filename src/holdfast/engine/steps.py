@@ -162,13 +162,15 @@ class StepCall(Call):
             context = self.context()
             context.stream = attempt = Attempt(self)
             execution.host.body_runs(spec, self.key)
-            began_s, how = time.perf_counter(), "stopped"
+            began_s, how, known = time.perf_counter(), "stopped", len(self.bill.spendings)
             try:
                 ended = await self._perform(context)
                 attempt.end(ended.error)
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
                 execution.host.body_ended(how, time.perf_counter() - began_s)
+                if len(self.bill.spendings) > known:
+                    execution.host.spent(execution.run.agent, [spent for spent, _ in self.bill.spendings[known:]])
             return ended
         finally:
             execution.body_ended()

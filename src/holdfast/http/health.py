@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from starlette.requests import Request
@@ -81,7 +81,7 @@ class Health:
         if self._sight is None or time.monotonic() > self._counted_at + _COUNTED_S:
             await self._count()
         assert self._sight is not None
-        sight = ServerSight(self._sight.census, self._sight.now, self.served, self.followers.count)
+        sight = replace(self._sight, served=self.served, followers=self.followers.count)
         try:
             kind, text = exposition(METRICS, sight)
         except ModuleNotFoundError:
@@ -90,14 +90,15 @@ class Health:
         return Response(text, headers={"Content-Type": kind, "Cache-Control": "no-store"})
 
     async def _count(self) -> None:
-        census = None
+        census = questions = None
         try:
             async with asyncio.timeout(PATIENCE_S):
-                census = await self.hf.store.census(LATE_MS)
+                census, questions = await self.hf.store.census(LATE_MS), await self.hf.store.question_ages()
             self._counted_at = time.monotonic()
         except (HoldfastError, TimeoutError):
             pass
-        self._sight = ServerSight(census, self.hf.store.clock.now(), self.served, self.followers.count)
+        now = self.hf.store.clock.now()
+        self._sight = ServerSight(census, now, self.served, self.followers.count, questions=questions)
 
 
 def _judged(reason: str) -> Response:

@@ -134,6 +134,14 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionAges:
+    """How long open questions have waited: how many up to 5 minutes, an hour, a day, a week and longer, and the oldest."""
+
+    counts: tuple[int, ...]
+    oldest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ailment:
     """What keeps a store from being written. `lasting`: it does not pass by itself, only a new process helps."""
 
@@ -426,6 +434,10 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
 
     async def census(self, late_ms: int) -> list[Census]:
         """Counts of unfinished runs by queue and state, from an index; late are those due for longer than this."""
+        ...
+
+    async def question_ages(self, now: int | None = None) -> QuestionAges:
+        """How long the questions that are open at a time, now, have waited; from an index."""
         ...
 
     async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:

@@ -872,6 +872,15 @@ SELECT queue, status, count(*), sum(CASE WHEN due_at <= :now THEN 1 ELSE 0 END),
        sum(CASE WHEN due_at <= :late THEN 1 ELSE 0 END), min(due_at)
 FROM runs WHERE finished_at IS NULL GROUP BY status, queue ORDER BY status, queue
 
+-- name: question_ages
+-- Open questions: when the oldest was asked, and how many were up to 5 minutes, an hour, a day, a week ago, and earlier.
+SELECT min(asked_at), sum(CASE WHEN asked_at > :now - 300000 THEN 1 ELSE 0 END),
+       sum(CASE WHEN asked_at <= :now - 300000 AND asked_at > :now - 3600000 THEN 1 ELSE 0 END),
+       sum(CASE WHEN asked_at <= :now - 3600000 AND asked_at > :now - 86400000 THEN 1 ELSE 0 END),
+       sum(CASE WHEN asked_at <= :now - 86400000 AND asked_at > :now - 604800000 THEN 1 ELSE 0 END),
+       sum(CASE WHEN asked_at <= :now - 604800000 THEN 1 ELSE 0 END)
+FROM approvals WHERE status = 'open' AND (expires_at IS NULL OR expires_at > :now)
+
 -- name: stuck
 -- Unfinished runs that do not go on: due for long and not taken, in the middle and nobody's, or ending their process again and
 -- again.

@@ -41,7 +41,7 @@ from holdfast.store import (
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.arrivals import Taken
 from holdfast.store.backup import Part, activate, identity
-from holdfast.store.base import Ailment, Append, Census, Changes, NewRun, News, Told, settle, write_limit
+from holdfast.store.base import Ailment, Append, Census, Changes, NewRun, News, QuestionAges, Told, settle, write_limit
 from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.rates import Closed, Turn, in_milliseconds
@@ -490,6 +490,11 @@ class SharedStore(abc.ABC):
 
     async def queues_taken(self) -> frozenset[str] | None:
         return await self._read(reads.queues)
+
+    async def question_ages(self, now: int | None = None) -> QuestionAges:
+        at = self.clock.now() if now is None else now
+        ((oldest, *counts),) = await self._read(reads.rows, "question_ages", now=at)
+        return QuestionAges(tuple(count or 0 for count in counts), max(at - oldest, 0) if oldest is not None else 0)
 
     async def census(self, late_ms: int) -> list[Census]:
         now = self.clock.now()

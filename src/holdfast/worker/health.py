@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import HoldfastError
-from holdfast.store.base import Census
+from holdfast.store.base import Census, QuestionAges
 from holdfast.worker.worker import Worker
 
 T = TypeVar("T")
@@ -40,6 +40,7 @@ class Health:
     def __init__(self) -> None:
         self.worker: Worker | None = None
         self.census: list[Census] | None = None  # None: the store did not tell
+        self.questions: QuestionAges | None = None
         self._counted_at = 0.0
         self._turn: concurrent.futures.Future[None] | None = None  # set by the loop's next turn
         self._turn_asked_at = 0.0
@@ -86,11 +87,12 @@ class Health:
         if self.worker is None or time.monotonic() < self._counted_at + _CENSUS_S:
             return
         try:
-            census = self.worker.store.census
-            self.census = await self._on_loop(lambda: census(LATE_MS))
+            store = self.worker.store
+            self.census = await self._on_loop(lambda: store.census(LATE_MS))
+            self.questions = await self._on_loop(store.question_ages)
             self._counted_at = time.monotonic()
         except (HoldfastError, TimeoutError):
-            self.census = None
+            self.census = self.questions = None
 
     async def _turns(self) -> Verdict:
         """One question at a time: a loop that hangs for an hour must not find an hour's questions."""

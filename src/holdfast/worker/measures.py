@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.model import RunRow
+from holdfast.spent import NOTHING, Spent
 
 STEP_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
@@ -51,6 +52,8 @@ class Measures:
         self.taken_over = 0  # of these, that another worker had left in the middle
         self.recovered = 0  # runs of dead workers that this one made due at once
         self.left: Counter[str] = Counter()  # runs that left memory, by how: ended, parked, released, paused, lost
+        self.finished: Counter[tuple[str, str]] = Counter()  # runs that ended here, by agent and status
+        self.spent: dict[str, Spent] = {}  # what bodies said, by agent
         self.steps: dict[str, Histogram] = {}  # seconds of each attempt, by how it ended
         self.commits = Histogram(COMMIT_BOUNDS_S)
         self.batches = Histogram(BATCH_BOUNDS)
@@ -71,6 +74,10 @@ class Measures:
         if histogram is None:
             histogram = self.steps[how] = Histogram(STEP_BOUNDS_S)
         histogram.add(seconds)
+
+    def spend(self, agent: str, spendings: Iterable[Spent]) -> None:
+        """Bodies of runs of this agent spent so much."""
+        self.spent[agent] = sum(spendings, self.spent.get(agent, NOTHING))
 
     def commit(self, operations: int, seconds: float) -> None:
         """The store committed."""

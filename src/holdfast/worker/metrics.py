@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
-from holdfast.store.base import Census
+from holdfast.store.base import Census, QuestionAges
 from holdfast.worker.measures import Histogram
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
+AGES: Final = ("5m", "1h", "1d", "7d", "older")  # of questions
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | Histogram]
 
@@ -27,6 +28,7 @@ class StoreSight:
 
     census: list[Census] | None
     now: int
+    questions: QuestionAges | None = field(default=None, kw_only=True)
 
     def backlog(self) -> dict[str, list[Census]]:
         """By queue: what is due and not taken. The default queue is always there: no backlog is 0, not nothing."""
@@ -73,6 +75,12 @@ def _running(worker: Worker) -> int:
     return len(worker.executions) + len(worker.loading)
 
 
+def _tokens(sight: Sight) -> Iterable[Sample]:
+    for agent, spent in list(sight.worker.measures.spent.items()):
+        yield (agent, "input"), spent.input_tokens
+        yield (agent, "output"), spent.output_tokens
+
+
 def _backlog_runs(sight: StoreSight) -> Iterable[Sample]:
     return [((queue,), sum(row.due for row in rows)) for queue, rows in sight.backlog().items()]
 
@@ -93,6 +101,13 @@ STORE_METRICS: Final[tuple[Described[StoreSight], ...]] = (
               "Runs that nobody has taken though they have been due, or their lease over, for more than a minute.",
               ("queue", "status"),
               lambda sight: [((row.queue, row.status), row.late) for row in sight.census or () if row.late]),
+    Described("holdfast_store_open_questions", "gauge",
+              "Questions that wait for a person, by how long they have: up to 5m, 1h, 1d or 7d, or older.", ("age",),
+              lambda sight: [] if sight.questions is None
+              else [((age,), count) for age, count in zip(AGES, sight.questions.counts, strict=True)]),
+    Described("holdfast_store_oldest_question_age_seconds", "gauge",
+              "For how long the oldest open question has waited for a person; 0 if there is none.", (),
+              lambda sight: [] if sight.questions is None else [((), sight.questions.oldest_ms / 1000)]),
     Described("holdfast_backlog_runs", "gauge", "Runs that are due and that no worker has taken yet.", ("queue",),
               _backlog_runs),
     Described("holdfast_backlog_age_seconds", "gauge", "For how long the first run of the backlog has been due.",
@@ -111,6 +126,15 @@ METRICS: Final[tuple[Described[Sight], ...]] = (
     Described("holdfast_left_runs_total", "counter",
               "Runs that left memory: ended, parked until something comes, released, paused or lost.", ("how",),
               lambda sight: [((how,), count) for how, count in list(sight.worker.measures.left.items())]),
+    Described("holdfast_runs_finished_total", "counter",
+              "Runs that ended in this worker, by agent and how: completed, failed or cancelled.", ("agent", "status"),
+              lambda sight: list(sight.worker.measures.finished.items())),
+    Described("holdfast_spent_usd_total", "counter", "Dollars that steps here said they spent.", ("agent",),
+              lambda sight: [((agent,), spent.usd) for agent, spent in list(sight.worker.measures.spent.items())]),
+    Described("holdfast_spent_tokens_total", "counter", "Tokens that steps here said they spent: input or output.",
+              ("agent", "direction"), _tokens),
+    Described("holdfast_spent_model_calls_total", "counter", "Calls of models that steps here said they made.", ("agent",),
+              lambda sight: [((agent,), spent.model_calls) for agent, spent in list(sight.worker.measures.spent.items())]),
     Described("holdfast_lost_leases_total", "counter",
               "Runs that were dropped because another worker has them or the store could not be reached.", (),
               _one(lambda worker: worker.measures.left["lost"])),

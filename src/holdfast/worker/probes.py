@@ -129,7 +129,9 @@ class Probes:
         await self.health.count()
         worker = self.health.worker
         try:
-            sight = None if worker is None else Sight(self.health.census, worker.clock.now(), worker)
+            sight = None
+            if worker is not None:
+                sight = Sight(self.health.census, worker.clock.now(), worker, questions=self.health.questions)
             kind, text = exposition(METRICS, sight)
         except ModuleNotFoundError:
             hint = 'pip install "holdfast[metrics]"'

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +26,7 @@ from holdfast.model import Event, RunRow
 from holdfast.overrides import Override
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
+from holdfast.spent import Spent
 from holdfast.store.base import Changes, News, Store
 from holdfast.worker import draining, suspects
 from holdfast.worker.leases import Leases
@@ -306,6 +307,8 @@ class Worker:
         """A park that brought nothing new doubles the next one's grace, so that a run does not flap."""
         run, left = execution.run.id, execution.left
         self.measures.left[outcome] += 1
+        if outcome == "ended" and left is not None:
+            self.measures.finished[execution.run.agent, left.status] += 1
         if self.settings.observer is not None and left is not None and outcome in ("parked", "paused"):
             self.settings.observer.left(run, left.status, left.waits_for or left.reason or "")
         if outcome != "parked" or execution.new_outcomes:
@@ -400,6 +403,9 @@ class Worker:
 
     def body_ended(self, how: str, seconds: float) -> None:
         self.measures.body(how, seconds)
+
+    def spent(self, agent: str, spendings: Sequence[Spent]) -> None:
+        self.measures.spend(agent, spendings)
 
     def keep(self, stray: asyncio.Task[Any]) -> None:
         self._strays.add(stray)
