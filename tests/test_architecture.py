@@ -14,7 +14,7 @@ LAYERS = {
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",
     "services": "worker hearing deadline questions conversations streams run controlling documents tokens client",
-    "edges": "cli http dashboard integrations backends testing demo",
+    "edges": "sync bridge cli http dashboard integrations backends testing demo",
     "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }
 APART = {  # what a part may not import although its layer is high enough

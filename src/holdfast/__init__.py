@@ -247,8 +247,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 
 def __getattr__(name: str) -> Any:
-    if name == "testing":
-        return import_module("holdfast.testing")
+    if name in ("testing", "sync"):
+        return import_module(f"holdfast.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 from tests.docs.pages import block, module
 
 import holdfast
+import holdfast.sync
 import holdfast.testing
 
 PAGE = "docs/guide.md"
@@ -185,6 +187,26 @@ def test_deadline(tmp_path):
             assert [info.id for info in await hf.runs()] == ["research-otters"]
 
     asyncio.run(main())
+
+
+def test_plain_code(tmp_path, capsys):
+    """The page's script and its web application, which starts by name what the script has published."""
+    research, plain = module(PAGE, "guide: research").research, module(PAGE, "guide: plain")
+    url = f"sqlite:{tmp_path / 'a.db'}"
+    assert plain.script(url, research) == "published 44 characters"
+    assert capsys.readouterr().out.split()[-1] == "run.completed"
+    with holdfast.sync.open(url, agents=[research]) as hf:
+        answer, statuses = plain.application(hf), []
+
+        def ask(method):
+            asked = {"REQUEST_METHOD": method, "PATH_INFO": "/otters"}
+            (body,) = answer(asked, lambda status, _: statuses.append(status))
+            return json.loads(body)
+
+        assert ask("POST")["status"] in ("ready", "running", "completed")
+        hf.get("research-otters").wait()
+        assert ask("GET") == {"status": "completed", "result": "published 44 characters"}
+        assert statuses == ["200 OK", "200 OK"]
 
 
 def test_async_tests(tmp_path):

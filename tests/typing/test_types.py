@@ -9,13 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.typing import stub
 
 import holdfast
 
 ROOT = Path(__file__).parents[2]
 PATHS = os.pathsep.join([str(Path(holdfast.__file__).parents[1]), str(ROOT)])
 FILES = sorted(
-    str(path.relative_to(ROOT)) for path in Path(__file__).parent.glob("*.py") if path.name != Path(__file__).name
+    str(path.relative_to(ROOT))
+    for path in Path(__file__).parent.glob("*.py")
+    if path.name not in (Path(__file__).name, "stub.py")
 )
 
 
@@ -25,6 +28,11 @@ def _checked(command: list[str], **variables: str) -> str:
         command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
     return "" if made.returncode == 0 else made.stdout + made.stderr
+
+
+def test_the_stub_of_the_sync_client_is_that_of_the_async_one() -> None:
+    """Whoever changes the client makes it anew: `python -m tests.typing.stub`."""
+    assert stub.STUB.read_text("utf-8") == stub.stub()
 
 
 @pytest.mark.timeout(300)

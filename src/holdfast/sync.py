@@ -1,0 +1,51 @@
+"""The client for plain code: Flask, Django, scripts, notebooks. `holdfast.sync.open` is `holdfast.open` without `await`.
+
+Every class here is made from the async one of its name (bridge.py). What type checkers see of them is sync.pyi, which a test
+makes from the same classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from holdfast import bridge
+from holdfast.client import Client as AsyncClient
+from holdfast.conversations import Transcript as AsyncTranscript
+from holdfast.run import Receipt as AsyncReceipt
+from holdfast.run import Run as AsyncRun
+
+__all__ = ["Client", "Receipt", "Run", "Transcript", "open"]
+
+Run = bridge.mirror(AsyncRun)
+Receipt = bridge.mirror(AsyncReceipt)
+Transcript = bridge.mirror(AsyncTranscript)
+
+
+class _Closing(bridge.Mirrored):
+    """What a client has that its async twin does with `async with`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the worker at a safe point, if there is one, and let go of the store. Done by itself when the program ends."""
+        self._bridge.close()
+
+
+Client = bridge.mirror(AsyncClient, bases=(_Closing,))
+
+
+def open(*args: Any, **options: Any) -> Any:
+    """Open a store for plain code, at once. With agents there is a worker in the background."""
+    inner, own = AsyncClient(*args, **options), bridge.Bridge()
+
+    async def end() -> None:
+        await inner.__aexit__(None, None, None)
+
+    own.start(inner.__aenter__, end)
+    return Client(own, inner)

@@ -1,0 +1,253 @@
+"""`holdfast.sync`: the same client for plain code, from any thread, in scripts and in notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import holdfast
+import holdfast.sync
+from holdfast import BadArguments, RunEvent, StoreUnavailable
+
+SOURCE = str(Path(holdfast.__file__).parents[1])
+
+
+@holdfast.step
+async def work(text: str) -> str:
+    return text * 2
+
+
+@holdfast.agent
+async def echo(text: str, times: int = 1) -> str:
+    return await work(text * times)
+
+
+@holdfast.agent
+async def clerk() -> str:
+    word = await holdfast.receive("word", str)
+    if not await holdfast.approve("Note it?", show=word):
+        return "no"
+    async with holdfast.stream("answer") as out:
+        await out.write(word)
+    return word
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:{tmp_path / 'a.db'}"
+
+
+def test_plain_code_does_what_async_code_does(url):
+    """Start, wait, send, decide, iterate, look: with results, handles and errors of the same kinds."""
+    with holdfast.sync.open(url, agents=[echo, clerk]) as hf:
+        assert hf.run(echo, "a", times=2, id="e") == "aaaa"
+        run = hf.start(clerk, id="c", labels={"team": "x"})
+        assert (type(run), repr(run), run.created) == (holdfast.sync.Run, "<run c>", True)
+        assert not hf.start(clerk, id="c").created
+        with pytest.raises(TimeoutError, match="did not come so far within 50 ms"):
+            run.result(timeout=0.05)
+        receipt = run.send("word", "tea")
+        question = run.wait_for_question()
+        assert (question.shown, receipt.position, receipt.run.id) == ("tea", 1, "c")
+        assert hf.approve(question, by="ana").status == "decided"
+        assert hf.get("c", clerk).result() == "tea"
+        assert receipt.seen_at() == 0
+        events = list(run.events())
+        assert all(isinstance(event, RunEvent) for event in events)
+        assert [event.kind for event in events][-1] == "run.completed"
+        assert [chunk.data for chunk in run.stream("answer") if chunk.kind == "data"] == ["tea"]
+        assert [info.id for info in hf.runs(labels={"team": "x"})] == ["c"]
+        assert next(hf.events(follow=False)).run == "e"
+        assert hf.conversation("nobody").messages() == []
+        assert [deed.by for deed in hf.acting_as("bo").audit(run="c") if deed.action == "approve"] == ["ana"]
+        with hf.deadline("5s"):
+            hf.start(echo, "b", id="b")
+        with pytest.raises(holdfast.UnknownRun):
+            hf.get("nobody").info()
+        with pytest.raises(BadArguments, match="takes"):
+            hf.start(echo)
+    with pytest.raises(BadArguments, match="this client is closed"):
+        hf.runs()
+    hf.close()
+
+
+def test_every_method_of_the_async_client_is_there():
+    """With its name, parameters and docstring; none of them is a coroutine."""
+    for name in ("Client", "Run", "Receipt"):
+        made, of = getattr(holdfast.sync, name), getattr(holdfast, name)
+        for method in [each for each in dir(of) if not each.startswith("_") and inspect.isfunction(getattr(of, each))]:
+            waits = getattr(made, method)
+            assert waits.__doc__ == getattr(of, method).__doc__
+            assert list(inspect.signature(waits).parameters) == list(inspect.signature(getattr(of, method)).parameters)
+            assert not inspect.iscoroutinefunction(waits)
+
+
+def test_threads_share_a_client(url):
+    """As those of a web server do: each call waits for its own result, and a deadline is that of its thread."""
+    with holdfast.sync.open(url, agents=[echo]) as hf, ThreadPoolExecutor(16) as threads:
+
+        def request(number):
+            with hf.deadline(5 + number):
+                run = hf.start(echo, f"{number} ", id=f"r{number}")
+                kinds = [event.kind for event in run.events()]
+            return run.result(), kinds[-1]
+
+        found = list(threads.map(request, range(64)))
+        assert found == [(f"{number} {number} ", "run.completed") for number in range(64)]
+        assert len(hf.runs(limit=100)) == 64
+
+
+def test_a_plain_step_may_use_it_and_code_on_its_loop_may_not(url):
+    """A plain function runs in a thread. Async code would wait for itself, and is told so."""
+    clients = []
+
+    @holdfast.step
+    def plain() -> str:
+        return clients[0].start(echo, "x", id="from-a-step").id
+
+    @holdfast.step
+    async def on_the_loop() -> str:
+        return clients[0].start(echo, "x").id
+
+    @holdfast.agent
+    async def starter() -> str:
+        started = await plain()
+        with contextlib.suppress(holdfast.StepFailed):
+            await on_the_loop()
+        return started
+
+    with holdfast.sync.open(url, agents=[echo, starter]) as hf:
+        clients.append(hf)
+        run = hf.start(starter)
+        assert run.result() == "from-a-step"
+        failed = [event.data for event in run.events() if event.kind == "step.failed"]
+        assert "would wait for itself" in str(failed)
+
+
+def test_a_notebook_has_a_loop_of_its_own(url):
+    """Plain code that is called while a loop runs in its thread, as every cell of a notebook is."""
+
+    async def cell():
+        hf = holdfast.sync.open(url, agents=[echo])
+        try:
+            return hf.run(echo, "a"), [event.kind for event in hf.get(hf.runs()[0].id).events()]
+        finally:
+            hf.close()
+
+    assert asyncio.run(cell()) == ("aa", ["step.completed", "run.completed"])
+
+
+def test_closing_ends_what_other_threads_wait_for(url):
+    """Whoever waits when the client is closed is told, and no thread of it is left."""
+    hf = holdfast.sync.open(url, agents=[clerk])
+    run = hf.start(clerk)
+    waiting, problems = threading.Event(), []
+
+    def wait():
+        waiting.set()
+        try:
+            run.result()
+        except Exception as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    waiting.wait()
+    hf.close()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert [type(problem) in (StoreUnavailable, BadArguments) for problem in problems] == [True]
+    assert not [each for each in threading.enumerate() if each.name == "holdfast-sync"]
+
+
+def test_a_client_that_cannot_be_opened_leaves_nothing(tmp_path):
+    """The error is that of opening, and the thread has ended."""
+    with pytest.raises(StoreUnavailable, match="no folder"):
+        holdfast.sync.open(f"sqlite:{tmp_path / 'nowhere' / 'a.db'}")
+    assert not [each for each in threading.enumerate() if each.name == "holdfast-sync"]
+
+
+def test_an_iteration_can_be_left(url):
+    """A `for` that is broken out of lets go of what it follows."""
+    with holdfast.sync.open(url, agents=[clerk]) as hf:
+        run = hf.start(clerk)
+        run.send("word", "a")
+        for event in run.events():
+            assert event.kind == "message.received"
+            break
+        events = hf.events()
+        assert next(events).run == run.id
+        events.close()
+        assert list(events) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_opens_its_own(url):
+    """A client does not survive a fork, and says so at once instead of waiting for a thread that is not there."""
+    hf = holdfast.sync.open(url)
+    child = os.fork()
+    if not child:
+        try:
+            hf.runs()
+        except BadArguments as problem:
+            os._exit(0 if "before the process was forked" in str(problem) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert hf.runs() == []
+    hf.close()
+
+
+SCRIPT = """
+import sys
+import holdfast, holdfast.sync
+
+@holdfast.agent
+async def clerk() -> str:
+    return await holdfast.receive("word", str)
+
+hf = holdfast.sync.open(sys.argv[1], agents=[clerk])
+run = hf.start(clerk, id="c")
+run.wait("waiting", waits_for="message")
+try:
+    print("waits", flush=True)
+    if sys.argv[2] == "exit":
+        sys.exit(0)
+    run.result()
+except KeyboardInterrupt:
+    print("interrupted", hf.runs()[0].status, flush=True)
+"""
+
+
+def script(url, *words):
+    environment = os.environ | {"PYTHONPATH": SOURCE}
+    line = [sys.executable, "-W", "error", "-c", SCRIPT, url, *words]
+    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_script_that_ends_without_closing_leaves_its_runs_to_others(url):
+    """The worker in it stops at a safe point: nothing is said, and nobody has to find out that it died."""
+    process = script(url, "exit")
+    told, problems = process.communicate(timeout=50)
+    assert (process.returncode, told, problems) == (0, "waits\n", "")
+    with holdfast.sync.open(url) as hf:
+        assert hf.get("c").info().crashes == 0
+        assert not any(agent.served for agent in hf.agents())
+
+
+def test_ctrl_c_interrupts_a_wait_and_the_client_goes_on(url):
+    """KeyboardInterrupt comes out of the call that waits; the next call works, and the program ends as it should."""
+    process = script(url, "wait")
+    assert process.stdout.readline() == "waits\n"
+    process.send_signal(signal.SIGINT)
+    told, problems = process.communicate(timeout=50)
+    assert (process.returncode, told, problems) == (0, "interrupted waiting\n", "")
