@@ -257,9 +257,11 @@ def test_the_command_line_is_a_door(commands, store_url, tmp_path):
     office.say("send", "r", "word", "1")
     office.say("cancel", "r", "--by", "cy", "--grace", "0s")
     office.say("token", "bo")
+    assert office.say("start", "audited.listens", "--id", "s").strip().endswith("s")
+    (started,) = office.ask(lambda hf: hf.audit(run="s"))
+    assert (started.action, started.via.partition(":")[0]) == ("start", "cli")
     rows = office.ask(lambda hf: hf.audit())
     doors = {deed.action: (deed.by, deed.via.partition(":")[0]) for deed in rows}
-    assert doors["start"] == ("ana", "python")
     assert doors["cancel"] == ("cy", "cli")
     assert {doors["send"][1], doors["create_token"][1]} == {"cli"}
     assert doors["send"][0] == next(deed.via for deed in rows if deed.action == "send").partition(":")[2]

@@ -10,6 +10,7 @@ from holdfast.cli.acting import value_of
 from holdfast.cli.loading import load_agent
 from holdfast.cli.output import answer, code_of, command, print_json, say
 from holdfast.cli.picture import when
+from holdfast.cli.reading import at_terminal
 from holdfast.client import Client
 from holdfast.client import open as open_store
 from holdfast.run import AgentInfo, Run
@@ -30,7 +31,7 @@ class Start:
 
 async def start(url: str | None, wanted: Start, *, as_json: bool) -> None:
     """The command: the run's id alone goes to standard output, so that it can be piped."""
-    async with open_store(url) as hf:
+    async with at_terminal(open_store(url)) as hf:
         run = await _started(hf, wanted)
         info = await run.info()
         served = await hf.agents()
