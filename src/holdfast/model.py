@@ -57,6 +57,7 @@ KINDS: Final[dict[str, Kind]] = {
     "run.cancelled": Kind("the run was cancelled"),
     "step.started": Kind("a body is about to run (written only where a crash must be noticed)"),
     "step.held": Kind("a body waits for its turn: its step has a rate"),
+    "step.progress": Kind("the body of a step said how far it has come"),
     "step.retrying": Kind("an attempt failed; the next one comes later"),
     "step.completed": Kind("a step returned", closes=True),
     "step.failed": Kind("a step failed for good", closes=True),

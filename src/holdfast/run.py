@@ -55,19 +55,18 @@ _WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer",
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run says it has come, by `progress` or by its plan."""
+    """How far a run says it has come, by `progress`, or how much of its plan is done."""
 
     done: float
     total: float | None
     text: str
 
     @classmethod
-    def of(cls, said: tuple[str, dict[str, Any]] | None) -> Progress | None:
-        """What the last event of its kind says."""
-        if said is None:
+    def of(cls, data: dict[str, Any] | None) -> Progress | None:
+        """What an event says, by its data."""
+        if data is None:
             return None
-        kind, data = said
-        if kind == "progress":
+        if "items" not in data:
             return cls(data["done"], data["total"], data["text"])
         items = data["items"]
         return cls(sum(done for _, done in items), len(items), next((name for name, done in items if not done), ""))
@@ -97,7 +96,8 @@ class RunInfo:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    progress: Progress | None = None
+    progress: Progress | None = None  # what it said last by `progress`; if it never did, its plan
+    plan: Progress | None = None  # how much of its plan is done, if it has one
     spent: Spent = NOTHING  # with all below it
     budget: Budget | None = None
 
@@ -107,7 +107,7 @@ class RunInfo:
         row: RunRow,
         published: Published,
         now: int,
-        said: tuple[str, dict[str, Any]] | None = None,
+        said: dict[str, dict[str, Any]] | None = None,
         spent: Spent | None = None,
     ) -> RunInfo:
         def when(at: int | None) -> datetime | None:
@@ -126,7 +126,8 @@ class RunInfo:
             labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
             crashes=row.crash_count, due_at=when(row.due_at) if timed else None,
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
-            progress=Progress.of(said), spent=spent or NOTHING,
+            progress=Progress.of((said or {}).get("progress") or (said or {}).get("plan")),
+            plan=Progress.of((said or {}).get("plan")), spent=spent or NOTHING,
             budget=Budget.of(json.loads(row.budget)) if row.budget not in (None, "{}") else None,
         )  # fmt: skip
 

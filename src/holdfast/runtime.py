@@ -163,6 +163,9 @@ class StepContext:
     left: dict[str, Any] = field(default_factory=dict)  # of the budgets that hold, when the body began
     clock: Callable[[], int] = lambda: 0  # what time it is to the store
     stream: Callable[[str], Outlet] | None = None  # a stream of the run that the step belongs to, if it belongs to one
+    tell: Callable[[dict[str, Any]], None] | None = (
+        None  # how far the body has come: to the run's history, from any thread
+    )
     again: bool = False  # the body may have run before: an attempt failed, or a process died after the call was made
 
     @property

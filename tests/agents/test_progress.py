@@ -156,3 +156,78 @@ def test_the_audit_says_who_did_what_when_and_why():
         assert (await hf.audit(run="r"))[0].action == "delete"
 
     with_client(main, agents=[listens])
+
+
+@holdfast.agent
+async def both() -> None:
+    plan = await holdfast.plan(["read", "write"])
+    await holdfast.progress(3, 10, "pages")
+    await plan.done("read")
+    await holdfast.sleep("1h")
+
+
+def test_a_plan_and_progress_stand_beside_each_other():
+    """Whichever was said last, both are there."""
+
+    async def main(hf):
+        run = await hf.start(both, id="r")
+        info = await run.wait("waiting")
+        assert str(info.progress) == "3 of 10, pages"
+        assert str(info.plan) == "1 of 2, write"
+        (listed,) = await hf.runs()
+        assert (listed.progress, listed.plan) == (info.progress, info.plan)
+        await run.result()
+
+    with_client(main, agents=[both])
+
+
+@holdfast.step
+async def reads(pages: int) -> int:
+    for number in range(pages):
+        await holdfast.progress(number + 1, pages, "read")
+    return pages
+
+
+@holdfast.step
+def writes(pages: int) -> int:
+    for number in range(pages):
+        holdfast.progress(number + 1, pages, "written")
+    return pages
+
+
+@holdfast.agent
+async def bodies() -> int:
+    await holdfast.plan(["all"])
+    return await reads(500) + await writes(500)
+
+
+def test_a_body_says_how_far_it_has_come():
+    """An async body and a plain one; the last word is always there, and of many few are kept; a crash changes nothing."""
+
+    async def main(hf):
+        run = await hf.start(bodies, id="r")
+        assert await run.result() == 1000
+        assert str((await run.info()).progress) == "500 of 500, written"
+        assert (await run.info()).plan.total == 1
+        said = [event for event in await history(hf, "r") if event.kind == "step.progress"]
+        assert {(event.key, event.data["text"]) for event in said} == {("reads#0", "read"), ("writes#0", "written")}
+        assert [event.data["done"] for event in said if event.key == "reads#0"][-1] == 500
+        assert len(said) < 100
+
+    with_client(main, agents=[bodies])
+
+
+def test_what_a_body_said_is_no_outcome():
+    """Wherever a crash comes, the run goes on and ends as if nothing had been said."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[bodies]):
+            assert await hf.run(bodies, id="r") == 1000
+
+    asyncio.run(main())
+
+
+def test_progress_of_a_step_outside_a_run_is_said_to_nobody():
+    """It can be tested like any function."""
+    assert writes(2) == 2
+    assert asyncio.run(reads(2)) == 2

@@ -246,10 +246,10 @@ class Moving:
         tree = lines(rows(scene, root.id, watch.history), on.width, signs)
         if len(tree) > room:
             tree = [Text(f"{MARGIN}{signs.more}", "dim"), *tree[len(tree) - room + 1 :]]
-        progress = watch.history.progress
-        if progress is not None and progress.total and root.status not in FINISHED:
-            tree.insert(0, progress_line(progress, signs))
-            fit(tree[0], on.width - len(MARGIN), signs)
+        for said in (watch.history.plan, watch.history.progress):
+            if said is not None and said.total and root.status not in FINISHED:
+                tree.insert(0, progress_line(said, signs))
+                fit(tree[0], on.width - len(MARGIN), signs)
         return Group(self._header(watch, now, going=going), *tree, *self._below(watch))
 
     def _header(self, watch: Watch, now: int, *, going: bool) -> Text:

@@ -101,6 +101,7 @@ class History:
         self.steps_done = 0
         self.interruptions = 0
         self.progress: Progress | None = None  # how far the run says it has come
+        self.plan: Progress | None = None  # and how much of its plan is done
         self._calls: dict[tuple[str, int | None], Node] = {}
         self._branches: dict[str, Node] = {}
         self._agents: set[str] = set()  # branches that are runs of agents of Pydantic AI
@@ -192,6 +193,10 @@ class History:
         if node.state == "running" and node.began is not None:
             node.warn(f"whether attempt {node.attempts} had its effect was not known; it ran again")
         node.state, node.began, node.attempts = "running", event.at, event.data.get("attempt", 1)
+
+    def _step_progress(self, event: Event) -> None:
+        if event.dropped is None:
+            self.progress = Progress.of(event.data)
 
     def _step_held(self, event: Event) -> None:
         node = self._call(event, "step")
@@ -305,9 +310,11 @@ class History:
             node.result = preview(json.dumps(stored["data"]), PREVIEW_CHARACTERS)
 
     def _progress(self, event: Event) -> None:
-        node = self._call(event, "progress")
-        if event.dropped is None:
-            self.progress = Progress.of((event.kind, event.data))
+        node = self._call(event, event.kind)
+        if event.dropped is None and event.kind == "plan":
+            self.plan = Progress.of(event.data)
+        elif event.dropped is None:
+            self.progress = Progress.of(event.data)
         node.name, node.state, node.began, node.input = said_progress(event), "said", event.at, ""
 
     def _talk(self, event: Event) -> None:
@@ -387,6 +394,7 @@ _VERBS: Final = {
 _TAKEN_BY: Final = {
     "step.started": "_step_started",
     "step.held": "_step_held",
+    "step.progress": "_step_progress",
     "step.retrying": "_step_retrying",
     "step.completed": "_step_ended",
     "step.failed": "_step_ended",

@@ -126,6 +126,8 @@ def _step(event: Event, *, error: bool) -> tuple[str, str]:
         return "green", f"{what} done{took}{again}{cost}"
     if event.kind == "step.started":
         return "", f"{what} begins, attempt {data.get('attempt', 1)}"
+    if event.kind == "step.progress":
+        return "", f"{what} {said_progress(event)}"
     if event.kind == "step.held":
         return "", f"{what} waits {turn(event)}"
     if event.kind == "step.retrying":

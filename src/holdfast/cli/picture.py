@@ -165,7 +165,7 @@ def _is_shown(node: Node, status: str) -> bool:
 
 def _is_outdone(node: Node, after: Sequence[Node]) -> bool:
     """Of progress that follows on progress only the last says something."""
-    return node.sort == "progress" and any(each.sort == "progress" for each in after)
+    return node.sort in ("progress", "plan") and any(each.sort == node.sort for each in after)
 
 
 def _has_failed(node: Node) -> bool:
@@ -189,7 +189,7 @@ def _folded(shown: list[Node]) -> list[Node]:
     hidden: set[int] = set()
     for nodes in alike.values():
         if len(nodes) > _UNFOLDED:
-            is_outdone = nodes[0].sort == "progress"
+            is_outdone = nodes[0].sort in ("progress", "plan")
             between = nodes[:-1] if is_outdone else nodes[_AT_AN_END:-_AT_AN_END]
             hidden |= {id(node) for node in between}
             if not is_outdone:
@@ -262,7 +262,7 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
         _describe_timer(node, text)
     elif node.sort == "message":
         text.append("message ", "dim").append(name, "bold").append(f" {scene.signs.arrow} ", "dim").append(result)
-    elif node.sort in ("note", "progress"):
+    elif node.sort in ("note", "progress", "plan"):
         text.append(name, "italic").append(f"  {result}" if result else "", "dim")
     elif node.sort == "patch":
         text.append("took the new side of ", "dim").append(name)

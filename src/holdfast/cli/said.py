@@ -43,7 +43,7 @@ def said_stream(event: Event) -> str:
 
 def said_progress(event: Event) -> str:
     """What a run says of how far it has come."""
-    return f"{event.kind}: {Progress.of((event.kind, event.data))}"
+    return f"{event.kind.rpartition('.')[2]}: {Progress.of(event.data)}"
 
 
 def said_low(event: Event) -> str:

@@ -135,7 +135,7 @@ def status_text(status: str, signs: Glyphs) -> Text:
 
 
 def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Text]:
-    row, history, progress = found.row, found.history, found.history.progress
+    row, history = found.row, found.history
     status = status_text(row.status, signs)
     name = Text(MARGIN).append(row.id, "bold")
     name.append(" " * max(width - name.cell_len - status.cell_len - len(MARGIN), 2)).append_text(status)
@@ -157,14 +157,16 @@ def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Tex
     facts += [f"{key}={clean(value)}" for key, value in json.loads(row.labels).items()]
     if row.parent_id:
         facts.append(f"child of {row.parent_id}")
-    is_bar = bar and progress is not None and bool(progress.total) and row.status not in FINISHED
-    if progress is not None and not is_bar:
-        facts.append(clean(str(progress)))
+    bars = []
+    for said in (history.progress, history.plan):
+        if said is not None and bar and said.total and row.status not in FINISHED:
+            bars.append(progress_line(said, signs))
+        elif said is not None:
+            facts.append(clean(str(said)))
     told = [name, call, Text(MARGIN + f" {signs.small} ".join(facts), "dim")]
-    if progress is not None and is_bar:
-        told.append(progress_line(progress, signs))
-        told[-1].truncate(width - len(MARGIN), overflow="ellipsis")
-    return told
+    for line in bars:
+        line.truncate(width - len(MARGIN), overflow="ellipsis")
+    return [*told, *bars]
 
 
 def _count(number: int, what: str) -> str:

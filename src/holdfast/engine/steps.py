@@ -11,10 +11,12 @@ never again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
 import time
+from asyncio.events import _get_running_loop
 from collections.abc import Callable
 from typing import Any
 
@@ -34,11 +36,47 @@ from holdfast.runtime import StepContext, StepSpec, _here
 from holdfast.signature import Bound
 
 
+class Account:
+    """How far a body says it has come. The last is told; how often, is bounded: twice a second at first, ever more rarely then."""
+
+    __slots__ = ("_began_s", "_call", "_data", "_timer")
+
+    def __init__(self, call: StepCall) -> None:
+        self._call, self._began_s = call, time.monotonic()
+        self._data: dict[str, Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tell(self, data: dict[str, Any]) -> None:
+        """Now, or when it is time again."""
+        if self._timer is not None:
+            self._data = data
+            return
+        execution, call = self._call.execution, self._call
+        execution.record("step.progress", call.key, call.facts(**data))
+        gap_s = max(0.5, (time.monotonic() - self._began_s) / 50)
+        self._timer = execution.loop.call_later(gap_s, self._again, context=execution.outside)
+
+    def _again(self) -> None:
+        data, self._data, self._timer = self._data, None, None
+        if data is not None and not (self._call.numbered or self._call.withdrawn or self._call.execution.closing):
+            self.tell(data)
+
+    def end(self) -> None:
+        """The body has ended: its last word comes before its outcome."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._again()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class StepCall(Call):
     """One call of a step."""
 
     of = "step"
     __slots__ = (
+        "_account",
         "_again",
         "_began_at",
         "_context",
@@ -60,6 +98,7 @@ class StepCall(Call):
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = None
         self._has_copy = False
+        self._account: Account | None = None  # what the body says of how far it has come
         self.looped = False  # a person has looked at the loop that it would go on with
         # The body sees the caller's context variables, live and resumed alike.
         self._context: contextvars.Context | None = contextvars.copy_context()
@@ -161,6 +200,7 @@ class StepCall(Call):
             self.bill.bodies += 1
             context = self.context()
             context.stream = attempt = Attempt(self)
+            context.tell = None if spec.transaction else self.tell
             execution.host.body_runs(spec, self.key)
             began_s, how, known = time.perf_counter(), "stopped", len(self.bill.spendings)
             try:
@@ -171,6 +211,8 @@ class StepCall(Call):
                 execution.host.body_ended(how, time.perf_counter() - began_s)
                 if len(self.bill.spendings) > known:
                     execution.host.spent(execution.run.agent, [spent for spent, _ in self.bill.spendings[known:]])
+                if self._account is not None:
+                    self._account.end()
             return ended
         finally:
             execution.body_ended()
@@ -249,6 +291,21 @@ class StepCall(Call):
         timed_out.__cause__ = cause  # its traceback shows where the body was
         return timed_out
 
+    def tell(self, data: dict[str, Any]) -> None:
+        """Have it in the history how far the body has come; in whatever thread the body is."""
+        execution = self.execution
+        if _get_running_loop() is execution.loop:
+            self._tell(data)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody looks any more
+                execution.loop.call_soon_threadsafe(self._tell, data, context=execution.outside)
+
+    def _tell(self, data: dict[str, Any]) -> None:
+        if not (self.numbered or self.withdrawn or self.execution.closing):
+            if self._account is None:
+                self._account = Account(self)
+            self._account.tell(data)
+
     async def put_off(self, wait_s: float, error: Exception, **more: Any) -> None:
         """Record that the next attempt comes later."""
         past, wait_ms = self.so_far, round(wait_s * 1000)
@@ -306,7 +363,7 @@ class StepCall(Call):
         self._has_copy = self.numbered = True
         self.execution.streams.over(self.key)
         # The agent's only task waits for this, so nothing else can be recorded now.
-        alone = self.execution.resting and self.execution.alone
+        alone = self.execution.resting and self.execution.alone and self._account is None
         self._task = None  # its driver ends here
         then = None if self.execution.meter is None else self._landed
         data = self._ended()

@@ -398,8 +398,11 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """The run's events from a seq on, in order; dropped ones only if asked for."""
         ...
 
-    async def progress(self, runs: Iterable[str]) -> dict[str, tuple[str, dict[str, Any]]]:
-        """The last event of kind 'progress' or 'plan' of each of these runs that has one: its kind and data."""
+    async def progress(self, runs: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
+        """What these runs say of how far they have come: the data of the last 'progress' and of the last 'plan' of each.
+
+        A 'step.progress' among the last hundred events of a run counts as its 'progress' if it is newer.
+        """
         ...
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:

@@ -827,11 +827,16 @@ WHERE run_id = :run AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NU
 ORDER BY seq LIMIT :limit
 
 -- name: progress
--- How far these runs have come: the last that each has said of it.
-SELECT run_id, kind, data FROM events
+-- How far these runs have come: the last that each has said of it, its last plan, and what bodies said lately.
+SELECT run_id, kind, data, seq FROM events
 WHERE kind IN ('progress', 'plan') AND dropped IS NULL AND run_id IN (SELECT value FROM json_each(:ids))
   AND seq = (SELECT max(seq) FROM events AS said WHERE said.run_id = events.run_id AND said.kind IN ('progress', 'plan')
-                                                   AND said.dropped IS NULL)
+                                                   AND said.kind = events.kind AND said.dropped IS NULL)
+UNION ALL
+SELECT events.run_id, events.kind, events.data, events.seq FROM runs
+JOIN events ON events.run_id = runs.id AND events.seq >= runs.next_seq - 100
+WHERE runs.id IN (SELECT value FROM json_each(:ids)) AND events.kind = 'step.progress' AND events.dropped IS NULL
+ORDER BY 1, 4
 
 -- name: feed
 -- The events of all runs in the order of their commits.

@@ -410,9 +410,11 @@ class SharedStore(abc.ABC):
     ) -> list[Event]:
         return await self._read(reads.journal, run, from_seq, limit, dropped)
 
-    async def progress(self, runs: Iterable[str]) -> dict[str, tuple[str, dict[str, Any]]]:
-        found = await self._glance(reads.rows, "progress", ids=to_json(list(runs)))
-        return {run: (kind, json.loads(data)) for run, kind, data in found}
+    async def progress(self, runs: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
+        said: dict[str, dict[str, dict[str, Any]]] = {}
+        for run, kind, data, _ in await self._glance(reads.rows, "progress", ids=to_json(list(runs))):
+            said.setdefault(run, {})["plan" if kind == "plan" else "progress"] = json.loads(data)
+        return said
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
         return await self._read(reads.feed, after, kinds, limit)

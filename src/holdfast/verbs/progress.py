@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Generator, Iterable, Iterator
 from typing import Any
 
 from holdfast.errors import BadArguments
-from holdfast.runtime import Called, Durable, current
+from holdfast.runtime import Called, Durable, StepContext, current, here
 
 _MOST_ITEMS = 1_000
 _LONGEST_TEXT = 500
 
 
 def progress(done: float, total: float | None = None, text: str = "") -> Called[None]:
-    """Say how far the run has come: `done` of `total`, and what it is at. Shown in lists, in `show` and in events."""
+    """Say how far the run has come: `done` of `total`, and what it is at. Shown in lists, in `show` and in events.
+
+    In the body of a step it is said when it is called, in a plain function too, and need not be awaited.
+    """
     for name, value in (("done", done), ("total", total)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
             raise BadArguments(f"progress({name}={value!r}): give a number from 0 on")
     if not isinstance(text, str):
         raise BadArguments(f"progress(text={text!r}): give a text")
-    return current("progress").progress({"done": done, "total": total, "text": text[:_LONGEST_TEXT]})
+    data = {"done": done, "total": total, "text": text[:_LONGEST_TEXT]}
+    place = here()
+    if isinstance(place, StepContext):
+        if place.tell is not None:
+            place.tell(data)
+        return _Said()
+    return current("progress").progress(data)
+
+
+class _Said(Coroutine[Any, Any, None]):
+    """What `progress` gives in a body: it has happened, awaited or not."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return iter(())  # type: ignore[return-value]
+
+    def send(self, value: Any, /) -> Any:
+        raise StopIteration
+
+    def throw(self, *error: Any) -> Any:
+        raise error[0]
+
+    def close(self) -> None:
+        pass
 
 
 class Plan:
