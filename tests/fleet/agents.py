@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import random
 import time
 import urllib.request
 from pathlib import Path
@@ -181,6 +182,28 @@ async def roams(turns: int) -> list[str]:
         await act("tidies")
         raise
     return sorted(found)
+
+
+# Families
+
+
+@holdfast.agent
+async def kin(depth: int) -> None:
+    """Steps that end at any time, each followed by a child, called or spawned, that has children of its own."""
+
+    async def line(number: int) -> None:
+        await act(f"{depth}.{number}", random.random() * 0.1)
+        if depth and number % 2:
+            await holdfast.spawn(kin, depth - 1)
+        elif depth:
+            await kin(depth - 1)
+        await holdfast.sleep("1h")
+
+    try:
+        await asyncio.gather(*[line(number) for number in range(3)])
+    except asyncio.CancelledError:
+        await holdfast.spawn(kin, 0)
+        raise
 
 
 # Asking a model

@@ -14,10 +14,13 @@ SEEDS = 50
 FINISHED = {"completed", "cancelled"}
 
 
+CONTROL = ("pause", "resume", "cancel")
+
+
 def deeds(fleet, run=None):
-    """What the audit has: (action, who), the oldest first."""
+    """What the audit has of pause, resume and cancel: (action, who), the oldest first."""
     found = fleet.ask(lambda hf: hf.audit(run=run, limit=100_000))
-    return [(deed.action, deed.by) for deed in reversed(found)]
+    return [(deed.action, deed.by) for deed in reversed(found) if deed.action in CONTROL]
 
 
 def wait(fleet, run, *states):
@@ -179,7 +182,7 @@ def test_requests_that_race_with_everything(fleet, action):
                 await asyncio.to_thread(fleet.worker, "--concurrency", "12")
             made = dict(zip(runs, await asyncio.gather(*harassing), strict=True))
             states, resumed = await until_all_end(hf, runs)
-            rows = [(deed.run, deed.action) for deed in await hf.audit(limit=100_000)]
+            rows = [(deed.run, deed.action) for deed in await hf.audit(limit=100_000) if deed.action in CONTROL]
             return made, states, resumed, rows
 
     made, states, resumed, rows = asyncio.run(main())
@@ -197,3 +200,35 @@ def test_requests_that_race_with_everything(fleet, action):
         assert len(stopped) > SEEDS // 2
         for run in stopped:
             assert whats(fleet, run).count("tidies") >= 1 or not whats(fleet, run), run
+
+
+@pytest.mark.timeout(180)
+def test_nobody_is_left_behind_by_a_cancelled_run_whichever_workers_die(fleet):
+    """Families that go on growing are cancelled while they do, and their workers killed: with the root all have ended."""
+    for _ in range(2):
+        fleet.worker("--concurrency", "20")
+    roots = [f"r{number}" for number in range(8)]
+    fleet.start(*[(agents.kin, [2], root) for root in roots])
+
+    async def cancel(hf, number):
+        await asyncio.sleep(0.2 + number * 0.1)
+        await hf.get(roots[number]).cancel(grace="1h" if number % 2 else "0.5s")
+
+    async def main():
+        async with holdfast.open(fleet.url) as hf:
+            cancelling = [asyncio.ensure_future(cancel(hf, number)) for number in range(len(roots))]
+            for _ in range(2):
+                await asyncio.sleep(0.6)
+                alive = next(each for each in fleet.workers if each.running)
+                await asyncio.to_thread(alive.kill)
+                await asyncio.to_thread(fleet.worker, "--concurrency", "20")
+            await asyncio.gather(*cancelling)
+            family = {}
+            for root in roots:
+                await hf.get(root).wait(timeout=100)
+                found = [info for info in await hf.runs(limit=10_000) if info.root == root]
+                family[root] = {info.id: info.status for info in found if info.status not in FINISHED}
+                assert len(found) > 1
+            return family
+
+    assert asyncio.run(main()) == {root: {} for root in roots}

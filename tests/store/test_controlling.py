@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.store.scenes import TTL, ManualClock, Place, new, owned, park, scenario, step, write
+import asyncio
 
-from holdfast.errors import LeaseLost, RunActive, UnknownRun
+import pytest
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
+
+from holdfast.errors import LeaseLost, RunActive, RunFinished, UnknownRun
+from holdfast.model import Event
 from holdfast.store.base import Store, Transition
 
 
@@ -87,8 +90,8 @@ async def test_a_run_whose_lease_is_over_ends_at_the_second_request(place: Place
 
 
 @scenario
-async def test_a_family_that_nobody_carries_ends_together(place: Place) -> None:
-    """Children and theirs end with the run, each with a row of the audit; one that is carried is asked."""
+async def test_a_run_that_is_ended_ends_with_all_below_it(place: Place) -> None:
+    """Children and theirs, each with a row of the audit; whoever carries one can write no more, and start no child."""
     async with place.open() as store:
         row = await owned(store, "a")
         below = [new("a.b", parent_id="a", root_id="a"), new("a.c", parent_id="a", root_id="a")]
@@ -99,6 +102,80 @@ async def test_a_family_that_nobody_carries_ends_together(place: Place) -> None:
         await cancel(store, "a", "1")
         assert await cancel(store, "a", "2") == "cancelled"
         states = {run.id: run.status for run in await store.runs()}
-        assert states == {"a": "cancelled", "a.b": "running", "a.c": "cancelled", "a.b.d": "cancelled"}
-        assert await asked(store, "a.b") == ["child.ended", "run.cancelling"]
+        assert states == dict.fromkeys(("a", "a.b", "a.c", "a.b.d"), "cancelled")
+        with pytest.raises(LeaseLost):
+            await store.append(write(carried, step(), children=[new("a.b.e", parent_id="a.b", root_id="a")]))
+        assert await store.run("a.b.e") is None
         assert sorted(deed["run"] for deed in await store.audit()) == ["a", "a", "a.b", "a.b.d", "a.c"]
+        assert await store.claim(["agent"], 9, TTL) == []
+
+
+@scenario
+async def test_the_end_of_a_cancelled_run_is_the_end_of_all_below_it(place: Place) -> None:
+    """Also when its own owner writes it, and whatever else is written in the same moment; a completed run leaves others be."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, step(), children=[new("a.b", parent_id="a", root_id="a")]))
+        (child,) = await store.claim(["agent"], 1, TTL)
+        await finish(store, child)
+        retried = new("a.c", parent_id="a", root_id="a")
+        writes = [write(row, step(), children=[retried]), write(row, Event(0, "run.cancelled"))]
+        writes[-1].transition = Transition("cancelled")
+        await asyncio.gather(*[store.append(each) for each in writes])
+        assert {run.id: run.status for run in await store.runs()} == {
+            "a": "cancelled", "a.b": "completed", "a.c": "cancelled",
+        }  # fmt: skip
+        other = await owned(store, "z")
+        await store.append(write(other, step(), children=[new("z.b", parent_id="z", root_id="z")]))
+        await finish(store, other)
+        assert (await store.run("z.b")).status == "ready"
+
+
+@scenario
+async def test_who_was_asked_to_stop_hears_of_all_below_it(place: Place) -> None:
+    """Also of one whose own parent has ended. One that was not asked to stop hears of its children only."""
+    async with place.open() as store:
+        for root in ("a", "b"):
+            row = await owned(store, root)
+            await store.append(write(row, step(), children=[new(f"{root}.c", parent_id=root, root_id=root)]))
+            (child,) = await store.claim(["agent"], 1, TTL)
+            grandchild = new(f"{root}.c.d", parent_id=f"{root}.c", root_id=root)
+            await store.append(write(child, step(), children=[grandchild]))
+            (grandchild,) = await store.claim(["agent"], 1, TTL)
+            await finish(store, child)
+            assert await store.open_below(root) == [f"{root}.c.d"]
+            if root == "a":
+                await cancel(store, root, "1")
+            await finish(store, grandchild)
+            assert await store.open_below(root) == []
+        assert await asked(store, "a") == ["child.ended", "run.cancelling", "child.ended"]
+        assert await asked(store, "b") == ["child.ended"]
+
+
+@scenario
+async def test_a_run_whose_code_cannot_go_on_ends_if_it_was_asked_to_stop(place: Place) -> None:
+    """Whether its owner had seen the request or not: it does not lie there paused. Without a request it is paused."""
+    async with place.open() as store:
+        for run in ("a", "b"):
+            row = await owned(store, run)
+            if run == "a":
+                await cancel(store, run, "1")
+            await store.append(write(row, transition=Transition("paused", reason="it diverges")))
+        ended, paused = await store.run("a"), await store.run("b")
+        assert (ended.status, paused.status, paused.reason) == ("cancelled", "paused", "it diverges")
+        assert "its code cannot go on" in ended.reason
+        assert [event.kind for event in await store.journal("a")] == ["run.cancelled"]
+
+
+@scenario
+async def test_nothing_begins_again_below_a_cancelled_run(place: Place) -> None:
+    """A failed run cannot be retried when any run above it was cancelled."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, step(), children=[new("a.b", parent_id="a", root_id="a")]))
+        (child,) = await store.claim(["agent"], 1, TTL)
+        await finish(store, child, "failed")
+        await finish(store, row, "cancelled")
+        with pytest.raises(RunFinished, match="belongs to run 'a', which was cancelled"):
+            await store.resume("a.b", by="ana", retry=True)
+        assert (await store.run("a.b")).status == "failed"

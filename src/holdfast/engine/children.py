@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.codec import UNTYPED
 from holdfast.engine.budgets import inherited
 from holdfast.engine.calls import Call, Wait, loaded, tagged
+from holdfast.engine.control import postpones
 from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
 from holdfast.engine.tasks import GateFuture
@@ -39,6 +40,8 @@ class SpawnCall(Call):
         self._child = child_id(self.execution, self.key, spec.name)
 
     def begin(self) -> None:
+        if postpones(self.execution, self):
+            return
         self.numbered = True
         child = new_child(self.execution, self._spec, self._child, self.key, self._input)
         self.execution.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
@@ -84,9 +87,13 @@ class ChildCall(Call):
 
     def begin(self) -> None:
         execution = self.execution
+        starts = self._input is not None and first_of(self.past(), "child.started") is None
+        if starts and postpones(execution, self):
+            return
         execution.waits[self.key] = Wait("child", None, f"child:{self._child}")
-        if self._input is not None and first_of(self.past(), "child.started") is None:
+        if starts:
             assert self._spec is not None
+            assert self._input is not None
             child = new_child(execution, self._spec, self._child, self.key, self._input)
             execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
             return
@@ -116,7 +123,6 @@ def child_id(execution: Execution, key: str, agent: str) -> str:
 def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, given: Input) -> NewRun:
     """The child's row: with the same labels, in the same tree, and in the same queue unless its agent has one."""
     run = execution.run
-    execution.children += 1
     execution.host.serve(spec)
     lane = lane_of(spec.flow, spec.signature, given.identity, child=True)
     return NewRun(

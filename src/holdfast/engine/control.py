@@ -17,10 +17,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.engine import parking
-from holdfast.engine.calls import Wait
+from holdfast.engine.calls import Call, Wait
 from holdfast.engine.ending import finish, said
 from holdfast.errors import LeaseLost, RunFinished, StoreUnavailable, UnknownRun
-from holdfast.model import FINISHED, Event, Signal
+from holdfast.model import Event, Signal
 from holdfast.store.base import Append, InboxMoved, Transition
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def _pause(execution: Execution, request: dict[str, Any]) -> None:
 def deliver(execution: Execution, event: Event) -> None:
     """A request has its place in the history, or the agent is told of it."""
     if event.kind == "run.unwinding":
-        execution.unwinding = True
+        execution.unwinding, execution.childless = True, False  # it may start children again, to tidy up
         if execution.root is not None:
             execution.root.cancel()
         return
@@ -117,8 +117,26 @@ def deliver(execution: Execution, event: Event) -> None:
         go_on(execution)
 
 
+def postpones(execution: Execution, call: Call) -> bool:
+    """Between the request and the moment the agent is told no child is started: all there are have been counted.
+
+    A call that is not withdrawn when the agent has been told begins then (`begin_postponed`).
+    """
+    if execution.cancelling is None or execution.unwinding:
+        return False
+    call.begun, execution.postponed = False, True
+    return True
+
+
+def begin_postponed(execution: Execution) -> None:
+    """The agent was told, and the run has settled since: what it still waits for begins."""
+    if execution.unwinding:
+        execution.postponed = False
+        parking.resume_asking(execution)
+
+
 def go_on(execution: Execution) -> None:
-    """Live, and asked to stop: see to the children and to the end of the grace."""
+    """Live, and asked to stop: see to all below it and to the end of the grace."""
     if execution.cancelling is None or execution.closing:
         return
     if execution.ends_now:
@@ -129,60 +147,66 @@ def go_on(execution: Execution) -> None:
         execution.waits[GRACE] = Wait("timer", until)
         execution.grace_timer = execution.clock.call_at(until, lambda: execution.outside.run(end, execution))
         if not execution.unwinding:
-            _ = execution.start_driver(lambda: _unwind(execution))
+            _begin_seeing_off(execution)
 
 
-async def _unwind(execution: Execution) -> None:
-    """Children first, also those that are started meanwhile; then the agent itself is told."""
+def sees_off(execution: Execution) -> bool:
+    """Asked to stop, the agent has ended: that counts once all below it have ended, also what it has left behind."""
+    if execution.cancelling is None or execution.childless:
+        return False
+    if GRACE not in execution.waits:
+        go_on(execution)
+        parking.notice(execution)  # a run that ends on replay has not looked
+    _begin_seeing_off(execution)
+    return True
+
+
+def _begin_seeing_off(execution: Execution) -> None:
+    if not (execution.sees_off_now or execution.closing or execution.finishing):
+        execution.sees_off_now = True
+        _ = execution.start_driver(lambda: _see_off(execution))
+
+
+async def _see_off(execution: Execution) -> None:
+    """Tell all below the run to stop, and wait for their ends; then the agent is told, or may end."""
     while True:
         await parking.until(execution, lambda: not execution.unacked)  # a child that was just started is in the store
-        started = execution.children
-        open_ones = await _pass_on(execution, "")
-        for child in open_ones:
-            await _ended(execution, child)
-        if execution.closing or execution.unwinding:
-            return
-        if not open_ones and execution.children == started:
+        known = dict(execution.mailbox.ended)
+        open_ones = await _pass_on(execution)
+        if execution.closing or not open_ones:
             break
+        for child in open_ones:
+            if execution.mailbox.ended.get(child) is known.get(child):  # else it has ended since it was looked
+                await _ended(execution, child)
+    execution.sees_off_now = False
+    if execution.closing:
+        return
     execution.childless = True
     if execution.root is not None and execution.root.done():
-        execution.gate.kick()  # it ended by itself meanwhile, and may now
+        execution.gate.kick()  # it has ended, and that may count now
         return
     assert execution.cancelling is not None
     request = execution.cancelling
     execution.record("run.unwinding", None, {"by": request["by"], "reason": request["reason"]})
 
 
-def sees_children_off(execution: Execution) -> bool:
-    """Asked to stop, the agent has ended by itself before it was told: that counts once its children have ended."""
-    if execution.cancelling is None or execution.unwinding or execution.childless:
-        return False
-    if GRACE not in execution.waits:
-        go_on(execution)
-        parking.notice(execution)  # a run that ends on replay has not looked
-    return True
-
-
-async def _pass_on(execution: Execution, again: str) -> list[str]:
-    """Tell the children what this run was told; returns those that have not ended."""
+async def _pass_on(execution: Execution) -> list[str]:
+    """Tell the nearest unfinished runs below what this run was told; returns which these are."""
     request, run = execution.cancelling, execution.run
     assert request is not None
     grace_ms = max(0, request["until"] - execution.clock.now())
-    children = await execution.store.runs(parent=run.id, limit=100_000)
-    open_ones = sorted(child.id for child in children if child.status not in FINISHED)
+    open_ones = await execution.store.open_below(run.id)
     for child in open_ones:
         with contextlib.suppress(RunFinished, UnknownRun):
             await execution.store.cancel(
-                child, by=f"run {run.id}", reason=request["reason"], grace_ms=grace_ms,
-                request=f"cancel:{run.uid}{again}", insist=bool(again),
+                child, by=f"run {run.id}", reason=request["reason"], grace_ms=grace_ms, request=f"cancel:{run.uid}",
+                insist=False,
             )  # fmt: skip
     return open_ones
 
 
 async def _ended(execution: Execution, child: str) -> None:
     """Wait for the end of a child; the run may leave memory meanwhile."""
-    if child in execution.mailbox.ended:
-        return
     token, ended = f"child:{child}", execution.loop.create_future()
     execution.mailbox.wait("child", child, ended)
     execution.waits[token] = Wait("child", None, token)
@@ -196,28 +220,21 @@ async def _ended(execution: Execution, child: str) -> None:
 
 
 def end(execution: Execution) -> None:
-    """The grace is over, or it was asked for twice: the run ends although its code has not."""
+    """The grace is over, or it was asked for twice: the run ends although its code has not, and all below it with it."""
     if not execution.closing and execution.live:
-        _ = execution.start_driver(lambda: _end(execution))
-
-
-async def _end(execution: Execution) -> None:
-    """Nobody will tell the children any more, and those that were told once are told that it is enough."""
-    await _pass_on(execution, ":again")
-    if not execution.closing:
         finish(execution, "cancelled", None, None)
 
 
-async def give_up(execution: Execution) -> None:
-    """A run that left memory because its code cannot go on, and was asked to stop: nobody can tidy up, so it ends."""
-    asked = execution.stopping or any(signal.kind == "run.cancelling" for signal in execution.signals)
-    if execution.closing == "paused" and asked:
-        run = execution.run
-        with contextlib.suppress(RunFinished, UnknownRun):
-            await execution.store.cancel(
-                run.id, by=f"run {run.id}", reason="it was told to stop, and its code cannot go on", grace_ms=0,
-                request=f"cancel:{run.uid}:{run.lease_epoch}",
-            )  # fmt: skip
+def look_for_owner(execution: Execution) -> None:
+    """The run was stopped, perhaps by somebody else: then this process does not have it any more."""
+
+    async def look() -> None:
+        row = await execution.store.run(execution.run.id)
+        if row is None or row.lease_epoch != execution.run.lease_epoch:
+            execution.close("lost")
+
+    if not (execution.closing or execution.finishing):
+        _ = execution.start_driver(look)
 
 
 def carried(execution: Execution) -> dict[str, Any] | None:

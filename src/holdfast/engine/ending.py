@@ -43,7 +43,7 @@ def conclude(execution: Execution) -> None:
             diverge(execution, left_over, "the agent ended without asking for it" + asks_instead(execution))
             return
         go_live(execution)
-    if execution.holding or execution.sees_children_off():
+    if execution.holding or execution.sees_off():
         return  # it is being released, and the next worker will end it; or it is not the time yet
     if root.cancelled() and execution.cancelling is not None:
         execution.unawaited.clear()
@@ -89,6 +89,8 @@ def finish(execution: Execution, status: str, text: str | None, error: dict[str,
         return
     execution.finishing = True
     transition = execution.left = Transition(status, result=text, error=None if error is None else json.dumps(error))
+    if execution.cancelling is not None:
+        transition.ends_below = execution.cancelling["reason"]
     data: dict[str, Any] = {} if error is None else {"error": error}
     if status == "cancelled" and execution.cancelling is not None:
         data = {"by": execution.cancelling["by"], "reason": execution.cancelling["reason"]}

@@ -44,7 +44,7 @@ class Execution(Leaving):
     """The state of one attempt. Verbs come in through `Scope`; outcomes go out through the gate."""
 
     __slots__ = (
-        "_facts", "_waited", "asked_any", "awaits_restore", "call_count", "children", "choices", "counters",
+        "_facts", "_waited", "asked_any", "awaits_restore", "call_count", "choices", "counters",
         "delivered", "dusty", "edge_due", "effects", "era", "fetching", "foreign", "gate", "hash_base", "inbox_seen",
         "journal", "live", "mailbox", "new_outcomes", "noticed", "open_scopes", "outside", "overrides", "patches", "plan",
         "ready", "resting",
@@ -64,7 +64,7 @@ class Execution(Leaving):
         self.counters: dict[str, int] = {}
         self.open_scopes: set[str] = set()
         self.hash_base = int(run.uid[:8], 16) << 20
-        self.task_count = self.call_count = self.children = 0
+        self.task_count = self.call_count = 0
         # what is open
         self.root: RunTask | None = None
         self.unawaited: dict[int, Durable[Any]] = {}
@@ -281,6 +281,8 @@ class Execution(Leaving):
         self.dusty = False
         if self.closing:
             return False
+        if self.postponed:
+            control.begin_postponed(self)
         if not self.live:
             event = self.journal.next()
             if event is not None and self._deliver(event):
@@ -383,7 +385,7 @@ class Execution(Leaving):
         self.gate.kick()
 
     arrive = control.arrive
-    sees_children_off = control.sees_children_off
+    sees_off = control.sees_off
 
     # What others report
 

@@ -29,8 +29,8 @@ class Leaving(Drivers):
 
     __slots__ = (
         "calls", "cancelling", "childless", "closing", "ended", "ends_now", "finishing", "given_up",
-        "grace_timer", "left", "park_timer", "pausing", "refusals", "releasing", "stopping", "streams", "tasks",
-        "unfit", "unwinding",
+        "grace_timer", "left", "park_timer", "pausing", "postponed", "refusals", "releasing", "sees_off_now", "stopping",
+        "streams", "tasks", "unfit", "unwinding",
     )  # fmt: skip
 
     def __init__(self, host: Host, run: RunRow) -> None:
@@ -45,9 +45,9 @@ class Leaving(Drivers):
         self.pausing: dict[str, Any] | None = None  # who asked the run to pause, and why
         self.stopping = False  # it was asked to stop, although the agent's code may not have come so far yet
         self.cancelling: dict[str, Any] | None = None  # who asked the run to stop, why, and until when it may tidy up
-        self.childless = self.unwinding = self.ends_now = (
-            False  # its children ended; the agent was told; asked for twice
-        )
+        # Asked to stop: all below it have ended, or are being seen off; the agent was told; asked for twice.
+        self.childless = self.sees_off_now = self.unwinding = self.ends_now = False
+        self.postponed = False  # the agent has asked for a child that begins when it was told, if it still wants it
         self.grace_timer: Timer | None = None
         self.left: Transition | None = None  # how it was parked, paused or ended
         self.refusals = 0

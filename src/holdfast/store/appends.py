@@ -8,7 +8,6 @@ itself (`apply_one`), which finds out what is wrong with it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -17,9 +16,9 @@ from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
 from holdfast.store.admission import freed
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
-from holdfast.store.conversing import converse, leave_all
+from holdfast.store.conversing import converse
+from holdfast.store.families import end_if_asked, end_runs
 from holdfast.store.questions import NewApproval
-from holdfast.store.signals import put_signal
 from holdfast.store.spending import Spending, spend
 from holdfast.store.streams import chunk_row
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
@@ -69,7 +68,8 @@ class QueuedAppend:
             append.blobs or append.children or append.approvals or append.withdraws or append.talks or self.spendings
         )
         about = [new.about for new in append.approvals if new.about] if append.approvals else ()
-        self.runs: Sequence[str] | None = about  # beside its own
+        # Those it changes beside its own; None: they are not known before.
+        self.runs: Sequence[str] | None = None if _takes_others_along(append.transition) else about
         self.plain = not (self.stored_with or self.chunks) and append.transition is None  # it only goes on
         if append.transition is not None and append.transition.status not in _LEFT:
             raise BadArguments(f"a running run cannot become {append.transition.status!r}")
@@ -81,6 +81,13 @@ class QueuedAppend:
             self.next_seq, now, self.steps, self.progress, append.checkpoint_seq, append.inbox_seen,
             append.run, append.epoch, append.expected_seq,
         ]  # fmt: skip
+
+
+def _takes_others_along(transition: Transition | None) -> bool:
+    """May runs below it end with this one?"""
+    if transition is None:
+        return False
+    return transition.ends_below is not None or (transition.status == "paused" and transition.inbox_seen is None)
 
 
 def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
@@ -111,6 +118,9 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
              if transition.status in FINISHED]  # fmt: skip
     if ended:
         yield from end_runs(tx, ended)
+    for fence, transition in leaving:
+        if transition.status == "paused" and transition.inbox_seen is None:  # by the engine, which looked at no request
+            yield from end_if_asked(tx, fence[6])
     yield from freed(tx, keys)
 
 
@@ -237,25 +247,6 @@ def insert_run(tx: Transaction, run: NewRun, query: str = "insert_run", **more: 
     if created is not None:
         tx.changed(run.id, News.DUE)
     return created
-
-
-def end_runs(tx: Transaction, ended: Sequence[tuple[str, int, str | None, Transition]]) -> Asking[None]:
-    """What the end of runs (id, epoch, parent) brings: questions are withdrawn, conversations left, the parents told."""
-    runs = [run for run, _, _, _ in ended]
-    yield from tx.rows("withdraw", ids=to_json(runs))
-    yield from leave_all(tx, runs)
-    for run, epoch, parent, transition in ended:
-        if parent is not None:
-            data = {"child": run, "status": transition.status, "error": _error_record(transition.error)}
-            # The epoch is part of the id: a child that failed and was retried ends a second time.
-            yield from put_signal(tx, parent, f"child:{run}:{epoch}", "child.ended", run, transition.result, data)
-
-
-def _error_record(text: str | None) -> Any:
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return {"message": text}
 
 
 def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:

@@ -74,6 +74,11 @@ class Transition:
     result: str | None = None
     error: str | None = None
     reason: str | None = None
+    ends_below: str | None = None  # why all below the run end with it, in the same transaction; None: they go on
+
+    def __post_init__(self) -> None:
+        if self.status == "cancelled" and self.ends_below is None:
+            self.ends_below = ""
 
 
 @dataclass(slots=True)
@@ -390,6 +395,10 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         search: str | None = None,
     ) -> dict[str, dict[str, int]]:
         """How many runs fit: of each agent, in each state."""
+        ...
+
+    async def open_below(self, run: str) -> list[str]:
+        """The nearest unfinished runs below this one: its children, and in place of one that has ended those below it."""
         ...
 
     async def journal(

@@ -17,6 +17,7 @@ from holdfast.store.appends import insert_run
 from holdfast.store.base import NewRun, News
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.cut import dropped_by_cut
+from holdfast.store.families import above, existing
 from holdfast.store.leases import record
 from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Conflict, Transaction, listed, to_json
@@ -90,15 +91,15 @@ def resume(
     """Make a stopped run ready again; it has no owner, so this may write the one event that says so."""
 
     def work(tx: Transaction) -> Asking[None]:
-        row = yield from tx.row("run", run=run)
-        if row is None:
-            raise UnknownRun(f"there is no run {run!r}")
-        found = RunRow(*row)
+        cancelled = yield from above(tx, run)
+        found = yield from existing(tx, run)
         if tx.again and found.status in ("ready", "running", "waiting"):
             return  # it was stopped when we looked first: the lost commit did happen
         if found.status in FINISHED and not (found.status == "failed" and retry):
             advice = "; retry it instead" if found.status == "failed" else ""
             raise RunFinished(f"run {run!r} is {found.status} and cannot be resumed{advice}")
+        if cancelled is not None:
+            raise RunFinished(f"run {run!r} belongs to run {cancelled!r}, which was cancelled: it cannot be retried")
         if found.status not in ("paused", "failed"):
             raise RunActive(f"run {run!r} is {found.status}; only a paused or failed run can be resumed")
         other = found.singleton_key and (yield from tx.row("singleton", key=found.singleton_key))

@@ -23,8 +23,8 @@
 -- owner names the count it has seen in the statement that changes the status (`leave`). Both change the same row, so
 -- one of them comes first and the other sees it.
 --
--- Lock order. The run's row first, then its events, signals and approvals. Of two runs the child before its parent:
--- only the end of a child (`leave`, then `notify` of the parent) touches two existing runs in one piece of work.
+-- Lock order. The run's row first, then its events, signals and approvals. Of several runs the one above before those
+-- below it: the end of a child touches its parent too, and a run that was cancelled ends with all below it (`below`).
 --
 -- Crash points. Before COMMIT nothing happened. After COMMIT and before the acknowledgement everything happened and
 -- nobody knows: an append is then found by its own rows (`written`), a claim by its name (`held`), a signal by its id,
@@ -233,13 +233,12 @@ SET due_at = :now, status = CASE WHEN status = 'paused' THEN 'ready' ELSE status
 WHERE id = :run AND status IN ('ready', 'waiting', 'paused')
 
 -- name: halt
--- Stop a run that nobody carries, in the state that was looked at; if its lease is over its owner can write no more.
+-- Stop a run from outside, in the state that was looked at; if it has an owner, that can write no more.
 UPDATE runs
 SET status = :status, due_at = NULL, waits_for = NULL, awaits = NULL, reason = :reason, finished_at = :finished_at,
     lease_epoch = lease_epoch + CASE WHEN status = 'running' THEN 1 ELSE 0 END, lease_owner = NULL,
     next_seq = next_seq + 1, updated_at = :now
-WHERE id = :run AND (status IN ('ready', 'waiting', 'paused') OR (status = 'running' AND due_at <= :now))
-  AND lease_epoch = :epoch AND next_seq = :seq
+WHERE id = :run AND finished_at IS NULL AND lease_epoch = :epoch AND next_seq = :seq
 RETURNING id
 
 -- name: forgive
@@ -696,6 +695,37 @@ SELECT id, name, member_of, scopes, digest, created_at, revoked_at FROM tokens O
 WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run
                              UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.id)
 SELECT runs.id, runs.status FROM tree CROSS JOIN runs WHERE runs.id = tree.id
+
+-- name: below
+-- All unfinished runs below one, with how far below; PostgreSQL locks them in the order of their ids.
+WITH RECURSIVE tree (member, depth) AS (
+  SELECT id, 1 FROM runs WHERE parent_id = :run
+  UNION ALL SELECT runs.id, tree.depth + 1 FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
+SELECT depth, {run} FROM tree CROSS JOIN runs WHERE runs.id = tree.member AND finished_at IS NULL ORDER BY id
+
+-- name: above
+-- A run and all above it, with their states; PostgreSQL locks them in the order of their ids.
+WITH RECURSIVE line (member, above) AS (
+  SELECT id, parent_id FROM runs WHERE id = :run
+  UNION ALL SELECT runs.id, runs.parent_id FROM line CROSS JOIN runs WHERE runs.id = line.above)
+SELECT id, status FROM line CROSS JOIN runs WHERE runs.id = line.member ORDER BY id
+
+-- name: open_below
+-- The nearest unfinished runs below one: children, and in place of a child that has ended those below it.
+WITH RECURSIVE tree (member, ended) AS (
+  SELECT id, finished_at FROM runs WHERE parent_id = :run
+  UNION ALL SELECT runs.id, runs.finished_at FROM tree CROSS JOIN runs
+  WHERE runs.parent_id = tree.member AND tree.ended IS NOT NULL)
+SELECT member FROM tree WHERE ended IS NULL ORDER BY member
+
+-- name: stopping_above
+-- The nearest run of a line, from this one up, that has not ended, if it was asked to stop: it waits for all below it.
+WITH RECURSIVE line (member, above, ended) AS (
+  SELECT id, parent_id, finished_at FROM runs WHERE id = :run
+  UNION ALL SELECT runs.id, runs.parent_id, runs.finished_at FROM line CROSS JOIN runs
+  WHERE runs.id = line.above AND line.ended IS NOT NULL)
+SELECT member FROM line
+WHERE ended IS NULL AND EXISTS (SELECT 1 FROM signals WHERE run_id = member AND kind = 'run.cancelling')
 
 -- name: prunable
 -- Root runs that finished long ago, the oldest first.

@@ -315,8 +315,9 @@ class SharedStore(abc.ABC):
     async def cancel(
         self, run: str, *, by: str, via: str = "run", reason: str = "", grace_ms: int, request: str, insist: bool = True
     ) -> str:
-        work = controlling.cancel(run, by, reason, grace_ms, request, insist, via)
-        return await self._submit(work, small=True, runs=[run])
+        ask = functools.partial(controlling.cancel, run, by, reason, grace_ms, request, insist, via)
+        status = await self._submit(ask(whole=False), small=True, runs=[run])
+        return status or (await self._submit(ask(whole=True), small=True)) or ""
 
     async def resume(
         self,
@@ -328,7 +329,7 @@ class SharedStore(abc.ABC):
         retry: bool = False,
         budget: str | None = None,
     ) -> None:
-        await self._submit(outside.resume(run, by, cut, retry, budget, via), runs=[run])
+        await self._submit(outside.resume(run, by, cut, retry, budget, via))
 
     async def delete(self, run: str, *, by: str = "", via: str = "") -> int:
         return await self._submit(outside.delete(run, by, via))
@@ -404,6 +405,9 @@ class SharedStore(abc.ABC):
                          labels: dict[str, str] | None = None, since: int | None = None, until: int | None = None,
                          search: str | None = None) -> dict[str, dict[str, int]]:  # fmt: skip
         return await self._read(reads.count_runs, reads.Fits(statuses, agent, labels, since, until, search))
+
+    async def open_below(self, run: str) -> list[str]:
+        return [member for (member,) in await self._read(reads.rows, "open_below", run=run)]
 
     async def journal(
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False

@@ -233,6 +233,8 @@ class Worker:
         for run, news in changes.items():
             if news >= News.DUE:
                 self._heard_of(run)
+            elif news == News.STOPPED and run in self.executions:
+                control.look_for_owner(self.executions[run])
 
     def _heard_of(self, run: str) -> None:
         execution = self.executions.get(run)
@@ -280,7 +282,6 @@ class Worker:
             if execution.left is not None and execution.left.due_at is not None:
                 self._look.set()  # it is due some time, and whoever heard so when it was written took it for one that is here
             self._remember(execution, outcome)
-            await control.give_up(execution)
             if outcome == "unfit":
                 _log.error("%s", execution.unfit)
                 await self.store.refuse(run, execution.unfit)

@@ -57,10 +57,16 @@ SELECT * FROM unnest(:run[], :stream[], :position[], :kind[], :content[], :key[]
 ON CONFLICT DO NOTHING
 
 -- name: lock_runs
--- First statement of a transaction that changes several runs: these, the parents of those that leave, and those that get
--- the conversations that these have.
+-- First statement of a transaction that changes several runs: these, the parents of those that leave (above one that has
+-- ended the next one too, for it may be told), and those that get the conversations that these have.
+WITH RECURSIVE named (member) AS (SELECT unnest(:run[])),
+line (member, above) AS (
+  SELECT parents.id, CASE WHEN parents.finished_at IS NOT NULL THEN parents.parent_id END
+  FROM runs JOIN runs AS parents ON parents.id = runs.parent_id WHERE runs.id = ANY (:leaving[])
+  UNION SELECT runs.id, CASE WHEN runs.finished_at IS NOT NULL THEN runs.parent_id END
+  FROM line JOIN runs ON runs.id = line.above)
 SELECT id FROM runs
-WHERE id IN (SELECT unnest(:run[]) UNION SELECT parent_id FROM runs WHERE id = ANY (:leaving[]) AND parent_id IS NOT NULL
+WHERE id IN (SELECT member FROM named UNION SELECT member FROM line
              UNION SELECT (SELECT line.run_id FROM conversation_line AS line WHERE line.conversation = conversations.id
                            ORDER BY place LIMIT 1)
                    FROM conversations WHERE conversations.run_id = ANY (:leaving[]))
@@ -288,6 +294,19 @@ SELECT digest FROM blobs WHERE digest = :digest FOR UPDATE
 WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run
                              UNION SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.id)
 SELECT runs.id, runs.status FROM tree JOIN runs ON runs.id = tree.id ORDER BY runs.id FOR UPDATE OF runs
+
+-- name: below
+WITH RECURSIVE tree (member, depth) AS (
+  SELECT id, 1 FROM runs WHERE parent_id = :run
+  UNION ALL SELECT runs.id, tree.depth + 1 FROM tree JOIN runs ON runs.parent_id = tree.member)
+SELECT depth, {run} FROM tree JOIN runs ON runs.id = tree.member WHERE finished_at IS NULL
+ORDER BY id FOR NO KEY UPDATE OF runs
+
+-- name: above
+WITH RECURSIVE line (member, above) AS (
+  SELECT id, parent_id FROM runs WHERE id = :run
+  UNION ALL SELECT runs.id, runs.parent_id FROM line JOIN runs ON runs.id = line.above)
+SELECT id, status FROM line JOIN runs ON runs.id = line.member ORDER BY id FOR NO KEY UPDATE OF runs
 
 -- name: last_position
 -- A transaction's number is never given again: no mark is needed.

@@ -312,7 +312,7 @@ class Writer:
                 runs.update((one.append.run, *(one.runs or ())))
                 transition = one.append.transition
                 leaves = any(isinstance(talking, Leave) for talking in one.append.talks)
-                if leaves or (transition is not None and transition.status in FINISHED):
+                if leaves or one.runs is None or (transition is not None and transition.status in FINISHED):
                     leaving.add(one.append.run)
             elif one.runs:
                 runs.update(one.runs)
