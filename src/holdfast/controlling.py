@@ -12,7 +12,7 @@ from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments, RunActive, RunFinished, UnknownRun
 from holdfast.model import checked_statuses
-from holdfast.run import Run
+from holdfast.run import Run, new_pause
 
 _GOING: Final = ("ready", "running", "waiting")
 _PAGE: Final = 500
@@ -33,15 +33,34 @@ class Control(Writes):
         labels: Mapping[str, str] | None = None,
         reason: str = "",
         by: str = "",
+        family: bool = True,
+        now: bool = False,
     ) -> list[str]:
-        """Pause every run that fits all that is given; returns their ids. Runs that are to stop are left alone."""
-        return await self._each(_GOING, status, agent, labels, lambda run: run.pause(reason=reason, by=by))
+        """Pause every run that fits all that is given, with all below it; returns the ids of those that fit.
+
+        Runs that are to stop are left alone. `family` and `now` as for one run.
+        """
+        request = new_pause()  # one for all: who resumes a run undoes it below that run too
+        return await self._each(
+            _GOING,
+            status,
+            agent,
+            labels,
+            lambda run: run._pause(request, reason, by, family=family, now=now),  # noqa: SLF001
+        )
 
     async def resume(
-        self, *, agent: str | Agent[..., Any] | None = None, labels: Mapping[str, str] | None = None, by: str = ""
+        self,
+        *,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        by: str = "",
+        family: bool = True,
     ) -> list[str]:
-        """Let every paused run that fits go on; returns their ids."""
-        return await self._each(("paused",), None, agent, labels, lambda run: run.resume(by=by), every=True)
+        """Let every paused run that fits go on, with those below it that the same request paused; returns the ids."""
+        return await self._each(
+            ("paused",), None, agent, labels, lambda run: run.resume(by=by, family=family), every=True
+        )
 
     async def cancel(
         self,

@@ -259,6 +259,11 @@ class _Lonely:
             _log.warning("run %r is waited for, and %s", row.id, why)
 
 
+def new_pause() -> str:
+    """The name of a request to pause: the same one however often it must be made, and kept by each run that it pauses."""
+    return f"pause:{secrets.token_hex(8)}"
+
+
 class Run(Generic[R_co]):
     """A handle to a run. It holds nothing open. `created` is true for the `start` that made it, and for nobody else."""
 
@@ -457,12 +462,19 @@ class Run(Generic[R_co]):
         """Its open questions and those of the runs below it."""
         return await self._client.approvals(run=self.id)
 
-    async def pause(self, *, reason: str = "", by: str = "") -> None:
-        """Stop it at the next safe point, until it is resumed; a body that runs may end. Messages still reach it."""
-        request = f"pause:{secrets.token_hex(8)}"  # this call, however often it must be made
+    async def pause(self, *, reason: str = "", by: str = "", family: bool = True, now: bool = False) -> None:
+        """Stop it and all below it at the next safe point, until it is resumed. Messages still reach it.
+
+        A body that runs may end; with `now` it is stopped, and is in doubt as after a crash. `family=False`: only this run.
+        """
+        await self._pause(new_pause(), reason, by, family=family, now=now)
+
+    async def _pause(self, request: str, reason: str, by: str, *, family: bool, now: bool) -> None:
+        """The same as part of a request to several runs, which a resume of one of them undoes in all below it."""
         why = checked_note(reason)
         author = self._client._author(by)
-        await self._written(self._client.store.pause(self.id, **author, reason=why, request=request))
+        write = self._client.store.pause(self.id, **author, reason=why, request=request, family=family, now=now)
+        await self._written(write)
 
     async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
         """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
@@ -476,9 +488,9 @@ class Run(Generic[R_co]):
         write = self._client.store.cancel(self.id, **author, reason=why, grace_ms=grace_ms, request=request)
         await self._written(write)
 
-    async def resume(self, *, by: str = "") -> None:
-        """Let a paused run go on."""
-        await self._go_on(await self._row(), by)
+    async def resume(self, *, by: str = "", family: bool = True) -> None:
+        """Let a paused run go on, and with it those below it that were paused by the same request."""
+        await self._go_on(await self._row(), by, family=family)
 
     async def retry(self, *, by: str = "", budget: Budget | None = None) -> None:
         """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
@@ -504,13 +516,20 @@ class Run(Generic[R_co]):
         await self._go_on(row, by, cut, retry=True, budget=budget)
 
     async def _go_on(
-        self, row: RunRow, by: str, cut: int | None = None, *, retry: bool = False, budget: Budget | None = None
+        self,
+        row: RunRow,
+        by: str,
+        cut: int | None = None,
+        *,
+        retry: bool = False,
+        budget: Budget | None = None,
+        family: bool = True,
     ) -> None:
         """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
         try:
             limits = None if budget is None else json.dumps(budget.published())
             author = self._client._author(by)
-            write = self._client.store.resume(self.id, **author, cut=cut, retry=retry, budget=limits)
+            write = self._client.store.resume(self.id, **author, cut=cut, retry=retry, budget=limits, family=family)
             await self._written(write)
         except RunActive:
             since = await self._client.store.journal(self.id, row.next_seq, 1)

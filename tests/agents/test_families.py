@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 
 import pytest
 from tests.agents.acting import Gate, with_client
@@ -277,3 +278,388 @@ def test_nobody_is_left_behind_wherever_a_crash_comes():
             assert {info.status for info in await hf.runs()} == {"completed", "cancelled"}
 
     asyncio.run(main())
+
+
+# Pause and resume
+
+
+@holdfast.agent
+async def parent(names: list[str]) -> list[str]:
+    return list(await asyncio.gather(*[sleeper(name) for name in names]))
+
+
+async def states(hf):
+    """The state of each run by the last argument of its agent, or its id."""
+    found = {}
+    for info in await hf.runs(limit=1000):
+        arguments = await hf.get(info.id).arguments()
+        found[arguments.get("name", info.id)] = info.status
+    return found
+
+
+async def child_of(hf, name):
+    for info in await hf.runs(limit=1000):
+        if (await hf.get(info.id).arguments()).get("name") == name:
+            return hf.get(info.id)
+    raise AssertionError(name)
+
+
+def all_paused(hf):
+    async def holds():
+        return {info.status for info in await hf.runs(limit=1000)} == {"paused"}
+
+    return holds
+
+
+def test_a_pause_takes_the_family_and_the_resume_gives_it_back():
+    """Children do not go on and spend while their parent is paused; resumed, all of them end."""
+
+    async def main(hf):
+        run = await hf.start(parent, ["a", "b"], id="r")
+        await until(waiting(hf, 3))
+        await run.pause(by="ana", reason="lunch")
+        assert await states(hf) == {"r": "paused", "a": "paused", "b": "paused"}
+        await hf.advance("2 days")
+        assert await states(hf) == {"r": "paused", "a": "paused", "b": "paused"}
+        child = await child_of(hf, "a")
+        assert (await child.info()).reason == "paused by ana: lunch"
+        assert [(deed.by, deed.action) for deed in await hf.audit(run=child.id)] == [("ana", "pause")]
+        await run.resume(by="ben")
+        assert await run.result() == ["a", "b"]
+        assert {deed.action for deed in await hf.audit(run=child.id)} == {"pause", "resume"}
+
+    with_client(main, agents=[parent, sleeper])
+
+
+def test_one_run_alone_is_paused_if_asked_so():
+    """Its children go on."""
+
+    async def main(hf):
+        run = await hf.start(parent, ["a"], id="r")
+        await until(waiting(hf, 2))
+        await run.pause(family=False)
+        await hf.advance("2 days")
+        assert await states(hf) == {"r": "paused", "a": "completed"}
+        await run.resume()
+        assert await run.result() == ["a"]
+
+    with_client(main, agents=[parent, sleeper])
+
+
+CHANGED: list[str] = []
+
+
+@holdfast.agent
+async def changes(name: str) -> str:
+    """Diverges when it was changed meanwhile."""
+    await act(CHANGED[0] if CHANGED else "as recorded")
+    return str(await holdfast.receive("go", str))
+
+
+@holdfast.agent
+async def mixed() -> None:
+    await asyncio.gather(changes("diverges"), sleeper("before"), sleeper("after"), sleeper("with it"))
+
+
+def test_a_resume_undoes_that_pause_and_no_other():
+    """What was paused by divergence, or by a request of its own before or after, stays paused."""
+
+    async def main(hf):
+        run = await hf.start(mixed, id="r")
+        await until(waiting(hf, 5))
+        CHANGED.append("otherwise")
+        await (await child_of(hf, "diverges")).send("go", "on")
+        await (await child_of(hf, "diverges")).wait("paused")
+        await (await child_of(hf, "before")).pause(by="ben")
+        await run.pause(by="ana")
+        await (await child_of(hf, "after")).pause(by="ben")
+        await run.resume()
+        await hf.advance("2 days")
+        found = await states(hf)
+        assert found == {
+            "r": "waiting",
+            "diverges": "paused",
+            "before": "paused",
+            "after": "paused",
+            "with it": "completed",
+        }
+        assert "NondeterminismError" in (await (await child_of(hf, "diverges")).info()).reason
+        CHANGED.clear()
+        for name in ("diverges", "before", "after"):
+            await (await child_of(hf, name)).resume()
+        await run.result()
+
+    CHANGED.clear()
+    with_client(main, agents=[mixed, changes, sleeper])
+
+
+def test_a_pause_by_the_engine_takes_no_family():
+    """A parent that diverges leaves its children alone; a request takes them, and its resume gives them back."""
+
+    async def main(hf):
+        run = await hf.start(above_that_changes, id="r")
+        await until(waiting(hf, 2))
+        CHANGED.append("otherwise")
+        await run.send("go", "on")
+        assert "NondeterminismError" in (await run.wait("paused")).reason
+        assert (await states(hf))["child"] == "waiting"
+        await run.pause(by="ana")
+        assert await states(hf) == {"r": "paused", "child": "paused"}
+        assert "NondeterminismError" in (await run.info()).reason
+        CHANGED.clear()
+        await run.resume()
+        assert await run.result() == "on"
+        assert await (await child_of(hf, "child")).result() == "child"
+
+    CHANGED.clear()
+    with_client(main, agents=[above_that_changes, sleeper])
+
+
+@holdfast.agent
+async def above_that_changes() -> str:
+    await holdfast.spawn(sleeper, "child")
+    await act(CHANGED[0] if CHANGED else "as recorded")
+    return str(await holdfast.receive("go", str))
+
+
+@holdfast.agent
+async def foreman(name: str) -> list[str]:
+    return [await worker(name), await worker("after")]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_body_below_may_end_and_nothing_begins_after_it(crash):
+    """The child is paused when its body has ended, also by the next owner if the first one dies."""
+
+    async def main(hf):
+        gate = GATES["slow"] = Gate()
+        run = await hf.start(foreman, "slow", id="r")
+        await gate.reached.wait()
+        await until(waiting(hf, 1))
+        await run.pause()
+        if crash:
+            await hf.crash()
+        gate.open.set()
+        await until(all_paused(hf))
+        assert ([] if crash else ["slow"]) == LOG  # what a crash has stopped does not begin again before the pause
+        await run.resume()
+        assert await run.result() == ["slow", "after"]
+        assert LOG.count("after") == 1
+
+    with_client(main, agents=[foreman, worker])
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_resume_calls_off_a_pause_that_was_not_carried_out(crash):
+    """A child whose body still ran is not paused later, when its family has long gone on."""
+
+    async def main(hf):
+        gate = GATES["slow"] = Gate()
+        run = await hf.start(foreman, "slow", id="r")
+        await gate.reached.wait()
+        await until(waiting(hf, 1))
+        await run.pause()
+        (child,) = await hf.runs(parent="r")
+
+        async def seen():
+            return "run.pausing" in [event.kind async for event in hf.get(child.id).events(follow=False)]
+
+        await until(seen)
+        await run.resume()
+        if crash:
+            await hf.crash()
+        gate.open.set()
+        assert await run.result(timeout=20) == ["slow", "after"]
+
+    with_client(main, agents=[foreman, worker])
+
+
+def test_a_pause_that_its_owner_has_not_carried_out_is_resumed():
+    """Asked to pause while a body runs, and asked to go on before that has ended: it goes on."""
+
+    async def main(hf):
+        gate = GATES["slow"] = Gate()
+        run = await hf.start(worker, "slow", id="r")
+        await gate.reached.wait()
+        await run.pause()
+        await run.resume()
+        gate.open.set()
+        assert await run.result(timeout=20) == "slow"
+        with pytest.raises(RunFinished):
+            await run.resume()
+
+    with_client(main, agents=[worker])
+
+
+@pytest.mark.parametrize("seeds", range(2))
+def test_a_child_that_is_started_while_its_family_is_paused_is_paused_too(seeds):
+    """Whenever the request comes, in the end all are paused; resumed, they go on as if nothing had been."""
+
+    async def one(seed):
+        async with holdfast.testing.open(agents=[breeds, sleeper]) as hf:
+            run = await hf.start(breeds, seed, id="r")
+            await asyncio.sleep(random.Random(f"when {seed}").random() * 0.02)
+            await run.pause()
+            await until(all_paused(hf))
+            await asyncio.sleep(0.02)
+            assert await all_paused(hf)(), seed
+            await run.resume()
+            await run.result(timeout=20)
+
+    for seed in range(seeds * 20, seeds * 20 + 20):
+        asyncio.run(one(seed))
+
+
+def test_a_request_to_all_that_fit_is_one_request():
+    """Paused by a label that the whole family has, the family goes on when the root is resumed."""
+
+    async def main(hf):
+        run = await hf.start(parent, ["a", "b"], id="r", labels={"team": "x"})
+        await until(waiting(hf, 3))
+        assert len(await hf.pause(labels={"team": "x"})) == 3
+        assert len(await hf.audit(action="pause")) == 3
+        await run.resume()
+        assert await run.result() == ["a", "b"]
+
+    with_client(main, agents=[parent, sleeper])
+
+
+def test_a_paused_family_that_is_cancelled_tidies_up():
+    """And what it starts meanwhile is not paused."""
+
+    async def main(hf):
+        run = await hf.start(restarts, "call", id="r")
+        await until(waiting(hf, 1))
+        await run.pause()
+        await run.cancel(grace="1 day")
+        with pytest.raises(RunCancelled):
+            await run.result()
+        assert await left(hf) == {}
+        assert LOG == ["tidies", "late tidies"]
+
+    with_client(main, agents=[restarts, sleeper])
+
+
+def test_a_family_is_paused_and_resumed_wherever_a_crash_comes():
+    """At every commit on the way."""
+
+    async def main():
+        async for hf in holdfast.testing.crash_everywhere(agents=[parent, sleeper]):
+            run = await hf.start(parent, ["a", "b"], id="r")
+            await until(waiting(hf, 3))
+            await run.pause()
+            await until(all_paused(hf))
+            await run.resume()
+            assert await run.result() == ["a", "b"]
+
+    asyncio.run(main())
+
+
+# Paused now
+
+KEYS: list[str] = []
+
+
+@holdfast.step
+async def spells(word: str) -> str:
+    """Writes to a stream; the first time it hangs in the middle."""
+    KEYS.append(holdfast.idempotency_key())
+    async with holdfast.stream("out") as out:
+        await out.write(word)
+        if len(KEYS) == 1:
+            await GATES["spell"]()
+        await out.write(" and more")
+    return word
+
+
+@holdfast.step(in_doubt="fail")
+async def once(word: str) -> str:
+    KEYS.append(word)
+    await GATES["spell"]()
+    return word
+
+
+@holdfast.agent
+async def speller(word: str, step: str) -> str:
+    try:
+        return await (spells(word) if step == "spells" else once(word))
+    except holdfast.StepFailed as error:
+        return f"failed: {error}"
+
+
+@holdfast.agent
+async def above_speller(step: str) -> str:
+    return await speller("abc", step)
+
+
+def test_paused_now_a_body_is_stopped_and_runs_again_with_the_same_key():
+    """What it had written to a stream stays readable; after the resume the body begins anew."""
+
+    async def main(hf):
+        gate = GATES["spell"] = Gate()
+        run = await hf.start(above_speller, "spells", id="r")
+        await gate.reached.wait()
+        await until(waiting(hf, 1))
+        await run.pause(now=True, by="ana")
+        await until(all_paused(hf))
+        (child,) = await hf.runs(parent="r")
+        assert child.reason == "paused by ana"
+        text = [chunk.data async for chunk in hf.get(child.id).stream("out", follow=False) if chunk.kind == "data"]
+        assert text == ["abc"]
+        await run.resume()
+        assert await run.result() == "abc"
+        assert len(KEYS) == 2
+        assert len(set(KEYS)) == 1
+
+    KEYS.clear()
+    with_client(main, agents=[above_speller, speller])
+
+
+def test_paused_now_a_body_is_in_doubt():
+    """The policy of the step decides when the run is resumed, as after a crash."""
+
+    async def main(hf):
+        gate = GATES["spell"] = Gate()
+        run = await hf.start(speller, "abc", "once", id="r")
+        await gate.reached.wait()
+        await run.pause(now=True)
+        await run.wait("paused")
+        await run.resume()
+        assert "InDoubt" in await run.result()
+        assert KEYS == ["abc"]
+        assert (await run.info()).crashes == 0
+
+    KEYS.clear()
+    with_client(main, agents=[speller])
+
+
+THREADS: list[str] = []
+
+
+def test_paused_now_a_body_in_a_thread_that_must_not_run_twice_is_waited_for():
+    """Nothing can stop a thread: the run is paused when it has returned, and its result is recorded."""
+    began, may_end = threading.Event(), threading.Event()
+
+    @holdfast.step(in_doubt="fail")
+    def in_thread() -> str:
+        began.set()
+        assert may_end.wait(20)
+        THREADS.append("ran")
+        return "ran"
+
+    @holdfast.agent
+    async def threaded() -> str:
+        return await in_thread()
+
+    async def main(hf):
+        run = await hf.start(threaded, id="r")
+        await asyncio.to_thread(began.wait, 20)
+        await run.pause(now=True)
+        may_end.set()
+        await run.wait("paused")
+        await run.resume()
+        assert await run.result() == "ran"
+        assert THREADS == ["ran"]
+
+    THREADS.clear()
+    with_client(main, agents=[threaded])

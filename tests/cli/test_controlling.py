@@ -121,3 +121,33 @@ def test_failed_runs_are_retried_by_what_they_are(cli):
     assert failed() == []
     (cli.folder / "mended").touch()
     assert cli.run("hopeful", 1, "--id", "b").stdout == "2\n"
+
+
+@holdfast.agent(name="controlled-parent")
+async def above() -> None:
+    await waits()
+
+
+def test_pause_and_resume_take_the_family_unless_told_otherwise(tmp_path):
+    """`--only` is for the runs that are named."""
+    url = f"sqlite:{tmp_path / 'family.db'}"
+
+    async def prepare() -> str:
+        async with holdfast.open(url, agents=[above, waits], settings=holdfast.Settings(park_grace_s=0)) as hf:
+            run = await hf.start(above, id="p")
+            await run.wait("waiting")
+            (child,) = await hf.runs(parent="p")
+            await hf.get(child.id).wait("waiting")
+            return child.id
+
+    def states():
+        return {run["id"]: run["status"] for run in json.loads(told(url, "runs", "--json"))["runs"]}
+
+    child = asyncio.run(prepare())
+    told(url, "pause", "p", "--now")
+    assert states() == {"p": "paused", child: "paused"}
+    told(url, "resume", "p", "--only")
+    assert states() == {"p": "ready", child: "paused"}
+    told(url, "resume", child)
+    told(url, "pause", "p", "--only")
+    assert states() == {"p": "paused", child: "ready"}

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import random
+import signal
 import time
 import urllib.request
 from pathlib import Path

@@ -179,3 +179,65 @@ async def test_nothing_begins_again_below_a_cancelled_run(place: Place) -> None:
         with pytest.raises(RunFinished, match="belongs to run 'a', which was cancelled"):
             await store.resume("a.b", by="ana", retry=True)
         assert (await store.run("a.b")).status == "failed"
+
+
+async def held(store: Store, run: str) -> str:
+    return (await store.run(run)).status
+
+
+@scenario
+async def test_a_child_that_an_owner_creates_before_it_has_seen_the_request_is_paused(place: Place) -> None:
+    """In the transaction that creates it, also together with the one that takes the request; after a resume none is."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, step(), children=[new("a.0", parent_id="a", root_id="a")]))
+        assert await store.pause("a", by="ana", request="p") == "running"
+        assert await held(store, "a.0") == "paused"
+        await store.append(write(row, step(), children=[new("a.1", parent_id="a", root_id="a")]))
+        (signal,) = await store.inbox("a", 0)
+        child = write(row, step(), children=[new("a.2", parent_id="a", root_id="a")])
+        taken = write(row, Event(0, "run.pausing", None, signal.data), inbox_seen=1)
+        await asyncio.gather(store.append(child), store.append(taken))
+        assert [await held(store, f"a.{n}") for n in range(3)] == ["paused"] * 3
+        assert await store.claim(["agent"], 9, TTL) == []
+        paused = Event(0, "run.paused", None, signal.data)
+        await store.append(write(row, paused, transition=Transition("paused", inbox_seen=1)))
+        await store.resume("a", by="ana")
+        assert {run.status for run in await store.runs()} == {"ready"}
+
+
+@scenario
+async def test_the_nearest_request_holds(place: Place) -> None:
+    """A resume lets those go on that the request holds which held the run; a nearer one goes on holding."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, step(), children=[new("a.b", parent_id="a", root_id="a")]))
+        (child,) = await store.claim(["agent"], 1, TTL)
+        await store.append(write(child, step(), children=[new("a.b.c", parent_id="a.b", root_id="a")]))
+        await park(store, child)
+        await park(store, row)
+        await store.pause("a", by="ana", request="1")
+        await store.pause("a.b", by="ana", request="2")
+        await store.pause("a", by="ana", request="3")
+        await store.resume("a", by="ana")
+        assert [await held(store, run) for run in ("a", "a.b", "a.b.c")] == ["ready", "paused", "paused"]
+        await store.pause("a.b.c", by="ana", request="4", family=False)
+        await store.resume("a.b", by="ana")
+        assert [await held(store, run) for run in ("a", "a.b", "a.b.c")] == ["ready", "ready", "paused"]
+        await store.resume("a.b.c", by="ana", family=False)
+        assert await held(store, "a.b.c") == "ready"
+
+
+@scenario
+async def test_a_pause_of_an_old_version_is_one_of_its_own(place: Place) -> None:
+    """Its event names no request: a resume of the run above leaves it alone."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, step(), children=[new("a.b", parent_id="a", root_id="a")]))
+        (child,) = await store.claim(["agent"], 1, TTL)
+        old = Event(0, "run.paused", None, {"by": "ana", "reason": ""})
+        await store.append(write(child, old, transition=Transition("paused", inbox_seen=0)))
+        await park(store, row)
+        await store.pause("a", by="ana", request="1")
+        await store.resume("a", by="ana")
+        assert [await held(store, run) for run in ("a", "a.b")] == ["ready", "paused"]

@@ -37,10 +37,13 @@ class Wanted:
         return {"agent": self.agent, "status": self.statuses or None, "labels": self.labels or None}
 
 
-async def pause(url: str | None, wanted: Wanted, reason: str, by: str | None, *, as_json: bool) -> None:
+async def pause(
+    url: str | None, wanted: Wanted, reason: str, by: str | None, *, only: bool, now: bool, as_json: bool
+) -> None:
     """The command."""
-    how: dict[str, Any] = {"reason": reason, "by": who(by)}
-    states = {"paused": "is paused", "running": "stops at its next safe point; a step that runs may end first"}
+    how: dict[str, Any] = {"reason": reason, "by": who(by), "family": not only, "now": now}
+    may_end = "steps that run are stopped" if now else "a step that runs may end first"
+    states = {"paused": "is paused", "running": f"stops at its next safe point; {may_end}"}
     await _each(url, wanted, lambda hf: hf.pause(**wanted.filters(), **how), lambda run: run.pause(**how), states,
                 as_json=as_json)  # fmt: skip
 
@@ -56,12 +59,13 @@ async def cancel(url: str | None, wanted: Wanted, reason: str, grace: str, by: s
         tell(f"  {command('cancel', *left[:_NAMED], db=url)}")
 
 
-async def resume(url: str | None, wanted: Wanted, by: str | None, *, as_json: bool) -> None:
+async def resume(url: str | None, wanted: Wanted, by: str | None, *, only: bool, as_json: bool) -> None:
     """The command."""
     _only(wanted, "paused", "resumed")
     states = dict.fromkeys(TRANSITIONS, "is no longer paused")
     those: dict[str, Any] = {"agent": wanted.agent, "labels": wanted.labels or None}
-    await _each(url, wanted, lambda hf: hf.resume(**those, by=who(by)), lambda run: run.resume(by=who(by)), states,
+    how: dict[str, Any] = {"by": who(by), "family": not only}
+    await _each(url, wanted, lambda hf: hf.resume(**those, **how), lambda run: run.resume(**how), states,
                 as_json=as_json, unserved="is no longer paused")  # fmt: skip
 
 
@@ -93,7 +97,7 @@ async def _each(
         raise BadArguments("name a run, or say which with --agent, --status or --label")
     async with existing(url) as hf:
         named = [(await row_of(hf, run)).id for run in wanted.runs]
-        for name in named:
+        for name in sorted(named, reverse=True):  # children first: their ids begin with their parent's
             await one(hf.get(name))
         done = [await hf.get(name).info() for name in named or await those(hf)]
         if as_json:

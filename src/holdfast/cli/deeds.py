@@ -23,32 +23,35 @@ def wanted_options(command: F) -> F:
 @holdfast.command()
 @wanted_options
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is shown and kept.")
+@click.option("--only", is_flag=True, help="These runs only, not those below them.")
+@click.option("--now", is_flag=True, help="Stop steps that run; they are in doubt then, as after a crash.")
 @db_option
 @json_option
 def pause(
     runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
-    reason: str, db: str | None, as_json: bool,
+    reason: str, only: bool, now: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Stop runs at their next safe point, until they are resumed. A step that runs may end."""
+    """Stop runs, and those below them, at their next safe point, until they are resumed. A step that runs may end."""
     from holdfast.cli.controlling import Wanted
     from holdfast.cli.controlling import pause as stop
 
-    wait_for(stop(db, Wanted(runs, agent, statuses, labels), reason, by, as_json=as_json))
+    wait_for(stop(db, Wanted(runs, agent, statuses, labels), reason, by, only=only, now=now, as_json=as_json))
 
 
 @holdfast.command()
 @wanted_options
+@click.option("--only", is_flag=True, help="These runs only, not those below them.")
 @db_option
 @json_option
 def resume(
     runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
-    db: str | None, as_json: bool,
+    only: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Let paused runs go on."""
+    """Let paused runs go on, and those below them that were paused with them."""
     from holdfast.cli.controlling import Wanted
     from holdfast.cli.controlling import resume as go_on
 
-    wait_for(go_on(db, Wanted(runs, agent, statuses, labels), by, as_json=as_json))
+    wait_for(go_on(db, Wanted(runs, agent, statuses, labels), by, only=only, as_json=as_json))
 
 
 @holdfast.command()

@@ -143,7 +143,7 @@ async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id:
     for member in await family(hf, row):
         if member.status == "paused":
             say(f"Resuming {member.id}, which was paused.", "yellow")
-            await hf.get(member.id).resume(by="holdfast run")
+            await hf.get(member.id).resume(by="holdfast run", family=False)
     return await family(hf, await row_of(hf, run_id))
 
 

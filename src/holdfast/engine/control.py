@@ -2,7 +2,9 @@
 
 Pause concerns the agent's code not at all: nothing new begins, running bodies end and are recorded, and the run leaves
 memory as `paused`. The request is in the journal (`run.pausing`) from the moment it is taken from the inbox, so that it
-outlives its owner whatever else arrives; all that has arrived is taken in before the run is paused.
+outlives its owner whatever else arrives; all that has arrived is taken in before the run is paused. If it is to be paused now,
+bodies are stopped as when their worker stops, and are in doubt as after a crash. A resume that comes before the run has been
+paused is a signal too (`run.resumed`), which calls the request off.
 
 Cancel reaches the code as `asyncio.CancelledError` in its root task, at a fixed place of its history. `run.cancelling` is
 the request; the children are told first and end first; `run.unwinding` is the moment the agent is told. It may tidy up
@@ -46,6 +48,13 @@ def arrive(execution: Execution, signal: Signal) -> None:
             execution.record(signal.kind, None, signal.data, inbox_seen=signal.position)
             pause(execution, signal.data)
         return
+    if signal.kind == "run.resumed":
+        called_off = signal.data["requests"]
+        if execution.pausing is not None and execution.pausing.get("request") in called_off:
+            data = {"by": signal.data["by"], "cut": None}
+            execution.record(signal.kind, None, data, inbox_seen=signal.position)
+            _stay(execution)
+        return
     name = _TOPICS.get(signal.kind)
     data = signal.data if name is None else {**signal.data, name: signal.topic}
     if signal.kind == "message.received":
@@ -54,17 +63,27 @@ def arrive(execution: Execution, signal: Signal) -> None:
     if signal.kind == "run.cancelling":
         execution.stopping = True
         if execution.pausing is not None:
-            execution.pausing = None
-            execution.progress.set()
-            parking.resume_asking(execution)
+            _stay(execution)
+
+
+def _stay(execution: Execution) -> None:
+    """The run is not to be paused any more."""
+    execution.pausing = None
+    execution.progress.set()
+    parking.resume_asking(execution)
 
 
 def pause(execution: Execution, request: dict[str, Any]) -> None:
-    """Somebody wants this run to stop for a while."""
-    if execution.pausing is None:
+    """Somebody wants this run to stop for a while. Of several requests the nearest holds it: its own, then its parent's."""
+    before = execution.pausing
+    if before is None:
         execution.pausing = request
         execution.may_begin.clear()
-        _ = execution.start_driver(lambda: _pause(execution, request))
+        _ = execution.start_driver(lambda: _pause(execution))
+        return
+    nearest = request if request.get("depth", 0) <= before.get("depth", 0) else before
+    execution.pausing = nearest | {"now": before.get("now") or request.get("now")}
+    execution.progress.set()
 
 
 def look_ahead(execution: Execution) -> None:
@@ -75,18 +94,24 @@ def look_ahead(execution: Execution) -> None:
         execution.may_begin.clear()
 
 
-async def _pause(execution: Execution, request: dict[str, Any]) -> None:
+async def _pause(execution: Execution) -> None:
     def quiet() -> bool:
-        return execution.pausing is not request or not (execution.bodies or execution.unacked)
+        if execution.pausing is None or not (execution.bodies or execution.unacked):
+            return True
+        return bool(execution.pausing.get("now")) and not execution.unstoppable
 
-    while execution.pausing is request:
+    while True:
         await parking.until(execution, quiet)
-        if execution.closing or execution.pausing is not request:
+        request = execution.pausing
+        if execution.closing or request is None:
             return
-        seen, seq = execution.inbox_seen, execution.next_seq
-        event = Event(seq, "run.paused", None, {"by": request["by"], "reason": request["reason"]})
-        append = Append(execution.run.id, execution.run.lease_epoch, seq, [event], inbox_seen=seen)
-        append.transition = execution.left = Transition("paused", reason=said(request, "paused"), inbox_seen=seen)
+        if execution.bodies:
+            execution.outflow.flush()  # what they have written to streams stays
+            execution.left = _paused(execution, request)
+            execution.close("paused")  # and stops them; `put_away` says so in the journal
+            return
+        seq = execution.next_seq
+        append = _pausing(execution, request)
         try:
             await execution.store.append(append)
         except InboxMoved:
@@ -97,8 +122,45 @@ async def _pause(execution: Execution, request: dict[str, Any]) -> None:
                 execution.close("lost")
                 return
         else:
+            execution.pausing = None  # it is written
             execution.close("paused")
             return
+
+
+def _paused(execution: Execution, request: dict[str, Any]) -> Transition:
+    return Transition("paused", reason=said(request, "paused"), inbox_seen=execution.inbox_seen)
+
+
+def _pausing(execution: Execution, request: dict[str, Any]) -> Append:
+    """The write that pauses a run: the event keeps the name of the request, by which a resume of the family knows it."""
+    data = {name: value for name, value in request.items() if name != "now"}
+    event = Event(execution.next_seq, "run.paused", None, data)
+    seen, run = execution.inbox_seen, execution.run
+    execution.left = _paused(execution, request)
+    return Append(run.id, run.lease_epoch, event.seq, [event], inbox_seen=seen, transition=execution.left)
+
+
+async def put_away(execution: Execution) -> None:
+    """A run left memory with bodies that were stopped because it is to be paused now: write that, once they have ended.
+
+    If something came in between (it may be a cancel), the run is given back instead: the next owner finds the request in the
+    journal, and pauses it when all that came is taken in.
+    """
+    request = execution.pausing
+    if execution.closing != "paused" or request is None or not request.get("now"):
+        return
+    await execution.unwound()
+    await execution.let_through()  # a commit that is on its way
+    append = _pausing(execution, request)
+    try:
+        await execution.store.append(append)
+    except InboxMoved:
+        run = execution.run
+        await execution.store.append(
+            Append(run.id, run.lease_epoch, append.expected_seq, transition=Transition("ready"))
+        )
+    except LeaseLost:
+        pass
 
 
 def deliver(execution: Execution, event: Event) -> None:

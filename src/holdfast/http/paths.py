@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.http import approvals, runs
-from holdfast.http.endpoints import Endpoint, Nothing
+from holdfast.http.endpoints import Endpoint
 from holdfast.run import RunEvent
 from holdfast.streams import Chunk
 
@@ -23,10 +23,10 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              runs.events, "read", runs.Events, query=runs.Behind, more=_FOLLOWED, follows=RunEvent),
     Endpoint("GET", "/api/runs/{id}/streams/{name}", "What it writes to a stream; as text/event-stream it is followed live.",
              runs.stream, "read", runs.Chunks, query=runs.Behind, more=_FOLLOWED, follows=Chunk),
-    Endpoint("POST", "/api/runs/{id}/pause", "Stop it at the next safe point, until it is resumed.", runs.pause, "write",
-             runs.OneRun, body=runs.Why),
-    Endpoint("POST", "/api/runs/{id}/resume", "Let a paused run go on.", runs.resume, "write", runs.OneRun,
-             body=Nothing),
+    Endpoint("POST", "/api/runs/{id}/pause", "Stop it, and all below it, until it is resumed.", runs.pause, "write",
+             runs.OneRun, body=runs.Pause),
+    Endpoint("POST", "/api/runs/{id}/resume", "Let a paused run go on, with those paused with it.", runs.resume,
+             "write", runs.OneRun, body=runs.Resume),
     Endpoint("POST", "/api/runs/{id}/cancel", "Stop it for good: its children first, then its agent may tidy up.",
              runs.cancel, "write", runs.OneRun, body=runs.Cancel),
     Endpoint("POST", "/api/runs/{id}/retry", "Let a failed run go on from its failure.", runs.retry, "write", runs.OneRun,

@@ -65,6 +65,15 @@ class Why(Input):
     reason: str = Field("", description="It is shown and kept.")
 
 
+class Pause(Why):
+    family: bool = Field(True, description="With all below it.")
+    now: bool = Field(False, description="Stop steps that run; they are in doubt then, as after a crash.")
+
+
+class Resume(Input):
+    family: bool = Field(True, description="With those below it that were paused by the same request.")
+
+
 class Cancel(Why):
     grace: str | float = Field("30s", description="How long the agent may tidy up.")
 
@@ -245,15 +254,15 @@ async def _page(page: Page, source: Source, after: int, limit: int) -> Any:
     return page(found, after)
 
 
-async def pause(call: Call[Nothing, Why]) -> OneRun:
-    run = call.hf.get(call["id"])
-    await run.pause(reason=call.body.reason, by=call.by.name)
+async def pause(call: Call[Nothing, Pause]) -> OneRun:
+    run, body = call.hf.get(call["id"]), call.body
+    await run.pause(reason=body.reason, by=call.by.name, family=body.family, now=body.now)
     return await _told(run)
 
 
-async def resume(call: Call[Nothing, Nothing]) -> OneRun:
+async def resume(call: Call[Nothing, Resume]) -> OneRun:
     run = call.hf.get(call["id"])
-    await run.resume(by=call.by.name)
+    await run.resume(by=call.by.name, family=call.body.family)
     return await _told(run)
 
 

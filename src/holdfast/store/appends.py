@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS
+from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS, RunRow
 from holdfast.store.admission import freed
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
 from holdfast.store.conversing import converse
-from holdfast.store.families import end_if_asked, end_runs
+from holdfast.store.families import end_if_asked, end_runs, hold_child
 from holdfast.store.questions import NewApproval
 from holdfast.store.spending import Spending, spend
 from holdfast.store.streams import chunk_row
@@ -102,7 +102,7 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     more = [queued for queued in batch if not queued.plain]
     for queued in more:
         if queued.stored_with:
-            yield from _store_with(tx, queued.append)
+            yield from _store_with(tx, queued.append, batch)
     spendings = [each for queued in more for each in queued.spendings]
     if spendings:
         yield from spend(tx, spendings)
@@ -198,16 +198,24 @@ def _awaited(topics: Sequence[str] | None) -> str | None:
     return to_json(list(topics))
 
 
-def _store_with(tx: Transaction, append: Append) -> Asking[None]:
+def _store_with(tx: Transaction, append: Append, batch: Sequence[QueuedAppend]) -> Asking[None]:
     for digest, content in (append.blobs or {}).items():
         yield from tx.rows("insert_blob", digest=digest, content=content)
     for child in append.children:
-        yield from insert_run(tx, child)
+        created = yield from insert_run(tx, child)
+        if created is not None:
+            yield from hold_child(tx, append.run, RunRow(*created), _asked_to_pause(append.run, batch))
     for approval in append.approvals:
         yield from ask_person(tx, append.run, approval)
     for withdrawn in append.withdraws:
         yield from tx.rows("leave_question", approval=withdrawn, run=append.run)
         yield from tx.rows("withdraw_one", approval=withdrawn)
+
+
+def _asked_to_pause(run: str, batch: Sequence[QueuedAppend]) -> list[dict[str, Any]]:
+    """The requests to pause that this batch takes from the run's inbox."""
+    appends = [queued.append for queued in batch if queued.append.run == run]
+    return [event.data for append in appends for event in append.events if event.kind == "run.pausing"]
 
 
 def _converse(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:

@@ -305,10 +305,20 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """
         ...
 
-    async def pause(self, run: str, *, by: str, via: str = "run", reason: str = "", request: str) -> str:
-        """Have the run stop at a safe point; returns its status, 'running' while its owner must do it.
+    async def pause(
+        self,
+        run: str,
+        *,
+        by: str,
+        via: str = "run",
+        reason: str = "",
+        request: str,
+        family: bool = True,
+        now: bool = False,
+    ) -> str:
+        """Have the run and all below it stop at a safe point; returns its status, 'running' while its owner must do it.
 
-        `request` is the id of the request: the same one twice is one.
+        `request` is the id of the request: the same one twice is one. `now`: bodies that run are stopped.
         """
         ...
 
@@ -330,8 +340,11 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         cut: int | None = None,
         retry: bool = False,
         budget: str | None = None,
+        family: bool = True,
     ) -> None:
         """Make a paused (or, with retry, failed) run ready again, its crash count zero, with this budget.
+
+        With `family` those below it go on too that the same request had paused.
 
         With `cut`: events from this seq on are marked dropped, except completed outcomes of calls asked before the cut.
         """

@@ -14,30 +14,39 @@ from typing import Any
 from holdfast.errors import RunActive, RunFinished
 from holdfast.model import CRASHES_PAUSED, FINISHED, RunRow
 from holdfast.store import audit
-from holdfast.store.families import above, asked_to_stop, end_family, existing, halt
+from holdfast.store.families import above, asked_to_stop, below, end_family, existing, pause_member
 from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Transaction
 
 
-def pause(run: str, by: str, reason: str, request: str, via: str) -> Callable[[Transaction], Asking[str]]:
-    """Stop a run until it is resumed; returns its status: 'running' means that its owner will do it."""
+def pause(
+    run: str, by: str, reason: str, request: str, via: str, family: bool, now: bool, whole: bool
+) -> Callable[[Transaction], Asking[str | None]]:
+    """Stop a run and its family until it is resumed; returns its status: 'running' means that its owner will do it.
 
-    def work(tx: Transaction) -> Asking[str]:
+    None: others are to be paused with it, whose rows may be locked only by a transaction that does nothing else (`whole`).
+    """
+
+    def work(tx: Transaction) -> Asking[str | None]:
+        yield from tx.rows("hold_run", run=run)
         found = yield from existing(tx, run)
         if (yield from tx.row("signal_position", run=run, signal_id=request)) is not None:
             return found.status  # our own, whose commit was unknown
         if found.status in FINISHED:
             raise RunFinished(f"run {run!r} is {found.status} and cannot be paused")
-        if found.status == "paused":
-            return "paused"
         if (yield from asked_to_stop(tx, run)):
             raise RunActive(f"run {run!r} was told to stop and cannot be paused; cancel it again to end it at once")
-        data = {"by": by, "reason": reason}
-        if found.status == "running":
-            yield from put_signal(tx, run, request, "run.pausing", "", None, data)
-        else:
-            yield from halt(tx, found, "paused", "run.paused", data)
-        yield from audit.note(tx, run, by, via, "pause", data)
+        takes_others = family and (yield from tx.row("has_children", run=run)) is not None
+        if takes_others and not whole:
+            return None
+        members = [(0, found), *((yield from below(tx, run)) if takes_others else ())]
+        for depth, member in members:
+            data = {"by": by, "reason": reason, "request": request, "depth": depth, "family": family, "now": now}
+            if depth and (yield from asked_to_stop(tx, member.id)):
+                continue
+            if (yield from pause_member(tx, member, data)):
+                noted = {"by": by, "reason": reason} | ({"with": run} if depth else {}) | ({"now": True} if now else {})
+                yield from audit.note(tx, member.id, by, via, "pause", noted)
         return "running" if found.status == "running" else "paused"
 
     return work
@@ -87,5 +96,6 @@ def _is_carried(tx: Transaction, found: RunRow) -> bool:
 
 
 def _ask_to_stop(tx: Transaction, run: str, data: dict[str, Any], request: str) -> Asking[None]:
+    yield from tx.rows("forgive", run=run)  # it does not pause any more, nor do the children it starts
     yield from put_signal(tx, run, request, "run.cancelling", "", None, data)
     yield from tx.rows("rouse", run=run)

@@ -7,6 +7,12 @@ there is never an unfinished one, and none can come: a failed run below it canno
 
 That is the last resort. An owner that was asked to stop tells the runs below it, and waits for their ends, before it ends.
 
+A pause takes the family too, and so does the resume that undoes it. Each paused run keeps the name of the request that holds it
+in the event that says so (`run.paused`), with how far above it that was made; the nearest request holds. A resume lets those go
+on that the requests hold which held the run itself: who was paused by a nearer request, or by the engine, stays paused. A
+running member has an owner, which is asked by a signal. A child that such an owner starts before it has seen the request is
+paused in the transaction that creates it (`hold_child`).
+
 Lock order on PostgreSQL: the run first, then all below it in the order of their ids (`below`). A run that is locked cannot
 start a child, so it is looked again until no new one is found.
 """
@@ -14,7 +20,7 @@ start a child, so it is looked again until no new one is found.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.errors import UnknownRun
@@ -58,10 +64,12 @@ def told(by: str, reason: str, what: str) -> str:
     return f"{what} by {by}" + (f": {reason}" if reason else "")
 
 
-def halt(tx: Transaction, found: RunRow, status: str, kind: str, data: dict[str, Any]) -> Asking[None]:
+def halt(
+    tx: Transaction, found: RunRow, status: str, kind: str, data: dict[str, Any], reason: str | None = None
+) -> Asking[None]:
     """Stop a run without its owner, if it has one, with the one event that says so."""
     finished_at = tx.now if status in FINISHED else None
-    reason = told(data["by"], data["reason"], status)
+    reason = reason or told(data["by"], data["reason"], status)
     halted = yield from tx.row("halt", run=found.id, status=status, reason=reason, finished_at=finished_at,
                                seq=found.next_seq, epoch=found.lease_epoch)  # fmt: skip
     if halted is None:
@@ -86,6 +94,16 @@ def end_if_asked(tx: Transaction, run: str) -> Asking[None]:
         data = {"by": f"run {run}", "reason": "it was told to stop, and its code cannot go on"}
         yield from end_family(tx, found, data)
         yield from audit.note(tx, run, data["by"], "run", "cancel", data)
+
+
+def paused_or_ended(run: str, pauses: Callable[[Transaction], Asking[bool]]) -> Callable[[Transaction], Asking[None]]:
+    """Work that pauses a run because its code cannot go on; one that was asked to stop ends instead."""
+
+    def work(tx: Transaction) -> Asking[None]:
+        if (yield from pauses(tx)):
+            yield from end_if_asked(tx, run)
+
+    return work
 
 
 def end_runs(tx: Transaction, ended: Sequence[tuple[str, int, str | None, Transition]]) -> Asking[None]:
@@ -117,6 +135,88 @@ def _end_below(tx: Transaction, run: str, reason: str) -> Asking[list[str]]:
         yield from audit.note(tx, member.id, data["by"], "run", "cancel", data)
     yield from freed(tx, [member.limit_key for _, member in members if member.status == "running"])
     return [member.id for _, member in members]
+
+
+def pause_member(tx: Transaction, found: RunRow, data: dict[str, Any]) -> Asking[bool]:
+    """Pause a run or ask its owner to; False if something nearer holds it already."""
+    if found.status == "running":
+        if (yield from tx.row("signal_position", run=found.id, signal_id=data["request"])) is not None:
+            return False
+        yield from put_signal(tx, found.id, data["request"], "run.pausing", "", None, data)
+        return True
+    reason = None
+    if found.status == "paused":
+        held = yield from _held_by(tx, found)
+        if held is None:
+            if data["depth"] > 0:
+                return False
+            reason = found.reason  # by the engine, which says what is wrong
+        elif held.get("request") == data["request"] or held.get("depth", 0) < data["depth"]:
+            return False
+    yield from halt(tx, found, "paused", "run.paused", data, reason)
+    return True
+
+
+def hold_child(tx: Transaction, parent: str, child: RunRow, asked: Sequence[dict[str, Any]]) -> Asking[None]:
+    """Pause a new child whose parent's family is being paused: its owner had not seen that, or `asked`, in this very commit."""
+    unseen = [json.loads(data) for (_, data) in (yield from tx.rows("unseen_pauses", run=parent))]
+    requests = [data for data in (*unseen, *asked) if data.get("family")]
+    if requests:
+        data = min(requests, key=lambda each: each["depth"])
+        yield from halt(tx, child, "paused", "run.paused", data | {"depth": data["depth"] + 1})
+
+
+def _held_by(tx: Transaction, found: RunRow) -> Asking[dict[str, Any] | None]:
+    """The request that holds a paused run: its last event says so, or the engine paused it."""
+    row = yield from tx.row("paused_by", run=found.id, seq=found.next_seq - 1)
+    return None if row is None else json.loads(row[0] or "{}")
+
+
+def requests_that_hold(tx: Transaction, found: RunRow) -> Asking[set[str]]:
+    """The names of the requests to pause that hold a run, or will when its owner has come so far."""
+    held = (yield from _held_by(tx, found)) if found.status == "paused" else None
+    if held is not None:
+        return {held["request"]} if "request" in held else set()
+    asked = [json.loads(data) for (_, data) in (yield from tx.rows("unseen_pauses", run=found.id))]
+    for kind, data in (yield from tx.rows("pauses", run=found.id)):
+        if kind != "run.pausing":
+            break
+        asked.append(json.loads(data or "{}"))
+    return {data["request"] for data in asked if "request" in data}
+
+
+def go_on(tx: Transaction, found: RunRow, by: str) -> Asking[None]:
+    """Make a paused run ready again."""
+    yield from tx.rows("resume", run=found.id, status=found.status, seq=found.next_seq)
+    yield from tx.rows("forgive", run=found.id)
+    yield from record(tx, found.id, found.next_seq, found.lease_epoch, "run.resumed", {"by": by, "cut": None})
+    tx.changed(found.id, News.DUE)
+
+
+def call_off(tx: Transaction, found: RunRow, requests: set[str], by: str, mark: str) -> Asking[None]:
+    """Requests to pause are over before their run was paused: those its owner has not seen, and those it is about to do."""
+    for position, data in (yield from tx.rows("unseen_pauses", run=found.id)):
+        if json.loads(data).get("request") in requests:
+            yield from tx.rows("forgive_one", run=found.id, position=position)
+    signal = f"resume:{mark}"
+    if (yield from tx.row("signal_position", run=found.id, signal_id=signal)) is None:
+        data = {"by": by, "requests": sorted(requests)}
+        yield from put_signal(tx, found.id, signal, "run.resumed", "", None, data)
+
+
+def resume_below(tx: Transaction, run: str, requests: set[str], by: str, mark: str) -> Asking[list[str]]:
+    """Let all below a run go on that these requests hold; returns who that was."""
+    resumed = []
+    for _, member in (yield from below(tx, run)) if requests else ():
+        if member.status == "paused":
+            held = yield from _held_by(tx, member)
+            if held is None or held.get("request") not in requests:
+                continue
+            yield from go_on(tx, member, by)
+            resumed.append(member.id)
+        elif member.status in ("running", "ready") and member.lease_epoch > 0:
+            yield from call_off(tx, member, requests, by, mark)
+    return resumed
 
 
 def above(tx: Transaction, run: str) -> Asking[str | None]:

@@ -121,13 +121,13 @@ class Living:
         return name in self.agents and (self.queues is None or queue in self.queues)
 
 
-def refuse(run: RunRow, worker: str, reason: str, able: Collection[str]) -> Callable[[Transaction], Asking[None]]:
-    """Give back a run whose records do not fit the code of this worker; paused if all that could take it have done that."""
+def refuse(run: RunRow, worker: str, reason: str, able: Collection[str]) -> Callable[[Transaction], Asking[bool]]:
+    """Give back a run whose records do not fit the code of this worker; paused (True) if all that could take it did that."""
 
-    def work(tx: Transaction) -> Asking[None]:
+    def work(tx: Transaction) -> Asking[bool]:
         row = yield from tx.row("refused", run=run.id, epoch=run.lease_epoch)
         if row is None:
-            return
+            return False
         refused = {*json.loads(row[0] or "[]"), worker}
         left = [each for each in able if each not in refused]
         gone = yield from tx.rows(
@@ -137,6 +137,7 @@ def refuse(run: RunRow, worker: str, reason: str, able: Collection[str]) -> Call
         )  # fmt: skip
         tx.changed(run.id, News.DUE if left else News.STOPPED)
         yield from freed(tx, [key for _, key in gone])
+        return bool(gone) and not left
 
     return work
 

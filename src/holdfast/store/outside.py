@@ -17,7 +17,7 @@ from holdfast.store.appends import insert_run
 from holdfast.store.base import NewRun, News
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.cut import dropped_by_cut
-from holdfast.store.families import above, existing
+from holdfast.store.families import above, call_off, existing, requests_that_hold, resume_below
 from holdfast.store.leases import record
 from holdfast.store.signals import put_signal
 from holdfast.store.transaction import Asking, Conflict, Transaction, listed, to_json
@@ -86,22 +86,40 @@ class Send:
 
 
 def resume(
-    run: str, by: str, cut: int | None, retry: bool, budget: str | None = None, via: str = ""
-) -> Callable[[Transaction], Asking[None]]:
-    """Make a stopped run ready again; it has no owner, so this may write the one event that says so."""
+    run: str, by: str, cut: int | None, retry: bool, budget: str | None, via: str, family: bool, whole: bool
+) -> Callable[[Transaction], Asking[bool]]:
+    """Make a stopped run ready again, and its family if the same request had paused it. No event of a run that has an owner.
 
-    def work(tx: Transaction) -> Asking[None]:
-        cancelled = yield from above(tx, run)
+    False: it has relatives, whose rows may be locked only by a transaction that does nothing else (`whole`).
+    """
+
+    def work(tx: Transaction) -> Asking[bool]:
+        cancelled = (yield from above(tx, run)) if whole else None
         found = yield from existing(tx, run)
+        if not whole and (found.parent_id or (yield from tx.row("has_children", run=run)) is not None):
+            return False
         if tx.again and found.status in ("ready", "running", "waiting"):
-            return  # it was stopped when we looked first: the lost commit did happen
-        if found.status in FINISHED and not (found.status == "failed" and retry):
+            return True  # it was stopped when we looked first: the lost commit did happen
+        retries = found.status == "failed" and retry
+        requests = set[str]() if retries or not family else (yield from requests_that_hold(tx, found))
+        mark = f"{run}:{found.next_seq}"
+        resumed = yield from resume_below(tx, run, requests, by, mark)
+        for member in resumed:
+            yield from audit.note(tx, member, by, via, "resume", {"by": by, "with": run})
+        if found.status in FINISHED and not retries:
+            if resumed:
+                return True  # it has ended meanwhile, and what was paused with it goes on
             advice = "; retry it instead" if found.status == "failed" else ""
             raise RunFinished(f"run {run!r} is {found.status} and cannot be resumed{advice}")
         if cancelled is not None:
             raise RunFinished(f"run {run!r} belongs to run {cancelled!r}, which was cancelled: it cannot be retried")
+        data = {"by": by, "cut": cut}
         if found.status not in ("paused", "failed"):
-            raise RunActive(f"run {run!r} is {found.status}; only a paused or failed run can be resumed")
+            if not requests:
+                raise RunActive(f"run {run!r} is {found.status}; only a paused or failed run can be resumed")
+            yield from call_off(tx, found, requests, by, mark)
+            yield from audit.note(tx, run, by, via, "resume", data)
+            return True
         other = found.singleton_key and (yield from tx.row("singleton", key=found.singleton_key))
         if other and other[0] != run:
             raise RunActive(f"run {run!r} cannot go on while {other[0]!r}, of the same singleton, has not ended")
@@ -114,10 +132,10 @@ def resume(
             yield from tx.rows("rebudget", run=run, budget=budget)
         if cut is not None or found.status == "failed":
             yield from _drop(tx, run, cut if cut is not None else seq, seq)
-        data = {"by": by, "cut": cut}
         yield from record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
         yield from audit.note(tx, run, by, via, "retry" if retry else "resume", data)
         tx.changed(run, News.DUE)
+        return True
 
     return work
 

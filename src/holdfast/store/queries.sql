@@ -246,6 +246,26 @@ RETURNING id
 UPDATE signals SET data = NULL
 WHERE run_id = :run AND kind = 'run.pausing' AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
 
+-- name: forgive_one
+-- This one of them is over.
+UPDATE signals SET data = NULL WHERE run_id = :run AND position = :position
+
+-- name: unseen_pauses
+-- Requests to pause that the owner has not taken from the inbox.
+SELECT position, data FROM signals
+WHERE run_id = :run AND position > (SELECT inbox_seen FROM runs WHERE id = :run) AND kind = 'run.pausing' AND data IS NOT NULL
+
+-- name: paused_by
+-- What the event says with which a run was paused, if this is one.
+SELECT data FROM events WHERE run_id = :run AND seq = :seq AND kind = 'run.paused'
+
+-- name: pauses
+-- What the journal says of requests to pause, the newest first.
+SELECT kind, data FROM events
+WHERE run_id = :run AND kind IN ('run.pausing', 'run.paused', 'run.resumed', 'run.retried', 'run.cancelling')
+  AND dropped IS NULL
+ORDER BY seq DESC LIMIT 20
+
 -- name: insert_signal
 -- A sender's second statement: the signal at the place that `notify` returned.
 INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
@@ -695,6 +715,10 @@ SELECT id, name, member_of, scopes, digest, created_at, revoked_at FROM tokens O
 WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run
                              UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.id)
 SELECT runs.id, runs.status FROM tree CROSS JOIN runs WHERE runs.id = tree.id
+
+-- name: has_children
+-- Whether a run has started any other.
+SELECT id FROM runs WHERE parent_id = :run LIMIT 1
 
 -- name: below
 -- All unfinished runs below one, with how far below; PostgreSQL locks them in the order of their ids.

@@ -31,6 +31,7 @@ from holdfast.store import (
     controlling,
     conversing,
     deciding,
+    families,
     issuing,
     leases,
     outside,
@@ -222,7 +223,7 @@ class SharedStore(abc.ABC):
     async def refuse(self, run: RunRow, reason: str) -> None:
         living = await self._living()
         able = [each.id for each in living if each.may_take(run.agent, run.version, run.queue)]
-        await self._submit(leases.refuse(run, self.worker_id, reason, able))
+        await self._submit(families.paused_or_ended(run.id, leases.refuse(run, self.worker_id, reason, able)))
 
     async def reconsider(self) -> None:
         refused = await self._read(reads.rows, "refused_due", now=self.clock.now())
@@ -309,8 +310,20 @@ class SharedStore(abc.ABC):
     async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
         return await self._submit(deciding.require(approval, digest, needs, value), small=True)
 
-    async def pause(self, run: str, *, by: str, via: str = "run", reason: str = "", request: str) -> str:
-        return await self._submit(controlling.pause(run, by, reason, request, via), small=True, runs=[run])
+    async def pause(
+        self,
+        run: str,
+        *,
+        by: str,
+        via: str = "run",
+        reason: str = "",
+        request: str,
+        family: bool = True,
+        now: bool = False,
+    ) -> str:
+        ask = functools.partial(controlling.pause, run, by, reason, request, via, family, now)
+        status = await self._submit(ask(whole=False), small=True, runs=[run])
+        return status or (await self._submit(ask(whole=True), small=True)) or ""
 
     async def cancel(
         self, run: str, *, by: str, via: str = "run", reason: str = "", grace_ms: int, request: str, insist: bool = True
@@ -328,8 +341,11 @@ class SharedStore(abc.ABC):
         cut: int | None = None,
         retry: bool = False,
         budget: str | None = None,
+        family: bool = True,
     ) -> None:
-        await self._submit(outside.resume(run, by, cut, retry, budget, via))
+        go_on = functools.partial(outside.resume, run, by, cut, retry, budget, via, family)
+        if not await self._submit(go_on(whole=False), runs=[run]):
+            await self._submit(go_on(whole=True))
 
     async def delete(self, run: str, *, by: str = "", via: str = "") -> int:
         return await self._submit(outside.delete(run, by, via))

@@ -281,6 +281,7 @@ class Worker:
             outcome = await execution.ended
             if execution.left is not None and execution.left.due_at is not None:
                 self._look.set()  # it is due some time, and whoever heard so when it was written took it for one that is here
+            await control.put_away(execution)
             self._remember(execution, outcome)
             if outcome == "unfit":
                 _log.error("%s", execution.unfit)
