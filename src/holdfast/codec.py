@@ -255,6 +255,16 @@ class Shape:
         if self._fits is None:
             self.adapter(where)
 
+    def promise(self, where: str) -> None:
+        """The same before all modules are imported: a type that is not defined yet is no reason."""
+        try:
+            self.prepare(where)
+        except NotStorable as problem:
+            undefined = ("PydanticUndefinedAnnotation", "class-not-fully-defined")
+            if type(problem.__cause__).__name__ in undefined or getattr(problem.__cause__, "code", "") in undefined:
+                return
+            raise
+
     def adapter(self, where: str) -> Any:
         """The pydantic adapter of the annotation. Raises `NotStorable` if there is none."""
         if self._adapter is None:
@@ -294,10 +304,20 @@ def _adapter(annotation: Any, name: str, where: str) -> Any:
         return made
     except Exception as error:  # pydantic has several classes for this, and a type's own hook may raise anything
         reason = str(error).splitlines()[0] if type(error).__name__ == "PydanticUserError" else ""
+        local = "" if where == "result" else f", or mark the parameter Local[{name}]"
         raise NotStorable(
-            f"{where}: {name} is annotated, and values of it cannot be stored; annotate plain data, a dataclass or a "
-            f"pydantic type, or mark the parameter Local[{name}]" + (f" ({reason})" if reason else "")
+            f"{where}: {name} is annotated, and values of it cannot be stored; {_instead(annotation)}{local}"
+            + (f" ({reason})" if reason else "")
         ) from error
+
+
+def _instead(annotation: Any) -> str:
+    """What to annotate in place of what cannot be stored."""
+    kinds = (bool, int, float, complex, str, bytes, dict, list, tuple, set, frozenset)
+    plain = next((kind for kind in kinds if isinstance(annotation, type) and issubclass(annotation, kind)), None)
+    if plain is None:
+        return "annotate plain data, a dataclass or a pydantic type"
+    return f"annotate {plain.__name__}, and convert the value with {plain.__name__}(...)"
 
 
 def _has_defaults(schema: Any) -> bool:
@@ -339,9 +359,9 @@ def _leaf(value: Any) -> Any:
     try:
         plain_value = _library()[1].to_jsonable_python(value)
     except (ValueError, TypeError):
-        raise Refused(f"{type_name(type(value))} cannot be stored", advise=True) from None
+        raise tagged.refusal(value) from None
     if type(plain_value) is type(value):
-        raise Refused(f"{type_name(type(value))} cannot be stored", advise=True)
+        raise tagged.refusal(value)
     return plain_value
 
 
@@ -451,7 +471,7 @@ def _lossy(found: Difference, value: Any, where: str, shape: Shape, argument: bo
     elif get_origin(shape.annotation) in (Union, UnionType):
         message = f"{path}: {change}; a field with a Literal as its type tells the members of a union apart"
     else:
-        return _misfit(path, value, shape.name, argument)
+        return _misfit(path, value, shape.name, argument, tagged.remedy(value))
     return Misfit(message, path, found.before, found.after)
 
 
@@ -530,3 +550,12 @@ def checked_size(text: str, limit: int = DEFAULT_LIMIT_BYTES, where: str = "resu
             "put it into a file or an object store and keep its address"
         )
     return text
+
+
+def kept(error: NotStorable, value: Any) -> NotStorable:
+    """The error with what can be kept of a result that cannot be stored: its body ran, and was perhaps paid for."""
+    with contextlib.suppress(Exception):  # a value of any type, with methods of any kind
+        plain = tagged.plainest(value)
+        if len(tagged.write(plain)) <= BLOB_BYTES:
+            error.data = plain
+    return error

@@ -273,10 +273,12 @@ def _declare_step(
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
             raise BadArguments(f"raises={raises!r}: every entry must be an exception class")
     own_name = _checked_name(fn.__name__.lstrip("_").strip("<>") or "step" if name is None else name, "a step")
+    signature = Signature(fn, skip_self=_is_method(fn))
+    signature.promise()
     spec = StepSpec(
         name=own_name,
         fn=fn,
-        signature=Signature(fn, skip_self=_is_method(fn)),
+        signature=signature,
         retry=as_retry(retry),
         timeout_s=None if timeout is None else seconds(timeout),
         raises=raises,
@@ -371,6 +373,7 @@ def _declare_agent(
     if not isinstance(strict, bool):
         raise BadArguments(f"strict={strict!r}: use True or False")
     signature = Signature(fn, what=f"agent {fn.__name__ if name is None else name!r}", stored=True)
+    signature.promise()
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
     return Agent(
         AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops, strict)

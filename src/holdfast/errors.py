@@ -139,6 +139,7 @@ class NotStorable(HoldfastError, TypeError):
     """A value cannot be stored; return plain data, a dataclass or a pydantic type."""
 
     http_status = 422
+    data: Any = None  # what can be kept of a step's result all the same, as plain data
 
 
 class UnknownAgent(HoldfastError):

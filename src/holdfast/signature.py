@@ -278,6 +278,17 @@ class Signature:
         """The shape of the result."""
         return shape_of(self._hints.get("return", Any))
 
+    def promise(self) -> None:
+        """Raise `NotStorable` now if no result could ever be stored, as far as the annotation tells that already."""
+        try:
+            hint = resolved(self.fn, self.what).get("return", Any)
+        except BadArguments:  # a name that is not defined yet
+            return
+        try:
+            shape_of(hint).promise("result")
+        except NotStorable as problem:
+            raise NotStorable(f"{self.what}: {problem}") from problem.__cause__
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
         """The arguments of a call, checked and written. Raises `BadArguments` or `NotStorable`."""
         parts = self._parts

@@ -190,11 +190,60 @@ def refuse(value: Any) -> Any:
             f"{type_name(kind)} is stored only where its type is annotated; "
             "annotate the step's return type (or the parameter) with it"
         )
-    for plain in (*_ATOM_FORMS, *_CONTAINERS, str):
-        if isinstance(value, plain):
-            name = plain.__name__
-            raise Refused(f"{type_name(kind)} would come back as {name}; convert it to a plain {name}")
-    raise Refused(f"{type_name(kind)} cannot be stored", advise=True)
+    plain = plain_kind(value)
+    if plain is not None:
+        raise Refused(f"{type_name(kind)} would come back as {plain.__name__}; {remedy(value)}")
+    raise refusal(value)
+
+
+def refusal(value: Any) -> Refused:
+    """A value of no kind that can be stored, with what to do about it."""
+    told = remedy(value)
+    return Refused(f"{type_name(type(value))} cannot be stored" + (f"; {told}" if told else ""), advise=not told)
+
+
+def plain_kind(value: Any) -> type | None:
+    """The plain kind that a value is a subclass of, if it is one."""
+    return next((plain for plain in (*_ATOM_FORMS, *_CONTAINERS, str) if isinstance(value, plain)), None)
+
+
+def remedy(value: Any) -> str:
+    """How a value that cannot be stored becomes one that can, if that is known."""
+    plain = plain_kind(value)
+    if plain is not None:
+        return f"convert it to a plain {plain.__name__}: {plain.__name__}(...)"
+    if callable(getattr(value, "item", None)) and getattr(value, "ndim", 0) == 0:
+        return "convert it with its .item()"
+    way = next((name for name in ("tolist", "to_dict") if callable(getattr(value, name, None))), None)
+    return "" if way is None else f"convert it with its .{way}()"
+
+
+def plainest(value: Any, depth: int = 0) -> Any:
+    """A value that cannot be stored, as plain data that can be: what is left of it when its types are taken off."""
+    kind = type(value)
+    if kind in _AS_IT_IS or kind in _ATOM_FORMS:
+        return value
+    if depth > DEPTH_LIMIT:
+        raise Refused(_TOO_DEEP)
+    if isinstance(value, dict):
+        return {plainest(key, depth + 1): plainest(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [plainest(item, depth + 1) for item in value]
+        return parts if isinstance(value, list) else tuple(parts) if isinstance(value, tuple) else frozenset(parts)
+    if dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: plainest(getattr(value, name, None), depth + 1) for name in names}
+    if isinstance(value, enum.Enum):
+        return plainest(value.value, depth + 1)
+    plain = plain_kind(value)
+    if plain is not None:
+        return plain(value)
+    for way in ("item", "tolist", "to_dict", "model_dump"):
+        if callable(getattr(value, way, None)) and (way != "item" or getattr(value, "ndim", 0) == 0):
+            made = getattr(value, way)()
+            if type(made) is not kind:
+                return plainest(made, depth + 1)
+    raise Refused(f"{type_name(kind)} cannot be stored")
 
 
 def write(value: Any, other: Callable[[Any], Any] = refuse) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import copy
 import functools
 import inspect
 import sys
+import threading
 import typing
 
 import pytest
 from tests.agents.acting import fail, finish, with_client
 
 import holdfast
-from holdfast import BadArguments
+from holdfast import BadArguments, NotStorable
 
 
 @holdfast.step
@@ -141,6 +143,50 @@ def test_what_cannot_be_declared_is_refused(declare, what, says):
     """Generators, classes and things that are declared already are refused with the reason."""
     with pytest.raises(BadArguments, match=says):
         declare(what)
+
+
+class Meters(float):
+    """As numpy's float64: a subclass of a plain kind."""
+
+
+class Later(typing.NamedTuple):
+    """Its field's type is not there when a step that returns it is declared."""
+
+    at: NotYet  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (collections.defaultdict, "annotate dict, and convert the value with dict(...)"),
+        (Meters, "annotate float, and convert the value with float(...)"),
+        (list[Meters], "annotate plain data, a dataclass or a pydantic type"),
+        (threading.Lock, "cannot be stored"),
+    ],
+)
+@pytest.mark.parametrize("declare", [holdfast.step, holdfast.agent])
+def test_a_result_that_could_never_be_stored_is_refused_where_it_is_declared(declare, kind, says):
+    """Before any body runs and is paid for, if the annotation tells."""
+
+    async def measure():
+        raise AssertionError
+
+    measure.__annotations__["return"] = kind
+    with pytest.raises(NotStorable, match=r"measure.*result") as refused:
+        declare(measure)
+    assert says in str(refused.value)
+
+
+def test_a_type_that_is_not_defined_yet_may_be_annotated():
+    """It is looked at again when the step is called."""
+
+    @holdfast.step
+    async def one() -> NotYetEither: ...  # noqa: F821
+
+    @holdfast.step
+    async def other() -> Later: ...
+
+    assert [one.name, other.name] == ["one", "other"]
 
 
 def test_an_agent_cannot_be_a_method():

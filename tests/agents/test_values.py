@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import sqlite3
+from typing import Any
 
 import pytest
 from tests.agents.acting import fail, history, with_client
@@ -183,6 +185,56 @@ def test_what_looks_like_a_reference_is_a_value():
     with_client(main, agents=[passes])
 
 
+class Scalar:
+    """As numpy's are: no plain number, and one away from it."""
+
+    ndim = 0
+
+    def item(self) -> int:
+        return 3
+
+
+def counted() -> Any:
+    found = collections.defaultdict(int)
+    found["a"] += 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "told", "kept"),
+    [
+        (counted, "defaultdict would come back as dict; convert it to a plain dict: dict(...)", {"a": 1}),
+        (lambda: {"n": [Scalar()]}, "Scalar cannot be stored; convert it with its .item()", {"n": [3]}),
+        (lambda: {"n": 1, "open": object()}, "object cannot be stored; return plain data", None),
+    ],
+)
+def test_what_a_body_has_paid_for_is_kept_though_it_cannot_be_stored(value, told, kept):
+    """The step fails and says how to mend it; the plain data that is left of its result is in the failure, for good."""
+
+    @holdfast.step
+    async def asks_a_model():
+        return value()
+
+    @holdfast.agent
+    async def agent() -> list[Any]:
+        try:
+            await asks_a_model()
+        except StepFailed as failure:
+            await holdfast.sleep("1h")
+            return [failure.message, failure.data]
+
+    async def main(hf):
+        run = await hf.start(agent)
+        await run.wait("waiting")
+        await hf.crash()
+        message, found = await run.result()
+        assert told in message
+        assert found == kept
+        assert hf.bodies[asks_a_model] == 1
+
+    with_client(main, agents=[agent])
+
+
 # The errors of the contract
 
 RAISED_ELSEWHERE = {
@@ -193,7 +245,7 @@ RAISED_ELSEWHERE = {
     "LeafError": "test_declaring",
     "HoldfastError": "test_calling", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
     "Unanswered": "test_fallback", "BudgetExceeded": "test_budgets", "LoopDetected": "test_loops",
-    "ConversationBusy": "conversations", "Stale": "test_approving",
+    "ConversationBusy": "conversations", "Stale": "test_approving", "Unconfirmed": "test_deadlines",
 }  # fmt: skip
 NOT_YET = {"BadBundle", "Expired", "NotAllowed", "RunCancelled"}  # bundles, expiry, roles and cancelling are to come
 

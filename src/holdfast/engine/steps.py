@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import failures, salvage
+from holdfast.codec import kept
 from holdfast.engine.approvals import withdraw
 from holdfast.engine.attempts import RUN_IT, Ended, Past
 from holdfast.engine.bills import Bill
@@ -358,7 +359,7 @@ class StepCall(Call):
         try:
             text, self._copy = self.execution.stored(self.spec.signature.returns, value, "result")
         except NotStorable as error:
-            self._fail(error)
+            self._fail(kept(error, value))
             return
         self._has_copy = self.numbered = True
         self.execution.streams.over(self.key)
