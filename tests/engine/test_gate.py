@@ -5,6 +5,7 @@ import contextvars
 import random
 from functools import partial
 
+import apsw
 import pytest
 from tests.engine.lives import history
 
@@ -170,6 +171,39 @@ def test_the_callbacks_of_the_only_task_are_not_overtaken_either(depth, empty):
             assert await run.result(timeout=20) == ["hopped", "worked"]
 
     asyncio.run(main())
+
+
+@holdfast.agent(name="gate-older")
+async def older(depth: int) -> list[str]:
+    seen = await relay.fn(depth)
+    await holdfast.receive("go")
+    return seen
+
+
+@pytest.mark.parametrize("depth", [20, 64])
+def test_a_run_of_an_older_version_is_paused_where_its_order_is_not_known(depth, tmp_path):
+    """Older versions delivered after 32 turns: which came first at a longer chain is not recorded, so nothing is guessed."""
+
+    async def first():
+        async with holdfast.testing.open(agents=[older], path=tmp_path / "x.db") as hf:
+            run = await hf.start(older, depth, id="r")
+            await run.wait("waiting", timeout=20)
+
+    async def then():
+        async with holdfast.testing.open(agents=[older], path=tmp_path / "x.db") as hf:
+            run = hf.get("r", older)
+            await run.send("go", "on")
+            if depth <= QUIET_TURNS:
+                assert await run.result(timeout=20) == ["far", "near"]
+            else:
+                with pytest.raises(holdfast.NondeterminismError, match="32 turns"):
+                    await run.result(timeout=20)
+
+    asyncio.run(first())
+    db = apsw.Connection(str(tmp_path / "x.db"))
+    db.execute("UPDATE runs SET identity = NULL")  # as a run that was begun before this rule
+    db.close()
+    asyncio.run(then())
 
 
 def settled_after(beside) -> int:

@@ -69,3 +69,20 @@ def restless(execution: Execution) -> None:
         f"run {execution.run.id!r} never settles: its tasks go on without waiting for anything, so no outcome can be "
         f"delivered in a fixed place. Look at {', '.join(lines)}; a loop around asyncio.sleep(0) is the usual cause",
     )
+
+
+def hopped_far(execution: Execution) -> None:
+    """A chain of callbacks goes on for longer than the version that began the run, if that was an older one, waited for it.
+
+    It delivered the next outcome in the middle of the chain if it had one by then, and behind it if not: the journal does not
+    say which.
+    """
+    event = None if execution.live else execution.journal.next()
+    if event is not None and execution.run.identity is None:
+        pause(
+            execution,
+            f"NondeterminismError: run {execution.run.id!r} was begun by an older version of Holdfast, which waited for a chain of "
+            "callbacks (nested asyncio.shield, gather of futures, call_soon) for 32 turns of the loop only. The chain that goes on "
+            f"before {event.kind} of {event.key or 'the inbox'!r} is longer, and which the agent saw first is not recorded. "
+            "Nothing was done and nothing was written. Finish the run with that version, or start it anew",
+        )

@@ -25,7 +25,7 @@ from holdfast.clock import Timer
 from holdfast.codec import Shape
 from holdfast.engine import control, effects, foreign, parking
 from holdfast.engine.calls import Call, Wait
-from holdfast.engine.divergence import asks_instead, diverge, restless
+from holdfast.engine.divergence import asks_instead, diverge, hopped_far, restless
 from holdfast.engine.ending import conclude, go_live, stalled
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
@@ -153,6 +153,7 @@ class Execution(Leaving):
         """Agent code, or asyncio on its behalf, has the loop call something that is no step of a task."""
         self.dusty = True
         self.gate.activity += 1
+        self.gate.hops += 1
 
     @property
     def alone(self) -> bool:
@@ -303,7 +304,7 @@ class Execution(Leaving):
             parking.idle(self)
         return False
 
-    restless = restless
+    restless, hopped_far = restless, hopped_far
 
     def _deliver(self, event: Event) -> bool:
         """Hand one outcome to the agent. False when it cannot be: nobody has asked for it yet."""

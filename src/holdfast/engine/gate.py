@@ -37,6 +37,9 @@ class Settling(Protocol):
     def restless(self) -> None:
         """It does not settle."""
 
+    def hopped_far(self) -> None:
+        """A chain of callbacks has gone on for QUIET_TURNS turns without a task."""
+
 
 class _Counting:
     """How many gates of a loop count just now."""
@@ -54,14 +57,16 @@ class Gate:
     """Calls `advance` whenever the run has settled, for as long as that delivers something."""
 
     __slots__ = (
-        "_ceased", "_counting", "_last", "_outside", "_quiet", "_ready", "_run", "_since", "_soon", "activity", "pumping",
+        "_ceased", "_chain", "_counting", "_hops", "_last", "_outside", "_quiet", "_ready", "_run", "_since", "_soon", "activity",
+        "hops", "pumping",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, outside: Context, run: Settling) -> None:
         self._soon, self._outside, self._run = getattr(loop.call_soon, "uncounted", loop.call_soon), outside, run
         self.activity = 0  # every step of any task of the run adds one, and every callback it asks the loop for
         self.pumping = self._ceased = False
-        self._quiet = self._last = 0
+        self.hops = 0  # how many of these were callbacks
+        self._quiet = self._last = self._hops = self._chain = 0
         self._since = 0.0
         self._counting = _on_loop.setdefault(loop, _Counting())
         self._ready: Sized | None = getattr(loop, "_ready", None)  # what asyncio's own loops are about to call
@@ -71,6 +76,7 @@ class Gate:
         self._ceased = False
         if not self.pumping:
             self.pumping, self._quiet, self._last = True, 0, self.activity
+            self._hops, self._chain = self.hops, 0
             self._counting.gates += 1
             self._since = time.monotonic()
             self._soon(self._turn, context=self._outside)
@@ -88,7 +94,11 @@ class Gate:
             self._stop()
             return
         if self.activity != self._last:
-            self._quiet, self._last = 0, self.activity
+            only_hops = self.activity - self._last == self.hops - self._hops
+            self._chain = self._chain + 1 if only_hops else 0
+            self._quiet, self._last, self._hops = 0, self.activity, self.hops
+            if self._chain == QUIET_TURNS:
+                self._run.hopped_far()
             if time.monotonic() - self._since > UNSETTLED_LIMIT_S:
                 self._stop()
                 self._run.restless()
@@ -99,6 +109,7 @@ class Gate:
                 self._stop()
                 return
             self._quiet, self._last, self._since = 0, self.activity, time.monotonic()
+            self._hops, self._chain = self.hops, 0
         self._soon(self._turn, context=self._outside)
 
     def _stop(self) -> None:
