@@ -11,6 +11,7 @@ from tests.agents.acting import Gate, kinds, with_client
 import holdfast
 import holdfast.testing
 from holdfast import RunActive, RunCancelled, RunFinished
+from holdfast.engine import gate
 
 LOG: list[str] = []
 GATES: dict[str, Gate] = {}
@@ -383,3 +384,88 @@ def test_a_run_that_ends_its_process_again_and_again_is_cancelled_at_once():
         assert LOG == []
 
     with_client(main, agents=[works])
+
+
+# Code that never waits
+
+
+@holdfast.agent
+async def spins(first: bool, deaf: bool) -> None:
+    """A loop around `asyncio.sleep(0)`, from its first line or after a step."""
+    if not first:
+        await act("begins")
+    while True:
+        try:
+            while True:
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            await act("tidies")
+            if not deaf:
+                raise
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """What takes seconds takes less."""
+    monkeypatch.setattr(gate, "UNSETTLED_LIMIT_S", 0.2)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_loop_that_never_waits_is_cancelled(impatient, first, crash):
+    """It is told wherever it is, and tidies up; after a crash it does not begin to tidy up again."""
+
+    async def main(hf):
+        tidies = GATES["tidies"] = Gate()
+        run = await hf.start(spins, first, False, id="r")
+        await run.wait("running")
+        await run.cancel(by="ana", grace="1h")
+        await asyncio.wait_for(tidies.reached.wait(), 10)
+        if crash:
+            await hf.crash()
+        tidies.open.set()
+        assert (await run.wait(timeout=10)).reason == "cancelled by ana"
+        assert [*([] if first else ["begins"]), "tidies"] == LOG
+
+    with_client(main, agents=[spins])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_loop_that_never_waits_and_never_listens_ends_at_the_second_request(impatient, first):
+    """Whatever its code does."""
+
+    async def main(hf):
+        run = await hf.start(spins, first, True, id="r")
+        await run.wait("running")
+        await run.cancel(grace="1h")
+        await until(lambda: _has_said("tidies"))
+        await run.cancel()
+        assert (await run.wait(timeout=10)).status == "cancelled"
+        assert LOG.count("tidies") == 1
+
+    with_client(main, agents=[spins])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_loop_that_never_waits_is_paused_and_given_back(impatient, first):
+    """It is paused, resumed, taken over after a crash, paused again, and lets its worker go."""
+
+    async def main(hf):
+        run = await hf.start(spins, first, False, id="r")
+        await run.wait("running")
+        await run.pause(by="ana")
+        await run.wait("paused", timeout=10)
+        await run.resume()
+        await run.wait("running", timeout=10)
+        await hf.crash()
+        await run.wait("running", timeout=10)
+        await run.pause(by="ana", now=True)
+        assert (await run.wait("paused", timeout=10)).reason == "paused by ana"
+        await run.resume()
+        await run.wait("running", timeout=10)
+        before = asyncio.get_running_loop().time()
+        await hf._worker.stop(5.0)
+        assert asyncio.get_running_loop().time() - before < 3
+        assert (await run.info()).status == "ready"
+
+    with_client(main, agents=[spins])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
 
 GRACE = "run.cancelling"  # the key under which the end of the grace is waited for
+REQUESTS = ("run.cancelling", "run.unwinding")
 
 
 _TOPICS: Final = {
@@ -48,6 +49,8 @@ def arrive(execution: Execution, signal: Signal) -> None:
             execution.record(signal.kind, None, signal.data, inbox_seen=signal.position)
             pause(execution, signal.data)
         return
+    if signal.kind == "child.ended" and not signal.data:
+        return  # it was retried since, and ends once more
     if signal.kind == "run.resumed":
         called_off = signal.data["requests"]
         if execution.pausing is not None and execution.pausing.get("request") in called_off:
@@ -59,7 +62,9 @@ def arrive(execution: Execution, signal: Signal) -> None:
     data = signal.data if name is None else {**signal.data, name: signal.topic}
     if signal.kind == "message.received":
         data["position"] = signal.position  # so that a receipt finds it
-    execution.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
+    # A second request to stop ends the run as soon as it is recorded: code that never waits would not let it through.
+    ends = (lambda _: end(execution)) if signal.kind == "run.cancelling" and execution.stopping else None
+    execution.record(signal.kind, None, data, signal.value, inbox_seen=signal.position, then=ends)
     if signal.kind == "run.cancelling":
         execution.stopping = True
         if execution.pausing is not None:

@@ -60,7 +60,13 @@ def restless(execution: Execution) -> None:
     """The run has not settled for a long time."""
     recorded = not execution.live and not execution.journal.exhausted
     begins = any(not call.begun and not call.withdrawn for call in execution.calls.values())
+    if execution.is_told_anyway():
+        execution.gate.kick()
+        return
     if not (execution.ready or recorded or begins):
+        if not execution.live and execution.journal.left_over() is None:
+            execution.never_settles = True
+            execution._reach_edge()  # nothing is recorded that it has not seen, and requests must be heard
         execution.gate.kick()  # busy with things of its own, and nobody waits for it
         return
     lines = [foreign.place(task) for task in list(execution.tasks)[:3]]

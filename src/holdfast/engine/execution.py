@@ -306,6 +306,20 @@ class Execution(Leaving):
 
     restless, hopped_far = restless, hopped_far
 
+    def is_told_anyway(self) -> bool:
+        """The run does not settle, and a request to stop is next: it is told wherever it is, for nothing else would end it."""
+        told = False
+        while (event := (self.ready[0] if self.ready else None) if self.live else self.journal.next()) is not None:
+            if event.kind not in control.REQUESTS:
+                break
+            self.never_settles = told = True
+            if self.live:
+                self.ready.popleft()
+            else:
+                self.journal.turn += 1
+            self._deliver(event)
+        return told
+
     def _deliver(self, event: Event) -> bool:
         """Hand one outcome to the agent. False when it cannot be: nobody has asked for it yet."""
         if KINDS[event.kind].arrives:
@@ -371,6 +385,10 @@ class Execution(Leaving):
                 self.gate.kick()  # what was begun is begun: perhaps the run only waits now
             return
         self.new_outcomes += 1
+        if self.never_settles and event.kind in control.REQUESTS and not self.ready:
+            self._deliver(event)
+            self.gate.kick()
+            return
         if self.resting and self.alone and not self.ready:
             (task,), asker = self.tasks, self.calls.get(event.key or "")
             awaited: Any = getattr(task, "_fut_waiter", None)

@@ -29,8 +29,8 @@ class Leaving(Drivers):
 
     __slots__ = (
         "calls", "cancelling", "childless", "closing", "ended", "ends_now", "finishing", "given_up",
-        "grace_timer", "left", "park_timer", "pausing", "postponed", "refusals", "releasing", "sees_off_now", "stopping",
-        "streams", "tasks", "unfit", "unwinding",
+        "grace_timer", "left", "never_settles", "park_timer", "pausing", "postponed", "refusals", "releasing", "sees_off_now",
+        "stopping", "streams", "tasks", "unfit", "unwinding",
     )  # fmt: skip
 
     def __init__(self, host: Host, run: RunRow) -> None:
@@ -48,6 +48,7 @@ class Leaving(Drivers):
         # Asked to stop: all below it have ended, or are being seen off; the agent was told; asked for twice.
         self.childless = self.sees_off_now = self.unwinding = self.ends_now = False
         self.postponed = False  # the agent has asked for a child that begins when it was told, if it still wants it
+        self.never_settles = False  # its tasks go on without waiting for anything
         self.grace_timer: Timer | None = None
         self.left: Transition | None = None  # how it was parked, paused or ended
         self.refusals = 0
