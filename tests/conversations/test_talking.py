@@ -453,3 +453,46 @@ def test_two_tasks_in_one_conversation():
             assert sorted(heard) == ["a0", "a1", "b0", "b1"]
 
     asyncio.run(main())
+
+
+@holdfast.agent
+async def hasty(then: str) -> list[str]:
+    """Is cancelled while it leaves a conversation, which it does all the same."""
+    state = await holdfast.restore(["hello"])
+
+    async def turn() -> None:
+        async with holdfast.conversation("c", str) as talk:
+            await talk.add(*state)
+            await holdfast.receive("never")
+
+    if state == ["hello"]:
+        task = asyncio.create_task(turn())
+        await holdfast.receive("go")
+        for _ in range(2):  # out of the block, and out of leaving it
+            task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait([task])
+    if then == "checkpoint":
+        state = await holdfast.checkpoint(["left"])
+    async with holdfast.conversation("c", str) as talk:
+        await talk.add("again")
+        return [*await talk.messages(), state[0]]
+
+
+@pytest.mark.parametrize("then", ["checkpoint", "entry"])
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_conversation_that_is_left_in_haste_is_left(then, crash):
+    """A second cancellation while it is left keeps the run neither from a checkpoint nor from entering it again."""
+
+    async def main():
+        async with holdfast.testing.open(agents=[hasty]) as hf:
+            run = await hf.start(hasty, then, id="r")
+            await run.wait("waiting")
+            await run.send("go")
+            if crash:
+                await hf.crash()
+            expected = ["hello", "again", "left" if then == "checkpoint" else "hello"]
+            assert await run.result(timeout=20) == expected
+            assert await said(hf) == ["hello", "again"]
+
+    asyncio.run(main())

@@ -353,3 +353,27 @@ def test_sets_of_calls_iterate_alike_in_a_resumed_era():
     finish(agent)
     assert len(orders) == 2
     assert orders[0] == orders[1]
+
+
+def test_tasks_that_are_done_are_not_in_the_way():
+    """A task that tells of its end in its last line is done when the one who waits for that goes on."""
+
+    @holdfast.agent
+    async def agent() -> int:
+        state = await holdfast.restore(0)
+        if state:
+            await work("after")
+            return int(state)
+        told = asyncio.Event()
+
+        async def last_line() -> None:
+            await work("before")
+            told.set()
+
+        task = asyncio.create_task(last_line())
+        await told.wait()
+        assert task.done()
+        await holdfast.checkpoint(state + 1)
+        return await work("after") and 1
+
+    finish(agent, expected=1, crashes=True)

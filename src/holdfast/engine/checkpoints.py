@@ -73,7 +73,7 @@ class CheckpointCall(Call):
             return f"it can be taken only in the root of the agent, not in the task or scope {self._scope.path!r}"
         if execution.open_scopes:
             return f"the scope {min(execution.open_scopes)!r} is open; leave it first"
-        others = [task.scope.path for task in execution.tasks if task.scope.path]
+        others = [task.scope.path for task in execution.tasks if task.scope.path and not task.done()]
         if others:
             return f"other tasks are alive ({', '.join(sorted(others)[:3])}); wait for them first"
         if execution.streams.open_here:

@@ -237,6 +237,22 @@ class LeaveCall(Call):
     def prepare(self, talk: Talk) -> None:
         self._talk, talk.left = talk, True
 
+    def wait(self) -> Generator[Any, Any, Any]:
+        try:
+            return (yield from super().wait())
+        except asyncio.CancelledError:
+            self._gone()  # it is left all the same; nobody waits to hear so
+            raise
+
+    def forsake(self) -> None:
+        left = (self.key, self._talk.conversation, self._talk.request)
+        self.execution.mailbox.unwanted = (*self.execution.mailbox.unwanted, left)
+
+    def _gone(self) -> None:
+        talks = self.execution.mailbox.talks
+        if talks.get(self._talk.conversation) is self._talk:  # else it was entered again meanwhile
+            del talks[self._talk.conversation]
+
     def begin(self) -> None:
         self._talk.once_held(self._write)
 
@@ -247,7 +263,7 @@ class LeaveCall(Call):
         self.execution.record("conversation.left", self.key, self.facts(conversation=talk.conversation), talks=[leave])
 
     def settle(self, event: Event) -> None:
-        self.execution.mailbox.talks.pop(self._talk.conversation, None)
+        self._gone()
         super().settle(event)
 
 
