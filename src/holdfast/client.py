@@ -439,7 +439,7 @@ class Client(Questions, Conversations, Control, Tokens):
         now = self.store.clock.now()
         served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
         said = await self.store.progress([row.id for row in rows])
-        spent = await self.store.spent([row.id for row in rows])
+        spent = await self.store.spent_with_steps([row.id for row in rows])
         return [RunInfo.of(row, served, now, said.get(row.id), spent.get(row.id)) for row in rows]
 
     async def count_runs(

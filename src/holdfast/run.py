@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -321,7 +321,7 @@ class Run(Generic[R_co]):
         store = self._client.store
         now = store.clock.now()
         served = await store.agents() if wants_worker(row, now) else {}
-        said, spent = (await store.progress([row.id])).get(row.id), (await store.spent([row.id])).get(row.id)
+        said, spent = (await store.progress([row.id])).get(row.id), (await store.spent_with_steps([row.id])).get(row.id)
         return RunInfo.of(row, served, now, said, spent)
 
     async def arguments(self) -> dict[str, Any]:
@@ -495,8 +495,8 @@ class Run(Generic[R_co]):
     async def retry(self, *, by: str = "", budget: Budget | None = None) -> None:
         """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
 
-        A failed child that brought the run down is retried with it. A paused run is resumed. `budget` takes the place of the
-        run's own; what was spent is spent.
+        Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
+        `budget` takes the place of the run's own; what was spent is spent.
         """
         checked_budget(budget)
         row = await self._row()
@@ -507,13 +507,35 @@ class Run(Generic[R_co]):
             kind = RunFinished if row.status in FINISHED else RunActive
             raise kind(f"run {self.id!r} is {row.status}; only a failed or paused run can be retried")
         sources = json.loads(row.error or "{}").get("from", [])
-        for source in sources:
-            if source.get("child"):
-                child = self._client.get(source["child"])
-                if (await child.info()).status == "failed":
-                    await child.retry(by=by)
         cut = min((source["seq"] for source in sources), default=None)
-        await self._go_on(row, by, cut, retry=True, budget=budget)
+        failed, mended = await self._failed_children(row, cut)
+        for child in failed:
+            await self._client.get(child).retry(by=by)
+        await self._go_on(row, by, cut, retry=True, budget=budget, mended=mended)
+
+    async def _failed_children(self, row: RunRow, cut: int | None) -> tuple[list[str], list[str]]:
+        """The children to be retried with this run, and those whose failure is to be forgotten: some were retried before.
+
+        A failure that the agent had seen before the cut was dealt with. A child that was spawned, and of whose end the agent
+        has not heard, is left alone: perhaps nobody waits for it.
+        """
+        store = self._client.store
+        failed = {child.id for child in await store.runs(parent=self.id, statuses=["failed"], limit=100_000)}
+        unheard, mended = failed.copy(), set[str]()
+        after = 0
+        while page := await store.journal(self.id, after, 500):
+            for event in page:
+                if event.kind in ("child.spawned", "child.ended"):
+                    unheard.discard(event.data["child"])
+                if (
+                    event.kind == "child.ended"
+                    and event.data["status"] == "failed"
+                    and event.seq >= (cut or row.next_seq)
+                ):
+                    mended.add(event.data["child"])
+            after = page[-1].seq + 1
+        mended |= unheard
+        return sorted(failed & mended), sorted(mended)
 
     async def _go_on(
         self,
@@ -524,12 +546,15 @@ class Run(Generic[R_co]):
         retry: bool = False,
         budget: Budget | None = None,
         family: bool = True,
+        mended: Sequence[str] = (),
     ) -> None:
         """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
         try:
             limits = None if budget is None else json.dumps(budget.published())
             author = self._client._author(by)
-            write = self._client.store.resume(self.id, **author, cut=cut, retry=retry, budget=limits, family=family)
+            write = self._client.store.resume(
+                self.id, **author, cut=cut, retry=retry, budget=limits, family=family, mended=mended
+            )
             await self._written(write)
         except RunActive:
             since = await self._client.store.journal(self.id, row.next_seq, 1)

@@ -121,3 +121,56 @@ def test_failed_runs_are_retried_by_agent_and_labels():
         assert await hf.get(forgiven).result() == "a before done, a done"
 
     with_client(main, agents=[parent, middle, child, forgiving])
+
+
+@holdfast.agent
+async def fan(names: list[str], handled: bool) -> list[str]:
+    """All at once; the first failure brings it down, and the others may have failed as well by then, or fail later."""
+    if handled:
+        try:
+            await child("handled")
+        except holdfast.RunFailed:
+            await act("instead")
+    return list(await asyncio.gather(*[child(name) for name in names]))
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_one_retry_mends_all_failed_children_of_a_fan_out(handled):
+    """Not one for each call of retry. What the agent had dealt with before stays as it was."""
+    BROKEN.update(["a", "b", "c", "handled"])
+
+    async def main(hf):
+        run = await hf.start(fan, ["a", "b", "c", "well"], handled, id="r")
+        await fails(run)
+
+        async def all_ended():
+            return not await hf.runs(status=["ready", "running", "waiting"])
+
+        async with asyncio.timeout(20):
+            while not await all_ended():
+                await asyncio.sleep(0.005)
+        BROKEN.clear()
+        await run.retry()
+        assert await run.result(timeout=20) == [f"{name} before done, {name} done" for name in ("a", "b", "c", "well")]
+        assert [bodies(name) for name in ("a", "b", "c", "well", "a before")] == [2, 2, 2, 1, 1]
+        assert bodies("handled") == (1 if handled else 0)
+
+    with_client(main, agents=[fan, child])
+
+
+def test_a_retry_says_which_budget_it_brought():
+    """In the history and in the audit."""
+    BROKEN.add("a")
+
+    async def main(hf):
+        run = await hf.start(fan, ["a"], False, id="r")
+        await fails(run)
+        BROKEN.clear()
+        await run.retry(by="ana", budget=holdfast.Budget(usd=5))
+        await run.result(timeout=20)
+        (retried,) = [event for event in await history(hf, "r") if event.kind == "run.retried"]
+        assert retried.data["budget"] == holdfast.Budget(usd=5).published()
+        (deed,) = [deed for deed in await hf.audit(run="r") if (deed.run, deed.action) == ("r", "retry")]
+        assert deed.data["budget"] == holdfast.Budget(usd=5).published()
+
+    with_client(main, agents=[fan, child])

@@ -43,7 +43,7 @@ def test_it_is_in_the_event_that_ends_the_attempt():
         think_cost = {"usd": 0.25, "input_tokens": 10, "output_tokens": 2, "model_calls": 1, "models": ["made-up"]}
         assert spent_of(events) == [("step.completed", think_cost), ("step.completed", {"usd": 0.3})]
         info = await run.info()
-        assert info.spent == Spent(usd=0.55, input_tokens=10, output_tokens=2, model_calls=1)
+        assert info.spent == Spent(usd=0.55, input_tokens=10, output_tokens=2, model_calls=1, steps=2)
 
     with_client(main, agents=[spender])
 
@@ -99,7 +99,7 @@ def test_replayed_steps_cost_nothing():
         async for hf in holdfast.testing.crash_everywhere(agents=[parent]):
             run = await hf.start(parent, id="r")
             assert await run.result() == 2
-            assert (await run.info()).spent == Spent(usd=1.0, input_tokens=2, output_tokens=8, model_calls=4)
+            assert (await run.info()).spent == Spent(usd=1.0, input_tokens=2, output_tokens=8, model_calls=4, steps=4)
             (first, *_) = await hf.runs(agent="child")
             assert first.spent.usd == 0.25
 
@@ -123,7 +123,7 @@ def test_a_transaction_says_what_it_has_spent_with_its_record(tmp_path):
     async def main(hf):
         run = await hf.start(keeper)
         await run.result()
-        assert (await run.info()).spent == Spent(usd=4)
+        assert (await run.info()).spent == Spent(usd=4, steps=1)
 
     with_client(main, agents=[keeper])
 
@@ -144,8 +144,8 @@ def test_prices_are_looked_up_by_model():
         unknown = await hf.start(caller, "no-such-model")
         await known.result()
         await unknown.result()
-        assert (await known.info()).spent == Spent(12.5, 1_000_000, 1_000_000, 1)
-        assert (await unknown.info()).spent == Spent(0, 1_000_000, 1_000_000, 1, unpriced=1)
+        assert (await known.info()).spent == Spent(12.5, 1_000_000, 1_000_000, 1, steps=1)
+        assert (await unknown.info()).spent == Spent(0, 1_000_000, 1_000_000, 1, unpriced=1, steps=1)
         assert str((await unknown.info()).spent) == "2,000,000 tokens, 1 model call of unknown price"
 
     with_client(main, agents=[caller])
@@ -176,3 +176,30 @@ def test_in_agent_code_it_says_where_to_call_it():
     assert "Call it in the step that had the cost" in finish(spender)
     holdfast.spend(1, input_tokens=5, model="any")
     assert asyncio.run(think(5)) == 5
+
+
+@holdfast.step
+async def plain(number: int) -> int:
+    return number
+
+
+@holdfast.agent
+async def counts_below() -> int:
+    return await plain(1) + await plain(2)
+
+
+@holdfast.agent
+async def counts() -> int:
+    return await plain(0) + await counts_below()
+
+
+def test_steps_are_counted_without_a_budget():
+    """Those of the run and of all below it."""
+
+    async def main(hf):
+        run = await hf.start(counts, id="r")
+        assert await run.result() == 3
+        assert (await run.info()).spent.steps == 3
+        assert {info.agent: info.spent.steps for info in await hf.runs()} == {"counts": 3, "counts_below": 2}
+
+    with_client(main, agents=[counts, counts_below])

@@ -27,7 +27,7 @@ def test_costs_are_shown_by_step_and_in_all(costs):
     assert "3 steps · $0.50, 2,020 tokens" in shown
     assert shown.count("$0.25, 1,010 tokens") == 2
     document = costs.json("show", "t")
-    spent = {"usd": 0.5, "input_tokens": 2000, "output_tokens": 20, "model_calls": 2, "unpriced": 0, "steps": 0}
+    spent = {"usd": 0.5, "input_tokens": 2000, "output_tokens": 20, "model_calls": 2, "unpriced": 0, "steps": 3}
     assert (document["run"]["spent"], document["run"]["budget"]) == (spent, None)
     assert [event["data"].get("spent", {}).get("usd") for event in document["events"]] == [0.25, 0.25, None, None]
 

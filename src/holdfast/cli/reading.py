@@ -79,7 +79,7 @@ async def account(hf: Client, run: str) -> Account:
         members = await family(hf, root)
     accounts: dict[str, Account] = {}
     asked = await hf.approvals(run=run)
-    spent = await hf.store.spent([row.id for row in members])
+    spent = await hf.store.spent_with_steps([row.id for row in members])
     for row in members:
         events = await hf.store.journal(row.id, dropped=True)
         questions = [each for each in asked if each.run == row.id]

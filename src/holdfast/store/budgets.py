@@ -18,6 +18,10 @@ class BudgetStore(Protocol):
         """What each of these runs has spent with all below it, if it has spent anything."""
         ...
 
+    async def spent_with_steps(self, runs: Iterable[str]) -> dict[str, Spent]:
+        """The same; where no bodies are counted, because there is no budget, `steps` are those completed."""
+        ...
+
     async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
         """Which steps, by their names, have spent most of it."""
         ...

@@ -8,7 +8,7 @@ end) did happen, and stays. The event at the cut itself goes, with the attempts 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from holdfast.model import KINDS, OUTCOMES
@@ -29,17 +29,17 @@ _KEPT_IF_ASKED_BEFORE: Final = (
 History = Sequence[tuple[int, str, str | None, dict[str, Any]]]  # seq, kind, key, data; in order, none dropped
 
 
-def dropped_by_cut(history: History, cut: int) -> list[int]:
-    """The seqs that a cut takes out of this history."""
+def dropped_by_cut(history: History, cut: int, mended: Collection[str] = ()) -> list[int]:
+    """The seqs that a cut takes out of this history. `mended`: children that are retried too, whose ends behind it are over."""
     delivered_before = sum(1 for seq, kind, _, _ in history if seq < cut and kind in OUTCOMES)
-    ended_child = next((data["child"] for seq, _, _, data in history if seq == cut and "child" in data), None)
+    again = {*mended, *(data["child"] for seq, _, _, data in history if seq == cut and "child" in data)}
 
     def goes(seq: int, kind: str, data: dict[str, Any]) -> bool:
         if seq <= cut:
             return seq == cut
         known = KINDS.get(kind)
         if known is not None and known.arrives:
-            return ended_child is not None and data.get("child") == ended_child  # told twice
+            return data.get("child") in again  # it ends once more, and that counts
         asked = data.get("asked")
         return not (kind in _KEPT_IF_ASKED_BEFORE and asked is not None and asked <= delivered_before)
 
@@ -52,7 +52,7 @@ def dropped_by_cut(history: History, cut: int) -> list[int]:
     lost |= {data["key"]: kind for seq, kind, _, data in history if seq in dropped and kind in _ENDS_OF_QUESTIONS}
     for seq, kind, key, _ in history:
         ended = lost.get(key or "")
-        again = ended == "step.failed" if kind in _ATTEMPTS else kind == "timer.set" and ended == "timer.fired"
-        if again or (kind in _QUESTIONS and ended is not None):
+        anew = ended == "step.failed" if kind in _ATTEMPTS else kind == "timer.set" and ended == "timer.fired"
+        if anew or (kind in _QUESTIONS and ended is not None):
             dropped.add(seq)
     return sorted(dropped)

@@ -6,7 +6,7 @@ None of them touches a running run's journal: that is its owner's.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,15 @@ class Send:
 
 
 def resume(
-    run: str, by: str, cut: int | None, retry: bool, budget: str | None, via: str, family: bool, whole: bool
+    run: str,
+    by: str,
+    cut: int | None,
+    retry: bool,
+    budget: str | None,
+    via: str,
+    family: bool,
+    mended: Collection[str],
+    whole: bool,
 ) -> Callable[[Transaction], Asking[bool]]:
     """Make a stopped run ready again, and its family if the same request had paused it. No event of a run that has an owner.
 
@@ -113,7 +121,7 @@ def resume(
             raise RunFinished(f"run {run!r} is {found.status} and cannot be resumed{advice}")
         if cancelled is not None:
             raise RunFinished(f"run {run!r} belongs to run {cancelled!r}, which was cancelled: it cannot be retried")
-        data = {"by": by, "cut": cut}
+        data = {"by": by, "cut": cut} | ({"budget": json.loads(budget)} if budget is not None else {})
         if found.status not in ("paused", "failed"):
             if not requests:
                 raise RunActive(f"run {run!r} is {found.status}; only a paused or failed run can be resumed")
@@ -131,7 +139,7 @@ def resume(
         if budget is not None:
             yield from tx.rows("rebudget", run=run, budget=budget)
         if cut is not None or found.status == "failed":
-            yield from _drop(tx, run, cut if cut is not None else seq, seq)
+            yield from _drop(tx, run, cut if cut is not None else seq, seq, mended)
         yield from record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
         yield from audit.note(tx, run, by, via, "retry" if retry else "resume", data)
         tx.changed(run, News.DUE)
@@ -140,14 +148,16 @@ def resume(
     return work
 
 
-def _drop(tx: Transaction, run: str, cut: int, by_seq: int) -> Asking[None]:
+def _drop(tx: Transaction, run: str, cut: int, by_seq: int, mended: Collection[str]) -> Asking[None]:
     found = yield from tx.rows("history", run=run)
     history = [(seq, kind, key, json.loads(data) if data else {}) for seq, kind, key, data in found]
-    dropped = set(dropped_by_cut(history, cut))
+    dropped = set(dropped_by_cut(history, cut, mended))
     dropped.update(seq for seq, kind, _, _ in history if kind == "run.failed")  # it is not how the run ended any more
     for seq in sorted(dropped):
         yield from tx.rows("drop_event", run=run, seq=seq, dropped=by_seq)
     yield from tx.rows("recount", run=run)
+    for child in mended:  # its end may lie in the inbox, where the run ended before it was taken
+        yield from tx.rows("void_end", run=run, topic=child)
 
 
 def delete(run: str, by: str, via: str) -> Callable[[Transaction], Asking[int]]:

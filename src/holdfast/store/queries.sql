@@ -190,6 +190,13 @@ SELECT run_id, CAST(sum(usd) AS BIGINT), CAST(sum(input_tokens) AS BIGINT), CAST
        CAST(sum(model_calls) AS BIGINT), CAST(sum(unpriced) AS BIGINT), CAST(sum(steps) AS BIGINT)
 FROM spending WHERE run_id IN (SELECT value FROM json_each(:ids)) GROUP BY run_id
 
+-- name: steps_below
+-- How many steps these runs and all below them have completed.
+WITH RECURSIVE tree (top, member) AS (
+  SELECT id, id FROM runs WHERE id IN (SELECT value FROM json_each(:ids))
+  UNION ALL SELECT tree.top, runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
+SELECT top, CAST(sum(steps) AS BIGINT) FROM tree CROSS JOIN runs WHERE runs.id = tree.member GROUP BY top
+
 -- name: spent_by
 -- Which steps have spent it, the dearest first.
 SELECT what, usd, input_tokens, output_tokens, model_calls, unpriced, steps FROM spending WHERE run_id = :run
@@ -254,6 +261,12 @@ UPDATE signals SET data = NULL WHERE run_id = :run AND position = :position
 -- Requests to pause that the owner has not taken from the inbox.
 SELECT position, data FROM signals
 WHERE run_id = :run AND position > (SELECT inbox_seen FROM runs WHERE id = :run) AND kind = 'run.pausing' AND data IS NOT NULL
+
+-- name: void_end
+-- A child whose end the run has not taken in is tried again.
+UPDATE signals SET data = NULL
+WHERE run_id = :run AND kind = 'child.ended' AND topic = :topic
+  AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
 
 -- name: paused_by
 -- What the event says with which a run was paused, if this is one.

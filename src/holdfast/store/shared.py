@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import dataclasses
 import functools
 import json
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.budget import Purse
@@ -342,8 +343,9 @@ class SharedStore(abc.ABC):
         retry: bool = False,
         budget: str | None = None,
         family: bool = True,
+        mended: Collection[str] = (),
     ) -> None:
-        go_on = functools.partial(outside.resume, run, by, cut, retry, budget, via, family)
+        go_on = functools.partial(outside.resume, run, by, cut, retry, budget, via, family, mended)
         if not await self._submit(go_on(whole=False), runs=[run]):
             await self._submit(go_on(whole=True))
 
@@ -465,6 +467,15 @@ class SharedStore(abc.ABC):
     async def spent(self, runs: Iterable[str]) -> dict[str, Spent]:
         found = await self._glance(reads.rows, "spent", ids=to_json(list(runs)))
         return {run: Spent.from_row(sums) for run, *sums in found}
+
+    async def spent_with_steps(self, runs: Iterable[str]) -> dict[str, Spent]:
+        ids = list(runs)
+        spent = await self.spent(ids)
+        uncounted = [run for run in ids if run not in spent or not spent[run].steps]
+        for run, steps in await self._read(reads.rows, "steps_below", ids=to_json(uncounted)) if uncounted else ():
+            if steps:
+                spent[run] = dataclasses.replace(spent.get(run, Spent()), steps=steps)
+        return spent
 
     async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
         found = await self._read(reads.rows, "spent_by", run=run, limit=limit)
