@@ -103,9 +103,11 @@ class Step(_CoroutineFunction, Generic[P, R_co]):
         return place.step(self.spec, self._target, args, kwargs)
 
     def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A plain function where no loop runs: a plain call."""
-        with Placed(plain_context(self.name)):
-            return self.fn(*args, **kwargs) if self._target is None else self.fn(self._target, *args, **kwargs)
+        """A plain function where no loop runs: a plain call. A decorator may have hidden that it is `async` after all."""
+        context = plain_context(self.name)
+        with Placed(context):
+            value = self.fn(*args, **kwargs) if self._target is None else self.fn(self._target, *args, **kwargs)
+        return _placed(value, context) if inspect.iscoroutine(value) else value
 
     async def _outside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._target is not None:
@@ -126,6 +128,11 @@ class Step(_CoroutineFunction, Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
+
+
+async def _placed(coroutine: Coroutine[Any, Any, Any], context: StepContext) -> Any:
+    with Placed(context):
+        return await coroutine
 
 
 class Agent(_CoroutineFunction, Generic[P, R_co]):

@@ -174,8 +174,12 @@ def test_a_stop_iteration_in_a_body_is_a_failure():
         assert seen == resumed
         assert seen["is"] == "RuntimeError"
         assert "StopIteration" in str(seen["str"])
+
+    async def outside():
+        await breaks_in_thread("stop")
+
     with pytest.raises(RuntimeError, match="StopIteration"):
-        asyncio.run(breaks_in_thread("stop"))
+        asyncio.run(outside())
 
 
 @holdfast.step(timeout=0.01)

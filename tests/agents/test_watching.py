@@ -225,7 +225,7 @@ def test_a_client_that_is_not_open_says_so(tmp_path):
     ("url", "told"),
     [
         ("mysql://x", "is not a store this version can open; write 'sqlite:PATH'"),
-        ("agents.db", "is not a store this version can open; write 'sqlite:PATH'"),
+        ("agents.db", "is not a store this version can open; write 'sqlite:agents.db'"),
         ("postgres", "is not a PostgreSQL URL; write 'postgresql://user@host/database'"),
         (3, "is not a store this version can open; write 'sqlite:PATH'"),
     ],
@@ -356,7 +356,7 @@ def test_the_log_filter_drops_what_a_replay_repeats(records):
                     await run.send("news", 1)
 
     with_client(main, agents=[logs])
-    asyncio.run(log_in_step())
+    log_in_step()
     LOG.info("outside")
     assert records == [
         ("before", "l", ""), ("in the step", "l", "log_in_step#0"), ("between", "l", ""), ("after", "l", ""),
