@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -51,9 +55,48 @@ async def existing(url: str | None) -> AsyncIterator[Client]:
         raise StoreUnavailable(
             f"there is no store at {store.url!r}; `holdfast run FILE.py:AGENT` makes one, --db names another"
         )
-    async with at_terminal(open_store(url)) as hf:
-        await bury_owners(hf.store)
+    async with contextlib.AsyncExitStack() as stack:
+        hf, trouble = None, None
+        if path is None or _can_be_written(path):
+            try:
+                hf = await stack.enter_async_context(at_terminal(open_store(url)))
+                await bury_owners(hf.store)
+            except StoreUnavailable as error:
+                if path is None:
+                    raise
+                trouble = error
+        if hf is None:
+            assert path is not None
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
+            copy = await asyncio.to_thread(_copied, path, folder)
+            try:
+                hf = await stack.enter_async_context(at_terminal(open_store(f"sqlite:{copy}")))
+            except StoreUnavailable as error:
+                raise trouble or error  # noqa: B904 - the copy is nothing that the user knows of
+            hf.store.url = store.url
+            hf.store.refuses = (
+                f"{store.url!r} can only be looked at and cannot be changed: its file, folder or disk cannot be written"
+            )
         yield hf
+
+
+def _can_be_written(path: str) -> bool:
+    """SQLite writes beside the file even to read it, so its folder counts too."""
+    beside = [path + suffix for suffix in ("", "-wal", "-shm")]
+    return os.access(os.path.dirname(path), os.W_OK) and all(  # noqa: PTH120
+        os.access(file, os.W_OK)
+        for file in beside
+        if os.path.exists(file)  # noqa: PTH110
+    )
+
+
+def _copied(path: str, folder: str) -> str:
+    """A copy of the file, with what its log has, in a folder that can be written."""
+    for suffix in ("", "-wal"):
+        if os.path.exists(path + suffix):  # noqa: PTH110
+            copy = shutil.copyfile(path + suffix, os.path.join(folder, "copy.db" + suffix))  # noqa: PTH118
+            os.chmod(copy, 0o600)  # noqa: PTH101
+    return os.path.join(folder, "copy.db")  # noqa: PTH118
 
 
 def at_terminal(hf: Client) -> Client:

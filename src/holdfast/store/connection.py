@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ import apsw
 from holdfast.errors import BadArguments, StoreUnavailable
 
 Durability = Literal["power", "process", "none"]
+_MOST_DAMAGES: Final = 100  # that are looked for
+_TOLD_DAMAGES: Final = 3
 _SYNCHRONOUS: Final = {"power": "FULL", "process": "NORMAL", "none": "OFF"}
 
 # Up to 3.51.2 two connections that write and checkpoint at once can corrupt a file (sqlite.org/wal.html#walresetbug).
@@ -163,5 +166,17 @@ def facts(db: apsw.Connection, path: str) -> dict[str, Any]:
         "apsw": apsw.apsw_version(),
         **sizes,
         "pragmas": {name: db.pragma(name) for name in _PRAGMAS},
-        "integrity": db.pragma("integrity_check"),
+        "free_bytes": shutil.disk_usage(Path(path).parent).free,
+        "integrity": _integrity(db),
     }
+
+
+def _integrity(db: apsw.Connection) -> str:
+    """What SQLite finds wrong with the file, in one line: the first few of it."""
+    try:
+        found = [text for (text,) in db.execute(f"PRAGMA integrity_check({_MOST_DAMAGES})")]
+    except apsw.Error as error:
+        return str(error)
+    lines = [line for text in found for line in str(text).splitlines() if not line.startswith("***")]
+    more = f"; and {len(lines) - _TOLD_DAMAGES} more" if len(lines) > _TOLD_DAMAGES else ""
+    return "; ".join(lines[:_TOLD_DAMAGES]) + more

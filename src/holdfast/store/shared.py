@@ -102,6 +102,7 @@ class SharedStore(abc.ABC):
         self._served: set[str] = set()  # names of agents, and names with a version after a space
         self.code_version: str | None = None
         self.queues: Sequence[str] | None = None
+        self.refuses: str | None = None
         self._held_after = ""  # the limit up to which held runs were looked at
         self._waiting: list[Operation] = []
         self._said_due = False  # a commit of ours made a run due, and no claim has looked since
@@ -158,6 +159,8 @@ class SharedStore(abc.ABC):
     def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
                 runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
         self._check_open()
+        if self.refuses is not None:
+            raise StoreUnavailable(self.refuses)
         future: asyncio.Future[T] = self._loop.create_future()
         work = Work(do, functools.partial(settle, future), journal, small, runs)
         limit_s = write_limit.get()

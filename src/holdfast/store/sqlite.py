@@ -300,4 +300,10 @@ class SQLiteStore(SharedStore):
 
     async def facts(self) -> dict[str, Any]:
         about = await self._readers.look(functools.partial(connection.facts, path=self.path))
-        return about | await self._read(reads.facts) | {"url": self.url, "worker": self.worker_id}
+        about |= {"url": self.url, "worker": self.worker_id}
+        try:
+            return about | await self._read(reads.facts)
+        except StoreUnavailable:
+            if about["integrity"] == "ok":
+                raise
+            return about  # of a damaged file not all can be read

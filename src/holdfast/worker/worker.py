@@ -151,6 +151,8 @@ class Worker:
                 else:
                     await asyncio.sleep(0)
             except StoreUnavailable as problem:  # what cannot be read now may be readable again soon
+                if self._stopping:  # it was on its way when the store was closed
+                    return
                 _log.warning("looking for work failed; trying again: %s", problem)
                 await asyncio.sleep(_AGAIN_S)
             except Exception:  # whatever it is: a worker that does not look any more would only seem to work
