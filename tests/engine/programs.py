@@ -12,9 +12,11 @@ from holdfast.errors import Suspended
 
 LEAVES = (
     "step", "tick", "turns", "sleep", "note", "callback", "chain", "look", "receive", "put", "get", "set", "wait", "fact",
+    "child", "offspring", "thread",
 )  # fmt: skip
 BLOCKS = (
     "gather", "race", "group", "spawn", "limit", "deadline", "lock", "tidy", "shield", "scope", "as_completed", "queue_up",
+    "orphans",
 )  # fmt: skip
 
 
@@ -31,10 +33,16 @@ def plan(dice, depth, names):
     return block
 
 
+@holdfast.step
+def threaded(what: str) -> str:
+    return what
+
+
 class Program:
     """One life of one program."""
 
-    def __init__(self):
+    def __init__(self, depth):
+        self.depth = depth
         self.queue, self.mutex, self.event = asyncio.Queue(), asyncio.Lock(), asyncio.Event()
         self.left = []  # tasks that were started and not waited for
 
@@ -99,6 +107,19 @@ class Program:
             loop.call_soon(hop, depth, context=contextvars.Context() if depth % 2 else None)
         await carried
 
+    async def thread(self, name, size, inside):
+        return await threaded(name)
+
+    async def child(self, name, size, inside):
+        return await program(int(size * 10**9), self.depth - 1) if self.depth > 1 else await work(name)
+
+    async def offspring(self, name, size, inside):
+        """A child that is waited for later, or never."""
+        if self.depth < 2:
+            return await work(name)
+        spawned = await holdfast.spawn(program, int(size * 10**9), self.depth - 1)
+        return await spawned if size < 0.5 else "left alone"
+
     async def look(self, name, size, inside):
         return holdfast.receive_nowait("mail", str)
 
@@ -119,6 +140,14 @@ class Program:
             return await self.event.wait()
 
     # Blocks
+
+    async def orphans(self, name, size, inside):
+        """A child that is started while the block, or the run, is being stopped."""
+        try:
+            return await self.run(inside[0])
+        finally:
+            if self.depth > 1:
+                see(await program(int(size * 10**9), 1))
 
     async def gather(self, name, size, inside):
         ends = await asyncio.gather(*map(self.run, inside), return_exceptions=size < 0.7)
@@ -153,8 +182,12 @@ class Program:
             return await self.run(inside[0])
 
     async def lock(self, name, size, inside):
-        async with self.mutex:
+        async with asyncio.timeout(0.05):  # a lock inside a lock waits for itself
+            await self.mutex.acquire()
+        try:
             return await self.run(inside[0])
+        finally:
+            self.mutex.release()
 
     async def tidy(self, name, size, inside):
         try:
@@ -196,13 +229,13 @@ class Program:
 
 
 @holdfast.agent
-async def program(seed: int) -> str:
+async def program(seed: int, depth: int = 3) -> str:
     begin_life()
-    life = Program()
+    life = Program(depth)
     names = [0]
     try:
         async with asyncio.timeout(5):  # it may be made so that it waits for itself
-            await life.run(plan(random.Random(seed), 3, names))
+            await life.run(plan(random.Random(seed), depth, names))
     except TimeoutError:
         pass
     except BaseExceptionGroup as error:

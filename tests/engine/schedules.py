@@ -7,16 +7,19 @@ the order in which it did. What one life has seen, the next must see again, befo
 import asyncio
 import contextvars
 import random
+from collections.abc import Callable
 
 import holdfast
 
 noise = random.Random()
+longest_s = 0.004  # that a body takes
 lives: dict[str, list[list[str]]] = {}  # by run: what each of its lives has seen
+new_life: Callable[[], list[str]] = list  # another kind of list where the process is killed
 _life: contextvars.ContextVar[list[str]] = contextvars.ContextVar("life")
 
 
 def begin_life():
-    _life.set([])
+    _life.set(new_life())
     lives.setdefault(holdfast.this_run().id, []).append(_life.get())
 
 
@@ -26,7 +29,7 @@ def see(value):
 
 
 async def _nap():
-    await asyncio.sleep(noise.choice([0, 0, noise.random() * 0.004]))
+    await asyncio.sleep(noise.choice([0, 0, noise.random() * longest_s]))
 
 
 @holdfast.step
