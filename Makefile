@@ -56,8 +56,11 @@ test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
 	@$(VENV)/bin/pytest -q -n auto --dist worksteal $(ARGS)
 
 ##@ For developers
-.PHONY: check lint types format chaos bench lock clean help
+.PHONY: check nightly lint types format chaos bench lock clean help
 check: lint types test  ## lint, types and tests
+
+nightly: $(VENV)/.dev  ## the first hour of six kinds of users, as scripts (takes minutes)
+	@$(VENV)/bin/pytest -q -m nightly $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	@$(VENV)/bin/ruff check --quiet
