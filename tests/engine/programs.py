@@ -42,7 +42,7 @@ class Program:
     """One life of one program."""
 
     def __init__(self, depth):
-        self.depth = depth
+        self.depth, self.over = depth, False
         self.queue, self.mutex, self.event = asyncio.Queue(), asyncio.Lock(), asyncio.Event()
         self.left = []  # tasks that were started and not waited for
 
@@ -102,7 +102,10 @@ class Program:
             seen = contextvars.copy_context()
 
             def hop(left):
-                loop.call_soon(hop, left - 1) if left else seen.run(see, f"{name} hopped")
+                if left:
+                    loop.call_soon(hop, left - 1)
+                elif not self.over:  # no task is in this chain: nothing stops it when the run leaves memory
+                    seen.run(see, f"{name} hopped")
 
             loop.call_soon(hop, depth, context=contextvars.Context() if depth % 2 else None)
         await carried
@@ -238,8 +241,11 @@ async def program(seed: int, depth: int = 3) -> str:
             await life.run(plan(random.Random(seed), depth, names))
     except TimeoutError:
         pass
-    except BaseExceptionGroup as error:
-        if error.subgroup(Suspended):  # this life is over, and must see no more
+    except BaseException as error:
+        if isinstance(error, Suspended) or (isinstance(error, BaseExceptionGroup) and error.subgroup(Suspended)):
+            life.over = True  # and must see no more
+            raise
+        if not isinstance(error, BaseExceptionGroup):
             raise
     for task in life.left:
         task.cancel()

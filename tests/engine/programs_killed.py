@@ -145,7 +145,7 @@ async def _verdict(url: str, seen: str) -> tuple[list[str], Counter[str]]:
                 if saw != longest[: len(saw)]:
                     at = next(n for n, (a, b) in enumerate(zip(saw, longest, strict=False)) if a != b)
                     wrong.append(
-                        f"{info.id}, life {life}: saw {saw[at]!r} where another saw {longest[at]!r} (line {at})"
+                        f"{info.id}, life {life}: saw {saw[at]!r} where another saw {longest[at]!r} (line {at} of {len(saw)})"
                     )
     return wrong, Counter(info.status for info in infos)
 
