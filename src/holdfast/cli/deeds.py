@@ -31,7 +31,10 @@ def pause(
     runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
     reason: str, only: bool, now: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Stop runs, and those below them, at their next safe point, until they are resumed. A step that runs may end."""
+    """Stop runs at their next safe point.
+
+    Runs below them stop too. A step that runs may end. They go on when they are resumed.
+    """
     from holdfast.cli.controlling import Wanted
     from holdfast.cli.controlling import pause as stop
 
@@ -47,7 +50,10 @@ def resume(
     runs: tuple[str, ...], by: str | None, agent: str | None, statuses: tuple[str, ...], labels: dict[str, str],
     only: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Let paused runs go on, and those below them that were paused with them."""
+    """Let paused runs go on.
+
+    Runs below them that were paused by the same request go on too.
+    """
     from holdfast.cli.controlling import Wanted
     from holdfast.cli.controlling import resume as go_on
 
