@@ -125,11 +125,24 @@ class Shape:
             # A union whose members are told apart by a `kind` field is not read without it; a default that is a secret, or
             # that its type does not take, is not read with it.
             try:
-                return self._checked(adapter, value, where, argument, not lean)
+                text, copy = self._checked(adapter, value, where, argument, not lean)
             except NotStorable as second:
                 without, whole = (first, second) if lean else (second, first)
                 root = isinstance(without, Misfit) and without.path == where  # for want of a default, perhaps
                 raise (whole if root else without) from None
+            return (text, copy) if lean else self._filled(adapter, value, where, argument, text, copy)
+
+    def _filled(self, adapter: Any, value: Any, where: str, argument: bool, text: str, copy: Any) -> tuple[str, Any]:
+        """The text without defaults, and every default that can be read back with it: one that cannot costs no other."""
+        plain, whole = (_dumped(adapter, value, where, lean) for lean in (True, False))
+        for holder, key, default in _left_out(plain, whole):
+            holder[key] = default
+            try:
+                tried = _written(plain, where, argument, _leaf)
+                text, copy = tried, self._read_back(tried, value, where, argument)
+            except NotStorable:
+                del holder[key]
+        return text, copy
 
     def load(self, text: str, where: str = "value", *, migrate: Migrate | None = None, drop: bool = False) -> Any:
         """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation.
@@ -366,8 +379,12 @@ def _leaf(value: Any) -> Any:
 
 
 def _taken_apart(adapter: Any, value: Any, where: str, argument: bool, lean: bool) -> str:
+    return _written(_dumped(adapter, value, where, lean), where, argument, _leaf)
+
+
+def _dumped(adapter: Any, value: Any, where: str, lean: bool) -> Any:
     try:
-        plain = adapter.dump_python(
+        return adapter.dump_python(
             value, mode="python", round_trip=True, by_alias=False, exclude_defaults=lean, warnings=False
         )
     except RecursionError:
@@ -379,7 +396,19 @@ def _taken_apart(adapter: Any, value: Any, where: str, argument: bool, lean: boo
         elif "ircular reference" in reason or "depth exceeded" in reason:
             reason = f"contains itself or is nested more than {DEPTH_LIMIT} levels deep"
         raise NotStorable(f"{where}: {cut(reason, 300)}") from error
-    return _written(plain, where, argument, _leaf)
+
+
+def _left_out(lean: Any, whole: Any) -> list[tuple[dict[Any, Any], Any, Any]]:
+    """The fields that only the whole data has: the object of the other that lacks each, its name and its value."""
+    found, pairs = [], [(lean, whole)]
+    while pairs:
+        one, other = pairs.pop()
+        if type(one) is dict and type(other) is dict:
+            found += [(one, key, each) for key, each in other.items() if key not in one]
+            pairs += [(each, other[key]) for key, each in one.items() if key in other]
+        elif type(one) in (list, tuple) and type(other) is type(one) and len(one) == len(other):
+            pairs += zip(one, other, strict=True)
+    return found
 
 
 def _written(value: Any, where: str, argument: bool, other: Any) -> str:

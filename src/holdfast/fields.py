@@ -90,8 +90,10 @@ def _in_mapping(plain: dict[Any, Any], value: dict[Any, Any], aliases: bool, pat
     gone = next((key for key in plain if key not in value), None) if len(value) < len(plain) else None
     if gone is not None:
         return Stranger(path, str(gone), tuple(map(str, value)))
-    for key, item in plain.items():
-        found = _stranger(item, value[key], aliases, (*path, segment(key))) if key in value else None
+    in_order = list(value.values()) if len(value) == len(plain) else []  # validation keeps the order of keys
+    for at, (key, item) in enumerate(plain.items()):
+        made = value[key] if key in value else in_order[at] if in_order else None
+        found = _stranger(item, made, aliases, (*path, segment(key)))
         if found is not None:
             return found
     return None
