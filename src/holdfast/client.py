@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
+import math
 import os
 import secrets
 import time
@@ -156,6 +157,7 @@ class Client(Questions, Conversations, Control, Tokens):
             raise BadArguments("this client is open already")
         self._loop = asyncio.get_running_loop()
         store = self._make_store()
+        store.read_limit_s = self._read_limit_s
         await store.open()
         self._store = store
         store.on_change(self._hearing.hear)
@@ -179,7 +181,12 @@ class Client(Questions, Conversations, Control, Tokens):
                 await worker.stop(grace_s)
         finally:
             if store is not None:
-                await store.close()
+                with self._limited():  # what closing writes: that this worker has left
+                    await store.close()
+
+    def _read_limit_s(self) -> float | None:
+        """How long a read waits: a worker in this client reads through the same store, and waits as long as it takes."""
+        return self._limit_s(math.inf if self._specs else self._settings.deadline_s)
 
     @property
     def store(self) -> Store:

@@ -65,8 +65,11 @@ class Run(Generic[R_co]):
     def approvals(self) -> list[Approval]:
         """Its open questions and those of the runs below it."""
 
-    def pause(self, *, reason: str = ..., by: str = ...) -> None:
-        """Stop it at the next safe point, until it is resumed; a body that runs may end. Messages still reach it."""
+    def pause(self, *, reason: str = ..., by: str = ..., family: bool = ..., now: bool = ...) -> None:
+        """Stop it and all below it at the next safe point, until it is resumed. Messages still reach it.
+
+        A body that runs may end; with `now` it is stopped, and is in doubt as after a crash. `family=False`: only this run.
+        """
 
     def cancel(self, *, reason: str = ..., by: str = ..., grace: Duration = ...) -> None:
         """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
@@ -74,14 +77,14 @@ class Run(Generic[R_co]):
         When the grace is over, or at a second call, it ends whatever its code does.
         """
 
-    def resume(self, *, by: str = ...) -> None:
-        """Let a paused run go on."""
+    def resume(self, *, by: str = ..., family: bool = ...) -> None:
+        """Let a paused run go on, and with it those below it that were paused by the same request."""
 
     def retry(self, *, by: str = ..., budget: Budget | None = ...) -> None:
         """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
 
-        A failed child that brought the run down is retried with it. A paused run is resumed. `budget` takes the place of the
-        run's own; what was spent is spent.
+        Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
+        `budget` takes the place of the run's own; what was spent is spent.
         """
 
     def delete(self) -> int:
@@ -396,13 +399,23 @@ class Client:
         labels: Mapping[str, str] | None = ...,
         reason: str = ...,
         by: str = ...,
+        family: bool = ...,
+        now: bool = ...,
     ) -> list[str]:
-        """Pause every run that fits all that is given; returns their ids. Runs that are to stop are left alone."""
+        """Pause every run that fits all that is given, with all below it; returns the ids of those that fit.
+
+        Runs that are to stop are left alone. `family` and `now` as for one run.
+        """
 
     def resume(
-        self, *, agent: str | Agent[..., Any] | None = ..., labels: Mapping[str, str] | None = ..., by: str = ...
+        self,
+        *,
+        agent: str | Agent[..., Any] | None = ...,
+        labels: Mapping[str, str] | None = ...,
+        by: str = ...,
+        family: bool = ...,
     ) -> list[str]:
-        """Let every paused run that fits go on; returns their ids."""
+        """Let every paused run that fits go on, with those below it that the same request paused; returns the ids."""
 
     def cancel(
         self,
@@ -445,7 +458,7 @@ class Client:
 
     @contextmanager
     def deadline(self, limit: Duration) -> Iterator[None]:
-        """How long what is written in this block may wait for the store, in the place of `Settings.deadline_s`."""
+        """How long what is written or read in this block may wait for the store, in the place of `Settings.deadline_s`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import closing, contextmanager
 
 import apsw
@@ -133,3 +134,80 @@ def test_a_write_in_doubt_says_where_to_look(tmp_path, act, look):
 def test_a_deadline_is_some_time():
     with pytest.raises(holdfast.BadArguments, match="a write needs some time"):
         Settings(deadline_s=0)
+
+
+@pytest.mark.parametrize("form", ["async", "sync"])
+def test_a_client_whose_write_was_withdrawn_closes_at_once(tmp_path, form):
+    """Nothing is left to write, so leaving does not wait for the lock that the write waited for."""
+    url, settings = f"sqlite:{tmp_path / 'a.db'}", Settings(deadline_s=0.3)
+
+    async def main():
+        async with holdfast.open(url, settings=settings) as hf:
+            with pytest.raises(StoreUnavailable, match="nothing was done"):
+                await hf.start("clerk", "late")
+
+    def plain():
+        with (
+            holdfast.sync.open(url, settings=settings) as hf,
+            pytest.raises(StoreUnavailable, match="nothing was done"),
+        ):
+            hf.start("clerk", "late")
+
+    async def make():
+        async with holdfast.open(url, agents=[clerk]):
+            pass
+
+    asyncio.run(make())
+    with locked(tmp_path / "a.db"):
+        began = time.monotonic()
+        asyncio.run(main()) if form == "async" else plain()
+        assert time.monotonic() - began < 5
+
+
+def test_a_worker_that_cannot_say_that_it_leaves_closes_within_its_deadline(tmp_path):
+    async def main():
+        client = holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[clerk], settings=Settings(deadline_s=0.3))
+        await client.__aenter__()
+        with locked(tmp_path / "a.db"):
+            began = time.monotonic()
+            await client.__aexit__(None, None, None)
+            assert time.monotonic() - began < 5
+
+    asyncio.run(main())
+
+
+def test_a_client_of_a_server_that_does_not_answer(own_server):
+    """Its writes and its reads end at the deadline, and leaving does not wait for the answers to them."""
+
+    async def main():
+        async with holdfast.open(own_server.url, agents=[clerk]) as hf:
+            await hf.start(clerk, "ana", id="a")
+        client = holdfast.open(own_server.url, settings=Settings(deadline_s=1))
+        hf = await client.__aenter__()
+        assert [run.id for run in await hf.runs()] == ["a"]
+        with own_server.halted():
+            async with asyncio.timeout(20):
+                with pytest.raises(StoreUnavailable, match=r"the store did not answer within 1.0 s"):
+                    await hf.runs()
+                with hf.deadline("20ms"), pytest.raises(StoreUnavailable, match="did not answer within 20 ms"):
+                    await hf.get("a").info()
+                with pytest.raises(StoreUnavailable):
+                    await hf.get("a").send("word", "tea")
+            began = time.monotonic()
+            await client.__aexit__(None, None, None)
+            assert time.monotonic() - began < 10
+
+    asyncio.run(main())
+
+
+def test_a_server_that_answers_again_is_read_again(own_server):
+    async def main():
+        async with holdfast.open(own_server.url, settings=Settings(deadline_s=0.3)) as hf:
+            with own_server.halted():
+                for _ in range(6):
+                    with pytest.raises(StoreUnavailable, match="did not answer"):
+                        await hf.runs()
+            with hf.deadline("20s"):
+                assert await hf.runs() == []
+
+    asyncio.run(main())

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _NOBODY = 65534  # PostgreSQL refuses to run as root
@@ -88,6 +90,22 @@ class Server:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()  # a zombie would keep postmaster.pid alive
             self._process = None
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """All of its processes stand still: it keeps its connections and answers nothing."""
+        assert self._process is not None
+        pids = [self._process.pid]
+        os.kill(self._process.pid, signal.SIGSTOP)  # first: it begins no other process
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        pids += [int(pid) for pid in children.read_text().split()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def stop(self) -> None:
         if self._process is not None:

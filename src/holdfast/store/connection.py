@@ -12,6 +12,7 @@ import contextlib
 import random
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -98,12 +99,15 @@ def check_library() -> None:
 class Nap:
     """Waits for another process's lock in short random naps: SQLite's own handler naps 100 ms and starves a writer."""
 
-    def __init__(self) -> None:
-        self._until = 0.0
+    def __init__(self, wanted: Callable[[], bool] = lambda: True) -> None:
+        self._until, self._wanted = (
+            0.0,
+            wanted,
+        )  # asked before each nap: does anybody still wait for what needs the lock?
         self.patient = True  # False: do not wait at all
 
     def __call__(self, naps_before: int) -> bool:
-        if not self.patient:
+        if not self.patient or not self._wanted():
             return False
         now = time.monotonic()
         if naps_before == 0:

@@ -107,6 +107,7 @@ class SharedStore(abc.ABC):
         self._waiting: list[Operation] = []
         self._said_due = False  # a commit of ours made a run due, and no claim has looked since
         self._open = self._registered = False
+        self.read_limit_s: Callable[[], float | None] = lambda: None
 
     def _begin(self) -> None:
         self._loop, self.context = asyncio.get_running_loop(), in_no_run()

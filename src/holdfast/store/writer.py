@@ -78,6 +78,7 @@ class Writer:
         self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
         self._connection = threading.Lock()  # held by whoever uses the connection
+        self._writing: list[Operation] = []  # in the thread
         self._lone_run, self._held_off, self._nudged, self._wrote_at = "", 0, False, 0.0
         self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
         self._broken_here: apsw.Error | None = None  # what `write_here` met: the connection is not to be trusted
@@ -176,8 +177,9 @@ class Writer:
                 with self._connection:
                     self._nudged = False
                     if pending:
+                        self._writing = pending
                         self._write(pending)
-                        pending = []
+                        pending = self._writing = []
                     self._poll()
                     self._checkpoint()
                 if ended:
@@ -193,7 +195,7 @@ class Writer:
             self._end(pending)
 
     def _use(self, db: apsw.Connection) -> None:
-        self._db, self._nap, self._wal_pages = db, Nap(), 0
+        self._db, self._nap, self._wal_pages = db, Nap(self._is_wanted), 0
         db.set_busy_handler(self._nap)
 
         def grown(_db: apsw.Connection, _name: str, pages: int) -> int:
@@ -201,6 +203,10 @@ class Writer:
             return apsw.SQLITE_OK
 
         db.set_wal_hook(grown)  # it takes the place of automatic checkpoints, which would come inside a commit
+
+    def _is_wanted(self) -> bool:
+        """Is there anybody who waits for what is being written? If not, it need not wait for a lock, nor closing for it."""
+        return not self._killed and (not self._writing or not nobody_waits(self._writing))
 
     def _checkpoint(self) -> None:
         """Move what the log holds into the file, when it has grown."""

@@ -43,7 +43,7 @@ class Settings:
     park_grace_s: float = 0.5
     stop_grace_s: float = 30.0
     deadline_s: float = (
-        30.0  # for so long what a client writes waits for the store; `hf.deadline` chooses another for a block
+        30.0  # for so long what a client writes or reads waits for the store; `hf.deadline` chooses another for a block
     )
     threads: int = 32
     value_limit_bytes: int = DEFAULT_LIMIT_BYTES

@@ -62,7 +62,7 @@ class Liveness:
         except concurrent.futures.CancelledError:
             raise StoreUnavailable("the store is not open") from None
         except TROUBLE as error:
-            raise StoreUnavailable(f"the leases could not be prolonged: {error or repr(error)}") from None
+            raise StoreUnavailable(f"the leases could not be prolonged: {str(error) or repr(error)}") from None
 
     def fall_silent(self) -> None:
         """Keep the lock, and say no more that we are there: we are about to leave."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
+from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
 from holdfast.store.base import settle
 from holdfast.store.postgres import connection
@@ -31,14 +32,15 @@ async def _answered(db: Connection, work: Callable[[], Asking[T]]) -> T:
 
 
 class Readers:
-    """Connections that see the last commit."""
+    """Connections that see the last commit. `limit_s` is asked how long the one who reads now waits; None: until it knows."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], check_open: Callable[[], None]) -> None:
-        self._connect, self._check_open = connect, check_open
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], check_open: Callable[[], None],
+                 limit_s: Callable[[], float | None]) -> None:  # fmt: skip
+        self._connect, self._check_open, self._limit_s = connect, check_open, limit_s
         self._context = contextvars.copy_context()
         self._asked: collections.deque[tuple[Callable[[], Asking[Any]], asyncio.Future[Any]]] = collections.deque()
         self._idle: list[Connection] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], asyncio.Future[Any] | None] = {}  # and what each is about to answer
 
     async def read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         """Run a piece of work that changes nothing; once more if its connection was dropped."""
@@ -47,17 +49,29 @@ class Readers:
         answer: asyncio.Future[T] = loop.create_future()
         self._asked.append((lambda: read(*arguments, **named), answer))
         if len(self._tasks) < _MOST:
-            self._tasks.add(self._context.run(loop.create_task, self._serve()))
-        return await answer
+            self._tasks[self._context.run(loop.create_task, self._serve())] = None
+        limit_s = self._limit_s()
+        if limit_s is None:
+            return await answer
+        late = StoreUnavailable(
+            f"the store did not answer within {spoken(limit_s)}; what was asked changes nothing: ask again"
+        )
+        timer = loop.call_later(limit_s, settle, answer, None, late, context=self._context)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
 
     async def _serve(self) -> None:
         """Answer until there is no question left; then the connection waits for the next task."""
-        db = self._idle.pop() if self._idle else None
+        db, task = self._idle.pop() if self._idle else None, asyncio.current_task()
+        assert task is not None
         try:
             while self._asked:
                 work, answer = self._asked.popleft()
                 if answer.done():
                     continue
+                self._tasks[task] = answer
                 try:
                     for last in (False, True):
                         try:
@@ -68,8 +82,10 @@ class Readers:
                         except TROUBLE as error:
                             if isinstance(error, LOST) and db is not None:
                                 db.terminate()
-                            if last:
-                                raise StoreUnavailable(f"the store cannot be read: {error or repr(error)}") from None
+                            if last or answer.done():
+                                raise StoreUnavailable(
+                                    f"the store cannot be read: {str(error) or repr(error)}"
+                                ) from None
                 except Exception as error:  # noqa: BLE001 - it is given to whoever asked
                     settle(answer, None, error)
                 except BaseException:
@@ -79,13 +95,15 @@ class Readers:
             if db is not None and not db.is_closed():
                 self._idle.append(db)
             # At once: who asks now must not think that this one still serves.
-            self._tasks.discard(asyncio.current_task())
+            self._tasks.pop(task, None)
 
     async def close(self) -> None:
-        """Let go of the connections when the last read has ended."""
+        """Let go of the connections when the last read has ended that anybody waits for."""
+        for task, answer in self._tasks.items():
+            if answer is not None and answer.done():
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for db in self._idle:
-            await goodbye(db)
+        await asyncio.gather(*map(goodbye, self._idle))
 
     def abort(self) -> None:
         """Drop them."""

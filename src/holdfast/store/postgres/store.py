@@ -54,7 +54,7 @@ class PostgresStore(SharedStore):
         super().__init__(clock if clock is not None else DatabaseClock(), name)
         self.url, self._options = options.shown, options
         passing = functools.partial(connect, self._options, durable=False)
-        self._readers = Readers(functools.partial(connect, self._options), self._check_open)
+        self._readers = Readers(functools.partial(connect, self._options), self._check_open, self._limit_of_reads)
         self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
         self._wakeups = Wakeups(passing, self.clock, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
         self._writer = Lanes(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
@@ -108,9 +108,7 @@ class PostgresStore(SharedStore):
         self._flush()
         await self._loans.close()
         await self._writer.stop()
-        await self._readers.close()
-        await asyncio.to_thread(self._liveness.end)
-        await self._wakeups.close()
+        await asyncio.gather(self._readers.close(), asyncio.to_thread(self._liveness.end), self._wakeups.close())
 
     def abandon(self) -> None:
         if self._open:
@@ -195,6 +193,9 @@ class PostgresStore(SharedStore):
                     if not alive and worker != self.worker_id])  # fmt: skip
 
     # Reading
+
+    def _limit_of_reads(self) -> float | None:
+        return self.read_limit_s()
 
     async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         return await self._readers.read(read, *arguments, **named)

@@ -40,6 +40,7 @@ _log = logging.getLogger("holdfast.store")
 
 _LARGEST_BATCH: Final = 2_000
 _RETRY_S: Final = 0.25
+_LOOK_S: Final = 0.05  # while it stops: does anybody still wait?
 _LOOKS: Final = 5  # how often work may find that others were quicker
 _APPEND, _APPEND_TEXT = STATEMENTS["append"].text, STATEMENTS["append_text"].text
 _LOCK: Final = STATEMENTS["lock_runs"].text
@@ -92,9 +93,18 @@ class Writer:
         """Write what is queued, then end. Under trouble: end at the next try."""
         self._stopping.set()
         self._more.set()
+        asyncio.get_running_loop().call_later(_LOOK_S, self._let_go)
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
         await goodbye(self._db)
+
+    def _let_go(self) -> None:
+        """While it stops: end it when all that it still has was withdrawn, because the server does not answer."""
+        left = [*self._on_its_way.values(), *self._queue]
+        if left and nobody_waits(left):
+            self._task.cancel()
+        elif not self._task.done():
+            asyncio.get_running_loop().call_later(_LOOK_S, self._let_go)
 
     def kill(self) -> None:
         """End without writing what is queued; a commit on its way may happen or not."""
