@@ -423,7 +423,10 @@ def _written(value: Any, where: str, argument: bool, other: Any) -> str:
 
 @functools.cache
 def _generator() -> Any:
-    """Writes JSON schemas in which it is said of each object whether it may have other fields, as its type has it."""
+    """Writes JSON schemas in which it is said of each object whether it may have other fields, as its type has it.
+
+    And of each field that may be left out, what it is then; or, with `x-untold`, that only the type can tell.
+    """
     base = _library()[0].json_schema.GenerateJsonSchema
 
     class Generator(base):  # type: ignore[misc, valid-type]
@@ -435,6 +438,16 @@ def _generator() -> Any:
 
         def typed_dict_schema(self, schema: Any) -> Any:
             return _said(super().typed_dict_schema(schema), schema.get("cls"))
+
+        def get_default_value(self, schema: Any) -> Any:
+            factory = schema.get("default_factory")
+            return factory() if factory in (list, dict, set) else super().get_default_value(schema)
+
+        def default_schema(self, schema: Any) -> Any:
+            made = super().default_schema(schema)
+            if "default" not in made and ("default" in schema or "default_factory" in schema):
+                made["x-untold"] = True
+            return made
 
     def _said(made: dict[str, Any], cls: Any) -> dict[str, Any]:
         if "properties" in made and "additionalProperties" not in made:

@@ -119,6 +119,11 @@ def needed(needs: str, digest: str) -> int | None:
     return told if isinstance(told, int) else told.get(digest)
 
 
+def votes_for(votes: Sequence[dict[str, Any]], digest: str) -> list[dict[str, Any]]:
+    """What was said to the value with this digest, and not to what was there before somebody edited it."""
+    return [vote for vote in votes if vote["digest"] == digest]
+
+
 def agreeing(votes: Sequence[dict[str, Any]], digest: str) -> set[str]:
     """Who has said yes to the value with this digest."""
-    return {vote["by"] for vote in votes if vote["yes"] and vote["digest"] == digest}
+    return {vote["by"] for vote in votes_for(votes, digest) if vote["yes"]}

@@ -18,8 +18,8 @@ from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, is_served
-from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on
-from holdfast.schema import check_value, filled
+from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on, votes_for
+from holdfast.schema import check_value, check_whole, filled
 from holdfast.store.base import spilled, unspilled
 from holdfast.verbs.asking import Vote
 
@@ -67,7 +67,7 @@ class Approval(_Kept):
     schema: dict[str, Any] | None  # the JSON schema of what may be edited or answered
     to: tuple[str, ...]  # people and groups; empty: anybody
     needs: int | None  # how many must agree; None when the run must tell first
-    votes: tuple[Vote, ...]
+    votes: tuple[Vote, ...]  # for the value as it is now; the audit has those for what it was before
     delegations: tuple[Delegation, ...]
     asked_at: datetime
     expires_at: datetime | None
@@ -82,7 +82,8 @@ class Approval(_Kept):
     def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
         """A row of the store, with its values."""
         value = read_value(shown)
-        votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in json.loads(row.votes))
+        said = votes_for(json.loads(row.votes), row.digest)
+        votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in said)
         passed = [
             Delegation(each["by"], each["to"], each["note"], moment(each["at"])) for each in json.loads(row.delegations)
         ]
@@ -191,7 +192,8 @@ class Questions(Writes):
             raise BadArguments(
                 f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
             )
-        given = _entered(json.loads(found.schema), data, f"question {found.id!r}: data")
+        shown = read_value(await unspilled(self.store, found.shown if found.data is None else found.data))
+        given = _entered(json.loads(found.schema), data, f"question {found.id!r}: data", shown=shown)
         return await self._cast(found, by, note, yes, given, seen)
 
     async def _cast(
@@ -276,10 +278,14 @@ def _checked_doubt(row: ApprovalRow, value: Any) -> Any:
     return _entered(wrapped, {"result": stored_value(value["result"])}, f"question {row.id!r}")
 
 
-def _entered(schema: dict[str, Any], value: Any, what: str) -> Any:
-    """What a person has entered, as plain data: checked, and whole, with what was left out at its default of today."""
+def _entered(schema: dict[str, Any], value: Any, what: str, **shown: Any) -> Any:
+    """What a person has entered, as plain data: checked, and whole, with what was left out at its default of today.
+
+    An edit leaves out nothing of what is `shown`: in the place of that nobody expects a default.
+    """
     given = stored_value(value)
     check_value(schema, given, what)
+    check_whole(schema, given, what, **shown)
     return filled(schema, given)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
 from uuid import UUID
@@ -99,9 +99,59 @@ def arguments_from_published(
 def filled(schema: dict[str, Any], value: Any) -> Any:
     """A value that was checked by the schema, with the defaults that the schema tells in place of what it leaves out.
 
-    A default that is made anew each time (a factory) is in no schema: it is filled in when the value is read.
+    A default that is made anew each time (a factory) is in no schema: it is filled in when the value is read. Where that
+    may be too late, see `check_whole`.
     """
     return _filled(schema, value, schema.get("$defs", {}))
+
+
+def check_whole(schema: dict[str, Any], value: Any, what: str, shown: Any = _NONE) -> None:
+    """Raise `BadArguments` if a value that fits leaves out what is `shown`, or what no schema can fill in."""
+    found = list(_left_out(schema, value, shown, "", schema.get("$defs", {})))
+    seen = [(path, now) for path, now in found if now is not _NONE]
+    if not found:
+        return
+    names = " and ".join(path.removeprefix(".") for path, _ in seen or found)
+    it, is_ = ("it", "it is") if len(seen or found) == 1 else ("them", "they are")
+    if not seen:
+        raise BadArguments(f"{what} leaves out {names}. The form does not tell what {is_} then; give {it} too")
+    now = " and ".join(cut(json.dumps(_as_json(each), ensure_ascii=False), 200) for _, each in seen)
+    raise BadArguments(f"{what} leaves out {names}. What is approved is whole; give {it} too (now {is_} {now})")
+
+
+def _left_out(schema: Any, value: Any, shown: Any, path: str, definitions: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The path of each field that is left out and cannot be filled in, with what is shown there."""
+    schema = _target(schema, definitions)
+    if not isinstance(schema, dict):
+        return
+    for union in ("anyOf", "oneOf"):
+        fitting = [
+            list(_left_out(branch, value, shown, path, definitions))
+            for branch in schema.get(union, ())
+            if _fits(branch, value, definitions)
+        ]
+        if fitting and (shown is not _NONE or all(fitting)):  # a new value may be of any type that it is whole for
+            yield from max(fitting, key=len)
+    for part in schema.get("allOf", ()):
+        yield from _left_out(part, value, shown, path, definitions)
+    if type(value) is list:
+        first, rest, beside = (
+            schema.get("prefixItems", ()),
+            schema.get("items", True),
+            shown if type(shown) is list else [],
+        )
+        for at, item in enumerate(value):
+            now = beside[at] if at < len(beside) else _NONE
+            yield from _left_out(first[at] if at < len(first) else rest, item, now, f"{path}[{at}]", definitions)
+    elif type(value) is dict:
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        fields = shown if type(shown) is dict else {}
+        for name, own in properties.items():
+            if name not in value and (name in fields or (isinstance(own, dict) and "x-untold" in own)):
+                yield path + segment(name), fields.get(name, _NONE)
+        for name, item in value.items():
+            now = fields.get(name, _NONE)
+            yield from _left_out(properties.get(name, others), item, now, path + segment(name), definitions)
 
 
 def _filled(schema: Any, value: Any, definitions: dict[str, Any]) -> Any:

@@ -166,7 +166,8 @@ def test_what_may_not_be_edited_stays():
     (3, 4, "4", None),
     (True, False, 1, None),
     ({"a": 1}, {"b": "x"}, ["a"], None),
-    ([Access(["x"])], [{"groups": []}], [{"groups": 1}], "[Access(groups=[], days=30)]"),
+    ([Access(["x"])], [{"groups": [], "days": 1}, {"groups": []}], [{"groups": 1}],
+     "[Access(groups=[], days=1), Access(groups=[], days=30)]"),
     ({"a": Access(["x"])}, {"b": {"groups": ["y"]}}, {"b": 1}, "{'b': Access(groups=['y'], days=30)}"),
 ])  # fmt: skip
 def test_the_type_of_a_value_is_its_own(shown, fits, wrong, seen):

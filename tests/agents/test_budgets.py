@@ -323,6 +323,25 @@ def test_a_question_lasts_as_long_as_somebody_waits_for_it():
     with_client(main, agents=[two, leaf])
 
 
+def test_who_gives_more_says_so_of_each_limit_that_is_shown():
+    """None is said, too: 0. What is left out would be asked for again at once."""
+
+    @holdfast.agent(budget=Budget(usd=1, tokens=100))
+    async def watched() -> str:
+        return await thoughts(2)
+
+    async def main(hf):
+        run = await hf.start(watched, id="r")
+        asked = await question(hf)
+        assert asked.shown == {"usd": 1.0, "tokens": 100}
+        with pytest.raises(holdfast.BadArguments, match=r"leaves out tokens\. .*give it too \(now it is 100\)"):
+            await hf.approve(asked, by="ana", data={"usd": 5})
+        await hf.approve(asked, by="ana", data={"usd": 5, "tokens": 200})
+        assert await run.result() == "2"
+
+    with_client(main, agents=[watched])
+
+
 def test_only_those_named_may_give_more():
     """`to=` says whose the question is."""
 

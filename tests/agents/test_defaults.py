@@ -1,14 +1,16 @@
 """Fields and parameters at their default: stored, shown and returned like others, and no part of what identifies a call."""
 
 import dataclasses
-from typing import Any
+import re
+from typing import Any, NotRequired
 
 import pytest
 from tests.agents.acting import history, with_client
 from tests.engine.lives import lives
+from typing_extensions import TypedDict
 
 import holdfast
-from holdfast import NondeterminismError, RunExists
+from holdfast import BadArguments, NondeterminismError, RunExists
 
 
 def transfer(euros: int, *more: Any) -> Any:
@@ -107,6 +109,127 @@ def test_what_a_person_leaves_out_of_an_answer_is_what_the_form_said(tmp_path):
 
     before, after = code(30), code(9999)
     assert lives(tmp_path / "a.db", [before["asks"]], [], [after["asks"]], act=act)[2] == "cy got 30"
+
+
+def payments(copied: str) -> list[Any]:
+    """The agents as one deploy has them: all that changes is what a field is made of that is left out."""
+
+    @dataclasses.dataclass
+    class Limits:
+        days: int = 30
+        tags: list[str] = dataclasses.field(default_factory=lambda: [copied])
+
+    @dataclasses.dataclass
+    class Payment:
+        to: str
+        amount: int = 100
+        cc: list[str] = dataclasses.field(default_factory=lambda: [copied])
+        notes: list[str] = dataclasses.field(default_factory=list)
+        limits: Limits | None = None
+
+    @holdfast.step
+    async def pay(payment: Payment) -> str:
+        return f"{payment.to} got {payment.amount}, {payment.cc} know {payment.notes}"
+
+    @holdfast.agent
+    async def pays(needs: int = 1) -> str:
+        shown = Payment("bo", 5, cc=["boss"], limits=Limits(7, ["x"]))
+        decision = await holdfast.approve("Pay?", show=shown, edit=True, needs=needs)
+        return await pay(decision.data) if decision else "no"
+
+    @holdfast.agent
+    async def asks() -> str:
+        return await pay(await holdfast.ask("Pay what?", Payment))
+
+    @holdfast.agent
+    async def lists() -> list[str]:
+        decision = await holdfast.approve("Pay these?", show=[Payment("bo", 5, ["boss"])], edit=True)
+        return [await pay(each) for each in decision.data]
+
+    return [pays, asks, lists]
+
+
+WHOLE = {"to": "cy", "amount": 6, "cc": ["boss"], "notes": [], "limits": {"days": 7, "tags": ["x"]}}
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {name: value for name, value in WHOLE.items() if name not in names}
+
+
+@pytest.mark.parametrize(("edit", "told"), [
+    (without("cc"), 'data leaves out cc. What is approved is whole; give it too (now it is ["boss"])'),
+    (without("amount", "notes"), "leaves out amount and notes. What is approved is whole; give them too (now they are 5 and [])"),
+    (without("limits"), 'data leaves out limits. What is approved is whole; give it too (now it is {"days": 7, "tags": ["x"]})'),
+    (WHOLE | {"limits": {"days": 8}}, 'data leaves out limits.tags. What is approved is whole; give it too (now it is ["x"])'),
+])  # fmt: skip
+def test_an_edit_that_leaves_out_what_was_shown_is_refused(tmp_path, edit, told):
+    """Neither the default of the type nor that of a later deploy takes the place of what the person saw."""
+
+    async def act(hf, life):
+        if life == 0:
+            await (await hf.start(before[0], 2, id="r")).wait("waiting")
+        elif life == 1:  # without the agent's code
+            with pytest.raises(BadArguments, match=re.escape(told)):
+                await hf.approve("r", by="ana", data=edit)
+            assert not (await hf.approval("r")).votes
+            edited = await hf.approve("r", by="ana", data=WHOLE)
+            with pytest.raises(BadArguments, match=r"leaves out amount\. .* \(now it is 6\)"):  # as it was edited last
+                await hf.approve("r", by="bob", data=without("amount"))
+            await hf.approve(edited, by="bob")
+        else:
+            return await hf.get("r").result(timeout=20)
+        return None
+
+    before, after = payments("audit"), payments("evil")
+    assert lives(tmp_path / "a.db", before, [], after, act=act)[2] == "cy got 6, ['boss'] know []"
+
+
+def test_what_the_form_cannot_tell_must_be_entered(tmp_path):
+    """A default that the type makes anew each time is in no schema; an empty list is, and so is a plain default."""
+
+    async def act(hf, life):
+        if life == 0:
+            for agent in before[1:]:
+                await (await hf.start(agent, id=agent.name)).wait("waiting")
+        elif life == 1:  # without the agent's code
+            with pytest.raises(BadArguments, match=r"leaves out cc\. The form does not tell .*give it too$"):
+                await hf.answer("asks", {"to": "cy"}, by="ana")
+            answered = await hf.answer("asks", {"to": "cy", "cc": []}, by="ana")
+            assert answered.data == {"to": "cy", "amount": 100, "cc": [], "notes": [], "limits": None}
+            kept = {"to": "bo", "amount": 5, "cc": [], "notes": [], "limits": None}
+            with pytest.raises(BadArguments, match=r"data leaves out \[1\]\.cc\. The form does not tell"):
+                await hf.approve("lists", by="ana", data=[kept, {"to": "cy"}])
+            with pytest.raises(BadArguments, match=r"data leaves out \[0\]\.amount\. .*now it is 5"):
+                await hf.approve("lists", by="ana", data=[{"to": "bo", "cc": [], "notes": [], "limits": None}])
+            await hf.approve("lists", by="ana", data=[kept, {"to": "cy", "cc": ["x"]}])
+        else:
+            return [await hf.get(agent.name).result(timeout=20) for agent in before[1:]]
+        return None
+
+    before, after = payments("audit"), payments("evil")
+    asked, listed = lives(tmp_path / "a.db", before, [], after, act=act)[2]
+    assert asked == "cy got 100, [] know []"
+    assert listed == ["bo got 5, [] know []", "cy got 100, ['x'] know []"]
+
+
+def test_a_key_that_need_not_be_there_may_be_left_out_of_an_answer():
+    """Nothing is made in its place."""
+
+    class Seat(TypedDict):
+        row: int
+        window: NotRequired[bool]
+
+    @holdfast.agent
+    async def sits() -> dict[str, Any]:
+        return dict(await holdfast.ask("Where?", Seat))
+
+    async def main(hf):
+        run = await hf.start(sits, id="r")
+        await run.wait("waiting")
+        await hf.answer("r", {"row": 3}, by="ana")
+        assert await run.result() == {"row": 3}
+
+    with_client(main, agents=[sits])
 
 
 def test_a_result_is_returned_whole():

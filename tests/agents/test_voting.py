@@ -147,10 +147,34 @@ def test_votes_are_for_a_value():
         await hf.approve(before, by=ANA)
         (again,) = await run.approvals()
         edited = await hf.approve(again, by="bob", data=Access(["ops"]))
+        assert [vote.by for vote in edited.votes] == [vote.by for vote in (await hf.approval("r")).votes] == ["bob"]
         with pytest.raises(Stale, match="shows something else by now: bob changed it on"):
             await hf.approve(before, by=CID)
         await hf.approve(edited, by=ANA)
-        assert await run.result() == [True, "ana", ["ops"], ["ana", "bob", "ana"]]
+        assert await run.result() == [True, "ana", ["ops"], ["bob", "ana"]]
+        assert [vote.by for vote in (await hf.approval(before.id)).votes] == ["bob", "ana"]
+        told = [(deed.action, deed.by, deed.value) for deed in await hf.audit(run="r")]  # all that was ever said
+        assert told[:3] == [
+            ("approve", "ana", {"groups": ["ops"]}),
+            ("vote", "bob", {"groups": ["ops"]}),
+            ("vote", "ana", {"groups": ["dev"]}),
+        ]
+
+    with_client(main, agents=[grant])
+
+
+@pytest.mark.parametrize("needs", [0, 2])
+def test_nobody_is_said_to_have_agreed_to_what_somebody_else_made_of_it(needs):
+    """A decision has the votes for what was decided only: who agreed to what was shown before did not agree to that."""
+
+    async def main(hf):
+        run = await waiting(hf, grant, ["admin"], needs)
+        await hf.approve("r", by=ANA)
+        await hf.approve("r", by="bob", data=Access(["admin", "ops"]))
+        question = await counted(hf, "Grant this?")
+        assert ([vote.by for vote in question.votes], question.needs) == (["bob"], 2)
+        await hf.deny("r", by=CID) if needs else await hf.approve("r", by=CID)
+        assert await run.result() == [not needs, "cid", ["admin"] if needs else ["admin", "ops"], ["bob", "cid"]]
 
     with_client(main, agents=[grant])
 

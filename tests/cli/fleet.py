@@ -161,6 +161,12 @@ async def seats() -> int:
 
 
 @holdfast.agent
+async def shared() -> str:
+    decision = await holdfast.approve("Share this?", show=Access(["dev"]), edit=True, needs=2)
+    return f"{decision.data.groups} {[vote.by for vote in decision.votes]}"
+
+
+@holdfast.agent
 async def certain() -> bool:
     return await holdfast.ask("Are you sure?", bool)
 

@@ -33,7 +33,7 @@ def found(terminal, *words):
 
 def result(terminal, run):
     """What the run returned, once it has ended: the command waits for it."""
-    agent = {"o": "onboard", "b": "onboard", "p": "privileges", "c": "privileges", "s": "seats"}[run]
+    agent = {"o": "onboard", "b": "onboard", "p": "privileges", "c": "privileges", "s": "seats", "v": "shared"}[run]
     return found(terminal, "run", f"{FLEET}:{agent}", "--id", run)["result"]
 
 
@@ -52,11 +52,23 @@ def test_listed_with_the_way_to_it_and_decided_by_the_root(terminal, asked):
     (terminal.folder / "edited.json").write_text('{"groups": ["dev", "ops"]}')
     code, output = terminal.run("approve", "o", "--by", "ana", "--note", "fine", "--data", "@edited.json")
     assert (code, output.startswith("Approved: q-")) == (0, True)
+    assert output.endswith('.\n  {"groups": ["dev", "ops"]}\n')  # what counts now
     assert result(terminal, "o") == "True ana fine ['dev', 'ops']"
     code, output = terminal.run("approve", question["id"])
     assert (code, "approved by 'ana' on" in output) == (2, True)
     (deed,) = found(terminal, "audit", "--action", "approve")["audit"]
     assert (deed["via"].startswith("cli:"), deed["by"], deed["value"]) == (True, "ana", {"groups": ["dev", "ops"]})
+
+
+def test_what_is_counted_are_the_votes_for_the_value_as_it_is_now(terminal, asked):
+    """After an edit the count begins anew, in what is said of a vote and in the list; what counts is printed whole."""
+    asked("shared", "v")
+    assert " 1 so far, 2 must agree.\n" in terminal.run("approve", "v", "--by", "ana")[1]
+    code, output = terminal.run("approve", "v", "--by", "bob", "--data", '{"groups": ["ops"]}')
+    assert (code, output.endswith(' 1 so far, 2 must agree.\n  {"groups": ["ops"]}\n')) == (0, True)
+    assert " 1 of 2 votes" in terminal.run("approvals", "--list")[1]
+    assert terminal.run("approve", "v", "--by", "cid")[1].endswith('.\n  {"groups": ["ops"]}\n')
+    assert result(terminal, "v") == "['ops'] ['bob', 'cid']"
 
 
 def test_denied_and_passed_on(terminal, asked):

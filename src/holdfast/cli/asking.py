@@ -211,7 +211,14 @@ async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]
 
 
 def outcome(decided: Approval) -> str:
-    """What became of a decision."""
+    """What became of a decision, and the value that counts now, if a person entered it."""
+    told = _outcome(decided)
+    if decided.kind == "in_doubt" or decided.decision == "denied" or decided.data == decided.shown:
+        return told
+    return f"{told}\n  {clean(json.dumps(plain(decided.data), ensure_ascii=False))}"
+
+
+def _outcome(decided: Approval) -> str:
     where = f"{decided.id} of run {decided.run}"
     if decided.status == "open":
         needs = "as many as the run says" if decided.needs is None else decided.needs

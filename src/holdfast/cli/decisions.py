@@ -39,7 +39,7 @@ def _decider_options(command: F) -> F:
 
 @holdfast.command()
 @_decider_options
-@click.option("--data", metavar="JSON|@FILE", help="In the place of what is shown, where that may be edited.")
+@click.option("--data", metavar="JSON|@FILE", help="In the place of all that is shown, where that may be edited.")
 @click.option("--digest", metavar="HEX", help="Of what you were shown: refused if that was changed since.")
 def approve(
     question: str, by: str | None, note: str, data: str | None, digest: str | None, db: str | None, as_json: bool

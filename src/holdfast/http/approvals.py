@@ -25,7 +25,7 @@ class _Said(Input):
 
 class Approve(_Said):
     decision: Literal["approve"]
-    data: Any = Field(None, description="In the place of what is shown, where that may be edited.")
+    data: Any = Field(None, description="In the place of all that is shown, where that may be edited.")
     digest: str | None = Field(None, description="Of what the person was shown: refused if that was changed since.")
 
 

@@ -4,9 +4,10 @@ A question is open until one of these ends it, and each is one transaction: the 
 a signal to the run. Who holds the run's row has its questions to himself, so what a person is told is what the agent sees:
 of a decision and an expiry, or of a thousand decisions, one is first and all others are told so.
 
-Votes are for a value. Whoever edits what is shown puts another value on the table, and counting begins anew for that. How
-many must agree may depend on the value in a way only the agent's code knows; then a vote is kept, and the run's owner, who
-is told of it, says how many are needed (`require`).
+Votes are for a value. Whoever edits what is shown puts another value on the table, and counting begins anew for that. The
+agent is told the votes for the value that was decided; the row and the audit keep all. How many must agree may depend on
+the value in a way only the agent's code knows; then a vote is kept, and the run's owner, who is told of it, says how many
+are needed (`require`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.model import ApprovalRow
-from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on
+from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on, votes_for
 from holdfast.store import audit
 from holdfast.store.budgets import BUDGET
 from holdfast.store.signals import put_signal
@@ -136,7 +137,7 @@ def require(approval: str, digest: str, needs: int, value: str) -> Work:
         if found.status != "open" or not isinstance(told, dict):
             return found
         found.needs = to_json({**told, digest: needs})
-        votes = [vote for vote in json.loads(found.votes) if vote["yes"] and vote["digest"] == digest]
+        votes = [vote for vote in votes_for(json.loads(found.votes), digest) if vote["yes"]]
         if len(agreeing(votes, digest)) < needs:
             return (yield from _changed(tx, found))
         found.digest, found.data = digest, value
@@ -184,7 +185,7 @@ def _check(now: int, found: ApprovalRow, by: Actor) -> None:
 def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]], digest: str) -> None:
     """Is it for what is shown now, and the person's first?"""
     if ballot.seen not in (None, found.digest):
-        last = next((vote for vote in reversed(votes) if vote["digest"] == found.digest), None)
+        last = next(reversed(votes_for(votes, found.digest)), None)
         who = "" if last is None else f": {last['by']} changed it on {_date(last['at'])}"
         raise Stale(
             f"question {found.id!r} shows something else by now{who}. Look at it again (its digest is {found.digest}), "
@@ -207,7 +208,7 @@ def _ended(now: int, row: ApprovalRow, last: dict[str, Any]) -> Said:
     by, yes, note = last["by"], last["yes"], last["note"]
     row.status, row.decided_at, row.decided_by, row.note = "decided", now, by, note
     row.decision = _DONE[row.kind] if yes else "denied"
-    votes = [{name: vote[name] for name in _SHOWN} for vote in json.loads(row.votes)]
+    votes = [{name: vote[name] for name in _SHOWN} for vote in votes_for(json.loads(row.votes), row.digest)]
     data = {**_about(row), "decision": row.decision, "yes": yes, "by": by, "note": note, "at": now}
     data |= {"digest": row.digest, "votes": votes}
     return Said(row, "approval.decided", row.data if yes else None, data, by, last.get("via", ""), _DEEDS[row.decision])

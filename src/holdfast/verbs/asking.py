@@ -31,7 +31,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Decision(Generic[T_co]):
-    """What people decided: true when they approved. `data` is what was shown, as they edited it."""
+    """What people decided: true when they approved. `data` is what was shown, as they edited it; `votes` are for that."""
 
     approved: bool
     data: T_co
