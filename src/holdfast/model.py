@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from holdfast.errors import BadArguments
 
 Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled"]
-WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate", "conversation"]
+WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate", "conversation", "group"]
 
 # Which states can follow which: the picture in docs/design.md is drawn from this table.
 TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {

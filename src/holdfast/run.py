@@ -30,7 +30,7 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from holdfast.model import FINISHED, Event, Published, RunRow, checked_statuses, is_served
+from holdfast.model import CRASHES_APART, FINISHED, Event, Published, RunRow, checked_statuses, is_served
 from holdfast.people import checked_note, checked_text
 from holdfast.questions import Approval, read_value, stored_text
 from holdfast.spent import NOTHING, Spent
@@ -50,7 +50,7 @@ UNSERVED_S: Final = 4.0  # that nobody serves a run is no news while a worker ma
 _WHY_S: Final = 2.0  # to find out why a wait was in vain
 _LOOK_EVERY_S: Final = 0.02
 _BURY_S: Final = 2.0
-_WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "worker")
+_WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "worker", "group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,9 @@ class RunInfo:
 
         error = None if row.error is None else json.loads(row.error)
         waits_for = row.waits_for if row.status in ("waiting", "ready") else None
-        if is_forsaken(row, now) or (wants_worker(row, now) and not is_served(row, published)):
+        if is_held_back(row, published, now):
+            waits_for = "group"
+        elif is_forsaken(row, now) or (wants_worker(row, now) and not is_served(row, published)):
             waits_for = "worker"
         elif is_put_off(row, now):
             waits_for = "timer"
@@ -142,6 +144,16 @@ def wants_worker(row: RunRow, now: int) -> bool:
 def is_forsaken(row: RunRow, now: int) -> bool:
     """Did its worker die, or stand still for longer than its lease, in the middle of it?"""
     return row.status == "running" and row.due_at is not None and row.due_at <= now
+
+
+def crashes(row: RunRow, now: int) -> int:
+    """How often its process ended since it last made progress; the row does not count the last end before the next claim."""
+    return row.crash_count + is_forsaken(row, now)
+
+
+def is_held_back(row: RunRow, published: Published, now: int) -> bool:
+    """Is it due, and carried apart because of its crashes, so that live workers with its code may carry others first?"""
+    return wants_worker(row, now) and crashes(row, now) >= CRASHES_APART and is_served(row, published)
 
 
 def is_put_off(row: RunRow, now: int) -> bool:

@@ -1,6 +1,7 @@
 """`holdfast runs --stuck`: which runs it names, and what it says of them."""
 
 import asyncio
+import json
 import time
 
 from tests.cli.processes import FLEET
@@ -137,3 +138,45 @@ def test_a_run_that_full_workers_leave_is_stuck(terminal):
     terminal.touch("go-0")
     worker.until("second  completed")
     assert terminal.run("runs", "--stuck")[1].startswith("No run is stuck")
+
+
+def until_begun(terminal, bodies):
+    """Until so many bodies have begun, by their ledger: what threads print together may share a line."""
+    while len(terminal.ledger) < bodies:
+        time.sleep(0.01)
+
+
+def test_a_run_that_is_held_back_after_crashes_is_told_as_such(terminal):
+    """After two deaths of its process a worker serves it and carries others first: no command says that it has no worker."""
+    for run in "abcd":
+        terminal.run("start", f"{FLEET}:read", 1, "--id", run)
+    for bodies in (4, 8):
+        worker = terminal.start("worker", FLEET)
+        until_begun(terminal, bodies)
+        worker.kill()
+    third = terminal.start("worker", FLEET)
+    until_begun(terminal, 10)
+    found = {each["id"]: each["waits_for"] for each in json.loads(terminal.run("runs", "--json")[1])["runs"]}
+    held = sorted(run for run, waits_for in found.items() if waits_for == "group")
+    assert (len(held), sorted(found.values(), key=str)) == (2, [None, None, "group", "group"])
+    _, listed = terminal.run("runs")
+    assert (listed.count("held back: carried apart after 2 crashes"), listed.count("gone")) == (2, 0)
+    goes_on = "goes on when the runs that are tried first have made progress or ended"
+    _, stuck = terminal.run("runs", "--stuck")
+    assert stuck.count("  it is held back: carried apart after 2 crashes; a worker serves 'read'\n") == 2
+    assert (stuck.count(f"It {goes_on}."), stuck.count("holdfast run"), stuck.count("gone")) == (2, 0, 0)
+    _, shown = terminal.run("show", held[0])
+    assert f"held back: carried apart after 2 crashes; {goes_on}" in shown
+    assert "is gone" not in shown
+    assert "holdfast run" not in shown
+    _, told = terminal.run("cancel", held[0])
+    first, *more = told.splitlines()
+    assert first == f"{held[0]} was told to stop. It is held back: carried apart after 2 crashes; it {goes_on}."
+    assert more == [
+        "The worker that goes on with it lets it tidy up and ends it. To end it now, as it is:",
+        f"  holdfast cancel {held[0]}",
+    ]
+    _, told = terminal.run("pause", held[1])
+    assert told == f"{held[1]} was told to pause. It is held back: carried apart after 2 crashes; it {goes_on}.\n"
+    terminal.touch("go-0")
+    third.until(f"{held[0]}  asked to stop")

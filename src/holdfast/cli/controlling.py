@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from holdfast.budget import Budget
 from holdfast.cli.acting import who
+from holdfast.cli.output import GOES_ON, code_of, command, held_back, how_to_go_on, print_json
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import code_of, command, how_to_go_on, print_json
 from holdfast.cli.reading import existing, row_of
 from holdfast.client import Client
 from holdfast.errors import BadArguments
@@ -45,7 +45,7 @@ async def pause(
     may_end = "steps that run are stopped" if now else "a step that runs may end first"
     states = {"paused": "is paused", "running": f"stops at its next safe point; {may_end}"}
     await _each(url, wanted, lambda hf: hf.pause(**wanted.filters(), **how), lambda run: run.pause(**how), states,
-                as_json=as_json)  # fmt: skip
+                as_json=as_json, unserved="was told to pause")  # fmt: skip
 
 
 async def cancel(url: str | None, wanted: Wanted, reason: str, grace: str, by: str | None, *, as_json: bool) -> None:
@@ -54,8 +54,8 @@ async def cancel(url: str | None, wanted: Wanted, reason: str, grace: str, by: s
     states = dict.fromkeys(TRANSITIONS, f"was told to stop; it ends within {grace}") | {"cancelled": "is cancelled"}
     done = await _each(url, wanted, lambda hf: hf.cancel(**wanted.filters(), **how), lambda run: run.cancel(**how),
                        states, as_json=as_json, unserved="was told to stop")  # fmt: skip
-    if left := [info.id for info in done if info.waits_for == "worker"]:
-        tell("Whoever goes on with it lets it tidy up and ends it. To end it now, as it is:", "yellow")
+    if left := [info.id for info in done if info.waits_for in ("worker", "group")]:
+        tell("The worker that goes on with it lets it tidy up and ends it. To end it now, as it is:", "yellow")
         tell(f"  {command('cancel', *left[:_NAMED], db=url)}")
 
 
@@ -88,9 +88,12 @@ def _only(wanted: Wanted, status: str, done: str) -> None:
 
 async def _each(
     url: str | None, wanted: Wanted, those: Callable[[Client], Awaitable[list[str]]],
-    one: Callable[[Run[Any]], Awaitable[None]], states: dict[str, str], *, as_json: bool, unserved: str = "",
+    one: Callable[[Run[Any]], Awaitable[None]], states: dict[str, str], *, as_json: bool, unserved: str,
 ) -> list[RunInfo]:  # fmt: skip
-    """Act, and say what became of each; of one that nobody serves, `unserved`, and who could go on with it."""
+    """Act, and say what became of each; of one that nobody serves, `unserved`, and who could go on with it.
+
+    Of one that is held back after crashes it says `unserved` too, and when it goes on.
+    """
     if wanted.runs and wanted.is_filter:
         raise BadArguments("name runs or give a filter (--agent, --status, --label), not both")
     if not wanted.runs and not wanted.is_filter:
@@ -104,7 +107,9 @@ async def _each(
             print_json({"runs": done})
             return []
         for info in done[:_NAMED]:
-            if unserved and info.waits_for == "worker":
+            if info.waits_for == "group":
+                tell(f"{info.id} {unserved}. It is {held_back(info)}; it {GOES_ON}.")
+            elif info.waits_for == "worker":
                 tell(f"{info.id} {unserved}, but no live worker serves {code_of(info)}, so nothing happens by itself.")
                 where, again = how_to_go_on(info, url)
                 tell(f"  {where} {again}")

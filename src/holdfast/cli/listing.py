@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.lines import is_quiet, line
-from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, print_json, reader_is_gone
+from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, held_back, print_json, reader_is_gone
 from holdfast.cli.picture import STATUS_STYLES, clean
 from holdfast.cli.reading import existing, latest_position, row_of
 from holdfast.cli.showing import event_document, status_text
@@ -112,6 +112,8 @@ async def counts(url: str | None, fits: dict[str, Any], *, as_json: bool) -> Non
 
 
 def _waits(info: RunInfo) -> str:
+    if info.waits_for == "group":
+        return held_back(info)
     if info.waits_for == "worker" and info.status == "running":
         return "its worker is gone"
     if info.waits_for == "worker" and info.version is None:

@@ -137,6 +137,14 @@ def code_of(run: RunRow | RunInfo) -> str:
     return repr(run.agent) if run.version is None else f"version {run.version} of {run.agent!r}"
 
 
+GOES_ON: Final = "goes on when the runs that are tried first have made progress or ended"
+
+
+def held_back(run: RunInfo) -> str:
+    """Why live workers have not yet taken a run whose process ended more than once."""
+    return f"held back: carried apart after {run.crashes + (run.status == 'running')} crashes"
+
+
 def how_to_go_on(run: RunRow | RunInfo, url: str | None, *words: str) -> tuple[str, str]:
     """Advice for a run that no worker serves: where, and the command (`words` are those typed to run it, if known)."""
     root = run.root_id or run.id if isinstance(run, RunRow) else run.root

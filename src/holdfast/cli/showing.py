@@ -15,12 +15,14 @@ from rich.text import Text
 
 from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.output import (
+    GOES_ON,
     Glyphs,
     code_of,
     command,
     console,
     decide_command,
     glyphs,
+    held_back,
     how_to_go_on,
     print_json,
     shown_value,
@@ -211,6 +213,8 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
     if info.waits_for == "worker" and info.status == "running":
         made.append(Text(f"{MARGIN}its worker is gone; one that serves {code_of(info)} goes on with it", "bold yellow"))
         made += _advice(*how_to_go_on(info, url))
+    elif info.waits_for == "group":
+        made.append(Text(f"{MARGIN}{held_back(info)}; {GOES_ON}", "yellow"))
     elif info.waits_for == "worker":
         made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
         made += _advice(*how_to_go_on(info, url))

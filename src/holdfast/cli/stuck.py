@@ -6,19 +6,28 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.output import answer, code_of, command, console, glyphs, how_to_go_on, print_json
+from holdfast.cli.output import (
+    GOES_ON,
+    answer,
+    code_of,
+    command,
+    console,
+    glyphs,
+    held_back,
+    how_to_go_on,
+    print_json,
+)
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing
 from holdfast.cli.showing import status_text
 from holdfast.documents import plain
 from holdfast.durations import spoken
-from holdfast.model import Published, RunRow, is_served
+from holdfast.model import CRASHES_APART, Published, RunRow, is_served
 from holdfast.naming import cut
-from holdfast.run import RunInfo, wants_worker
+from holdfast.run import RunInfo, crashes, is_held_back, wants_worker
 from holdfast.worker.health import LATE_MS
 
 TAKEN_OVER_MS: Final = 5_000  # within which a live worker takes a run whose worker is gone
-CRASHES: Final = 2  # a run with so many is taken only by a worker that has nothing else to do
 
 
 def why_stuck(
@@ -31,9 +40,12 @@ def why_stuck(
     look = "Look at what its step does: memory, a native crash, os._exit"
     if row.status == "paused":
         return (f"it is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url))
-    if row.crash_count >= CRASHES:
-        crashes = f"its process has ended {row.crash_count} times without progress in between"
-        return crashes, f"{look}. It is carried apart now, and paused at the fifth time if it is alone then"
+    if is_held_back(row, served, now) and (queues is None or row.queue in queues):
+        info = RunInfo.of(row, served, now)
+        return f"it is {held_back(info)}; a worker serves {code_of(row)}", f"It {GOES_ON}. {look}"
+    if row.crash_count >= CRASHES_APART:
+        ends = f"its process has ended {crashes(row, now)} times without progress in between"
+        return ends, f"{look}. It is carried apart now, and paused at the fifth time if it is alone then"
     if row.status == "running" and row.due_at is not None and late_ms >= 0:
         if is_served(row, served) and late_ms < TAKEN_OVER_MS:
             return None
