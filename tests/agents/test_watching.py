@@ -114,7 +114,7 @@ def test_only_a_paused_run_is_resumed():
     async def main(hf):
         nap = await hf.start(naps)
         await nap.wait("waiting")
-        with pytest.raises(RunActive, match="is waiting; only a paused or failed run can be resumed"):
+        with pytest.raises(RunActive, match="is waiting and not paused: there is nothing to resume"):
             await nap.resume()
         done = await hf.start(greet, "ana")
         await done.result()

@@ -124,7 +124,7 @@ def resume(
         data = {"by": by, "cut": cut} | ({"budget": json.loads(budget)} if budget is not None else {})
         if found.status not in ("paused", "failed"):
             if not requests:
-                raise RunActive(f"run {run!r} is {found.status}; only a paused or failed run can be resumed")
+                raise RunActive(f"run {run!r} is {found.status} and not paused: there is nothing to resume")
             yield from call_off(tx, found, requests, by, mark)
             yield from audit.note(tx, run, by, via, "resume", data)
             return True
