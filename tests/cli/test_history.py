@@ -2,7 +2,7 @@
 
 from holdfast.cli.history import History, OpenCall, in_order
 from holdfast.cli.output import ASCII
-from holdfast.cli.picture import Scene, lines, rows
+from holdfast.cli.picture import Scene, lines, rows, when
 from holdfast.model import Event
 
 
@@ -83,10 +83,28 @@ def test_a_rate_that_is_paused_is_named():
     """Who was refused says that all are put off; who waits says for which rate, and why."""
     made = History(events(
         ("step.retrying", "a#0", {"attempt": 1, "wait_ms": 30_000, "pauses": "openai", "error": {}}),
-        ("step.held", "b#0", {"at": 31_000, "rate": "openai", "paused": True}),
-        ("step.held", "c#0", {"at": 3_000}),
+        ("step.held", "b#0", {"at": 91_000, "rate": "openai", "paused": True}),
+        ("step.held", "c#0", {"at": 63_000}),
     ))  # fmt: skip
     shown = "\n".join(drawn(made, "waiting"))
     assert "again after 30.0 s, and openai is paused for everybody" in shown
-    assert "waited 30.0 s for its turn of openai, which is paused" in shown
-    assert "waited 1.0 s for its turn\n" in shown + "\n"
+    assert f"waits for its turn of openai, which is paused, until {when(91_000)}" in shown
+    assert f"waits for its turn, until {when(63_000)}" in shown
+    assert "waited" not in shown
+
+
+def test_how_long_a_step_waited_for_its_turn_is_said_when_that_is_over():
+    """By the next record of the step, which may come before the turn, or by the clock; before, only when the turn is."""
+    held, at = ("step.held", "a#0", {"at": 61_000}), f"waits for its turn, until {when(61_000)}"
+    assert at in "\n".join(drawn(History(events(held)), "waiting"))
+    over = "\n".join(drawn(History(events(held, ("step.cancelled", "a#0", {}))), "waiting"))
+    assert ("waited 1.0 s for its turn" in over, at in over) == (True, False)
+    assert "waited 30.0 s for its turn" in "\n".join(
+        drawn(History(events(("step.held", "a#0", {"at": 30_000}))), "waiting")
+    )
+
+
+def test_an_interruption_does_not_guess_its_length():
+    """When the process ended is not recorded, and its last record may be much older: no time is told from that."""
+    told = drawn(History(events(("step.completed", "a#0", {"began": 1}), ("run.interrupted", None, {}))))
+    assert told[1].strip(" -").endswith("interrupted: its process was gone; another went on")

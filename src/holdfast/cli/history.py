@@ -23,6 +23,7 @@ from holdfast.cli.said import (
     said_talk,
     turn,
     value_preview,
+    waited,
 )
 from holdfast.codec import preview
 from holdfast.durations import spoken
@@ -64,6 +65,7 @@ class Node:
     dropped: bool = False  # taken out of the history by a retry
     key: str | None = None  # of the call that this node is
     spent: Spent = NOTHING
+    held: Event | None = None  # it waits for its turn, and nothing was recorded of it since
 
     def warn(self, text: str) -> None:
         """Add a remark of the kind people should read."""
@@ -97,7 +99,6 @@ class History:
         self.items: list[Node] = []
         self.marks: list[Node] = []
         self.next_seq = 0
-        self.last_at: int | None = None
         self.steps_done = 0
         self.interruptions = 0
         self.progress: Progress | None = None  # how far the run says it has come
@@ -121,7 +122,6 @@ class History:
         if take is not None:
             take(event)
         self.next_seq = event.seq + 1
-        self.last_at = event.at
 
     def show_open(self, calls: Iterable[OpenCall]) -> None:
         """Show these calls as going on, until the next time this is called."""
@@ -177,6 +177,9 @@ class History:
                 node.sort = node.name = "model"
             self._calls[key, event.dropped] = node
             siblings.append(node)
+        if node.held is not None:
+            node.remarks.append(Remark(f"waited {waited(node.held, event.at)} {turn(node.held)}"))
+            node.held = None
         node.seq, node.last = event.seq, event.at
         node.spent += Spent.of(data.get("spent", {}))
         return node
@@ -200,8 +203,7 @@ class History:
 
     def _step_held(self, event: Event) -> None:
         node = self._call(event, "step")
-        node.remarks.append(Remark(f"waited {turn(event)}"))
-        node.state, node.due = "waiting", event.data["at"]
+        node.held, node.state, node.due = event, "waiting", event.data["at"]
 
     def _step_retrying(self, event: Event) -> None:
         node, data = self._call(event, "step"), event.data
@@ -353,8 +355,7 @@ class History:
         data, by = event.data, event.data.get("by")
         if event.kind == "run.interrupted":
             self.interruptions += 1
-            quiet = "" if self.last_at is None else f" after {spoken((event.at - self.last_at) / 1000)}"
-            text = f"interrupted: its process was gone; another went on{quiet}"
+            text = "interrupted: its process was gone; another went on"  # when it ended is recorded nowhere
         elif event.kind == "run.failed":
             if event.dropped is None:
                 return  # how the run ended is said below the tree

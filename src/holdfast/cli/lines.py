@@ -19,6 +19,7 @@ from holdfast.cli.said import (
     said_talk,
     turn,
     value_preview,
+    waited,
 )
 from holdfast.durations import spoken
 from holdfast.model import Event
@@ -129,7 +130,7 @@ def _step(event: Event, *, error: bool) -> tuple[str, str]:
     if event.kind == "step.progress":
         return "", f"{what} {said_progress(event)}"
     if event.kind == "step.held":
-        return "", f"{what} waits {turn(event)}"
+        return "", f"{what} waits {waited(event)} {turn(event)}"
     if event.kind == "step.retrying":
         wait = spoken(data.get("wait_ms", 0) / 1000)
         others = f"; {data['pauses']} is paused for everybody" if data.get("pauses") else ""

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from holdfast.cli.history import History, Node, Remark, in_order
 from holdfast.cli.output import Glyphs
+from holdfast.cli.said import turn, waited
 from holdfast.durations import spoken
-from holdfast.model import FINISHED
+from holdfast.model import FINISHED, Event
 from holdfast.naming import cut
 from holdfast.run import Progress
 
@@ -124,6 +125,8 @@ def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guid
         remarks = node.remarks
         if node.key is not None and (run, node.key) in scene.untold and remarks and remarks[-1].tone == "bad":
             remarks = remarks[:-1]
+        if node.held is not None:
+            remarks = [*remarks, _waits(node.held, scene.now)]
         yield from _remarks(remarks, under, scene.width - len(under) - 14)
         if node.child is not None:
             yield from _nested(scene, node, under)
@@ -226,6 +229,13 @@ def _sentence(scene: Scene, node: Node, status: str, own: str, under: str) -> It
 
 def _wrap(text: str, room: int, most: int) -> list[str]:
     return textwrap.wrap(text, max(room, 20), max_lines=most, placeholder=" …", break_on_hyphens=False)
+
+
+def _waits(held: Event, now: int) -> Remark:
+    """Until when a step waits for its turn; if it has come, its body may be at work."""
+    at = held.data["at"]
+    waits = f"waits {turn(held)}, until {when(at)}" if at > now else f"waited {waited(held)} {turn(held)}"
+    return Remark(waits)
 
 
 def _remarks(remarks: Sequence[Remark], guide: str, room: int) -> Iterator[Row]:

@@ -52,11 +52,17 @@ def said_low(event: Event) -> str:
 
 
 def turn(event: Event) -> str:
-    """For how long a body was held, and by what: the words behind 'waits'."""
+    """What a body that is held waits for: the words behind 'waits'."""
     data = event.data
     of = f" of {data['rate']}" if data.get("rate") else ""
     why = ", which is paused" if data.get("paused") else ""
-    return f"{spoken(max(data['at'] - event.at, 0) / 1000)} for its turn{of}{why}"
+    return f"for its turn{of}{why}"
+
+
+def waited(event: Event, until: int | None = None) -> str:
+    """For how long a body was held; `until` is when the next thing was recorded of it, if that is known."""
+    at = event.data["at"] if until is None else min(event.data["at"], until)
+    return spoken(max(at - event.at, 0) / 1000)
 
 
 def error_line(error: dict[str, Any] | None) -> str:

@@ -17,6 +17,7 @@ class Past:
     failures: int = 0
     due: int | None = None
     in_doubt: bool = False
+    started: Event | None = None  # the last start of a body that was recorded
     probes: int = 0  # of this attempt, that failed
     undone: int = 0  # attempts in a row that the database undid
     turn: int | None = None  # the place of the turn of the step's rate that this attempt has reserved
@@ -28,7 +29,7 @@ class Past:
         past = cls()
         for event in events:
             if event.kind == "step.started":
-                past.attempt, past.in_doubt = event.data["attempt"], True
+                past.attempt, past.in_doubt, past.started = event.data["attempt"], True, event
                 past.question, past.loop = None, False
                 past.probes, past.due, past.turn = 0, None, None
             elif event.kind == "step.retrying":

@@ -30,6 +30,7 @@ class Journal:
     foreign: dict[str, None] = field(default_factory=dict)  # where the code was seen to wait for what is not recorded
     effects: dict[str, None] = field(default_factory=dict)  # where it was seen to do what is not recorded
     pausing: Event | None = None  # a request to pause that was not carried out
+    stopped: dict[int, int] = field(default_factory=dict)  # by epoch: where its owner was told to pause and end bodies
     retried: int = -1  # where a failed run was told to go on, last
     turn: int = 0
 
@@ -52,6 +53,8 @@ class Journal:
                 journal.unclaimed[_marker(event.data["patch"])] = None
             elif event.kind in _PAUSES:
                 journal.pausing = event if event.kind == "run.pausing" else None
+                if event.kind == "run.pausing" and event.data.get("now"):
+                    journal.stopped[event.epoch] = event.seq
                 if event.kind == "run.retried":
                     journal.retried = event.seq
             elif event.kind == "foreign":

@@ -133,7 +133,7 @@ class StepCall(Call):
         if self._resumed:
             await execution.streams.know()
         if past.in_doubt:
-            ended = await resolve(self, InDoubt("a crash came while the body ran"), crashed=True)
+            ended = await resolve(self, InDoubt(self._broken_off()), crashed=True)
         while True:
             while ended is RUN_IT:
                 if past.due is not None:
@@ -161,6 +161,14 @@ class StepCall(Call):
                 return
             await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
             ended = RUN_IT
+
+    def _broken_off(self) -> str:
+        """What came while the body ran of which no end is recorded: its owner was told to pause at once, or died."""
+        started = self.so_far.started
+        paused = -1 if started is None else self.execution.journal.stopped.get(started.epoch, -1)
+        if started is not None and paused > started.seq:
+            return "it was stopped by a pause while the body ran"
+        return "a crash came while the body ran"
 
     async def _refused(self) -> Exception | None:
         """Why no body may begin, if none may; it may be asked for and waited for first."""
