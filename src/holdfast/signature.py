@@ -9,6 +9,7 @@ resolved at the first call, when every module has been imported.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 import json
@@ -366,6 +367,11 @@ class Signature:
             self._python.bind(*args, **kwargs)
         except TypeError as error:
             reason = f": {error}"
+        known = self._python.parameters
+        strange = next((name for name in kwargs if name not in known), "")
+        near = difflib.get_close_matches(strange, known, 1, 0.6)
+        if near:
+            reason += f"; expected {near[0]!r}, perhaps"
         got = ", ".join([*map(short, args), *(f"{name}={short(value)}" for name, value in kwargs.items())])
         raise BadArguments(f"{self.what} takes {self}; got ({cut(got, 200)}){reason}")
 
