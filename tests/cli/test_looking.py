@@ -6,6 +6,7 @@ import xml.dom.minidom
 
 import click
 import pytest
+from tests.cli.processes import FLEET
 
 import holdfast
 from holdfast.cli import main
@@ -282,3 +283,39 @@ def test_the_store_is_named_in_help(cli, command):
     """Both kinds, and the default."""
     told = " ".join(cli(*command, "--help").stdout.split())
     assert "sqlite:PATH or postgresql://USER@HOST/DATABASE. Default: $HOLDFAST_URL" in told
+
+
+def test_a_narrow_terminal_shows_id_agent_and_state_of_each_run(terminal, person):
+    """A long error has a line of its own, and takes nothing from the other columns; piped, each run has one line."""
+    terminal.run("run", f"{FLEET}:twice", "1", "--id", "a-run-with-a-name", "--label", "team=research")
+    terminal.run("run", f"{FLEET}:parsing", "{", "--id", "f")
+    lines, code = person("runs", columns=80).leaves()
+    assert code == 0
+    found = [line for line in lines if line]
+    assert found[0].split() == ["id", "agent", "status", "steps", "age", "labels"]
+    assert found[1].split()[:4] == ["f", "parsing", "✗", "failed"]
+    assert found[2].startswith("  StepFailed: step 'parse' failed at its only attempt")
+    assert found[3].split()[:4] == ["a-run-with-a-name", "twice", "✓", "completed"]
+    assert len(found) == 4
+    terminal.env["COLUMNS"] = "80"
+    _, piped = terminal.run("runs")
+    assert len(piped.splitlines()) == 3, piped
+
+
+def test_two_agents_are_refused_where_one_is_taken(cli):
+    """A second `--agent` does not take the place of the first without a word."""
+    cli.run("twice", 1, "--id", "a")
+    for words in (
+        ["runs"], ["runs", "--counts"], ["runs", "--stuck"], ["pause"], ["resume"], ["cancel"], ["retry"],
+        ["prune", "--older-than", "0s"],
+    ):  # fmt: skip
+        refused = cli(*words, "--agent", "twice", "--agent", "hopeful")
+        assert refused.exit_code == 2
+        assert "it takes one agent, and 2 were given (twice, hopeful); give the command once for each" in " ".join(
+            refused.stderr.split()
+        )
+    assert [each["id"] for each in cli.json("runs", "--agent", "twice", "--agent", "twice")["runs"]] == ["a"]
+
+
+def test_a_misspelled_argument_is_told_the_nearest_name(cli):
+    assert "expected 'note', perhaps" in cli("run", f"{FLEET}:twice", 1, "--arg", "notes=x").stderr

@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.group import (
     STATUSES,
+    agent_option,
     db_option,
     holdfast,
     json_option,
@@ -164,7 +165,7 @@ def demo(keep: str | None, as_json: bool) -> None:
 
 @holdfast.command()
 @click.option("--status", multiple=True, type=click.Choice(STATUSES), help="Only runs in this state; repeatable.")
-@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@agent_option("Only runs of this agent.")
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Only runs so labelled.")
 @click.option(
     "--since", metavar="TIME", callback=past, help="Only runs started since then: 2h (ago), 2026-01-31T14:00."

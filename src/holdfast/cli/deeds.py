@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.group import STATUSES, F, db_option, holdfast, json_option, pairs, run_argument, run_ids, wait_for
+from holdfast.cli.group import (
+    STATUSES,
+    F,
+    agent_option,
+    db_option,
+    holdfast,
+    json_option,
+    pairs,
+    run_argument,
+    run_ids,
+    wait_for,
+)
 
 
 def wanted_options(command: F) -> F:
@@ -12,7 +23,7 @@ def wanted_options(command: F) -> F:
     for option in (
         click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Runs so labelled."),
         click.option("--status", "statuses", type=click.Choice(STATUSES), multiple=True, help="Runs in this state."),
-        click.option("--agent", metavar="NAME", help="Runs of this agent."),
+        agent_option("Runs of this agent."),
         click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default."),
         click.argument("runs", metavar="[ID]...", nargs=-1, shell_complete=run_ids),
     ):
@@ -120,7 +131,7 @@ def send(run: str, topic: str, value: str | None, key: str | None, db: str | Non
 @click.option("--older-than", required=True, metavar="TIME", help="Finished longer ago than this: 30d, 12h.")
 @click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled")),
               help="Runs that ended so; repeatable. Default: completed and cancelled.")  # fmt: skip
-@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@agent_option("Only runs of this agent.")
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Only runs so labelled.")
 @click.option("--dry-run", is_flag=True, help="Delete nothing; say what would be.")
 @db_option

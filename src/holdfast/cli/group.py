@@ -149,6 +149,23 @@ def run_argument(command: F) -> F:
     return click.argument("run", metavar="ID", shell_complete=run_ids)(command)
 
 
+def _one_agent(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """A second `--agent` must not take the place of the first without a word."""
+    named = list(dict.fromkeys(values))
+    if len(named) > 1:
+        raise click.BadParameter(
+            f"it takes one agent, and {len(named)} were given ({', '.join(named)}); give the command once for each",
+            ctx,
+            parameter,
+        )
+    return named[0] if named else None
+
+
+def agent_option(help: str) -> Callable[[F], F]:
+    """`--agent`."""
+    return click.option("--agent", metavar="NAME", multiple=True, callback=_one_agent, help=help)
+
+
 def pairs(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """`name=value`, any number of times."""
     found: dict[str, str] = {}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rich.measure import Measurement
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -62,23 +64,54 @@ async def runs(url: str | None, fits: dict[str, Any], limit: int, *, as_json: bo
     if not found:
         answer(f"No runs{' that fit' if any(value is not None for value in fits.values()) else ''} in {where}.")
         return
+    _print_runs(found)
+    if there > limit:
+        answer(f"The newest {limit} of {there:,} are shown; --limit shows more, --counts how many of which.", "dim")
+
+
+def _print_runs(found: Sequence[RunInfo]) -> None:
+    """One line for each; where a terminal is too narrow for it, what a run waits for and says has a line of its own."""
+    on, wide = console(), console(width=_UNCUT_WIDTH)
+    whole = _runs_table(found, apart=False)
+    if not on.is_terminal or Measurement.get(wide, wide.options, whole).maximum <= on.width:
+        _print_table(whole)
+        return
+    table = _runs_table(found, apart=True)
+    longest = max(len(info.id) for info in found), max(len(info.agent) for info in found)
+    id, agent, status = table.columns[:3]
+    id.min_width, agent.min_width, status.min_width = min(longest[0], on.width // 2), min(longest[1], 16), 11
+    head, *rows = on.render_lines(table, pad=False)
+    on.print(Segments([*head, Segment.line()]), end="", soft_wrap=True)
+    for info, row in zip(found, rows, strict=True):
+        on.print(Segments([*row, Segment.line()]), end="", soft_wrap=True)
+        waits = Text(_waits(info) if info.waits_for else "", "dim")
+        said = Text(", ").join(part for part in (waits, _said(info)) if part)
+        if said:
+            on.print(Text("  ") + said, no_wrap=True, overflow="ellipsis")
+
+
+def _runs_table(found: Sequence[RunInfo], *, apart: bool) -> Table:
+    """Without what a run waits for and says, if that stands apart."""
     costs = ["cost"] if any(info.spent.cost for info in found) else []
-    table = _table("id", "agent", "status", "steps", *costs, "age", "labels", "")
+    table = _table("id", "agent", "status", "steps", *costs, "age", "labels", *([] if apart else [""]))
+    table.columns[5 + len(costs)].no_wrap = False  # it is the first to be cut
     signs = glyphs(console())
     for info in found:
         status = status_text(info.status, signs)
-        if info.waits_for:
+        if info.waits_for and not apart:
             status.append(f", {_waits(info)}", "dim")
-        marks = " ".join(f"{key}={clean(value)}" for key, value in info.labels.items())
-        said = info.error or info.reason or (str(info.progress) if info.progress else "")
-        why = cut(clean(said), 80)
-        style = "red" if info.error else "yellow" if info.reason else "dim"
-        age = _age(info.created_at)
+        marks = Text(" ".join(f"{key}={clean(value)}" for key, value in info.labels.items()), no_wrap=True)
         cost = [info.spent.cost] if costs else []
-        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), *cost, age, marks, Text(why, style))
-    _print_table(table)
-    if there > limit:
-        answer(f"The newest {limit} of {there:,} are shown; --limit shows more, --counts how many of which.", "dim")
+        said = [] if apart else [_said(info)]
+        age = _age(info.created_at)
+        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), *cost, age, marks, *said)
+    return table
+
+
+def _said(info: RunInfo) -> Text:
+    """Its error, why it is paused, or how far it is."""
+    said = info.error or info.reason or (str(info.progress) if info.progress else "")
+    return Text(cut(clean(said), 80), "red" if info.error else "yellow" if info.reason else "dim")
 
 
 def _sum(counts: dict[str, dict[str, int]]) -> int:
