@@ -208,8 +208,10 @@ def test_a_forked_process_opens_its_own(url):
 
 
 SCRIPT = """
-import sys
+import signal, sys
 import holdfast, holdfast.sync
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it, and children inherit that
 
 @holdfast.agent
 async def clerk() -> str:

@@ -121,7 +121,7 @@ class Place:
 
     def clear(self):
         """Make a schema that was used before as good as new."""
-        kept = "('migrations', 'positions')"
+        kept = "('migrations', 'positions', 'identity')"
         tables = self.query(
             f"SELECT tablename FROM pg_tables WHERE schemaname = current_schema AND tablename NOT IN {kept}"
         )

@@ -294,6 +294,8 @@ class Lives:
 
     def __init__(self):
         self._numbers = {}
+        # Opened here and not in agent code, where that would be told.
+        self._file = os.open(place.folder / "lives", os.O_APPEND | os.O_WRONLY | os.O_CREAT)
         self._begin, self._see = schedules.begin_life, schedules.see
         schedules.begin_life, schedules.see = self.begin_life, self.see
 
@@ -307,8 +309,8 @@ class Lives:
         return self._see(value)
 
     def _write(self, text):
-        with (place.folder / "lives").open("a") as file:
-            file.write(f"{os.getpid()}.{self._numbers[id(schedules._life.get())]} {text}\n")
+        line = f"{os.getpid()}.{self._numbers[id(schedules._life.get())]} {text}\n"
+        os.write(self._file, line.encode())
 
 
 async def send_mail(run):

@@ -482,8 +482,9 @@ UPDATE runs SET due_at = :now + :ttl WHERE lease_owner = :worker AND status = 'r
 RETURNING id, lease_epoch, inbox_count
 
 -- name: orphan
--- Make the runs of an incarnation that is gone due now. Any of them may have ended it: with the second time each of them may
--- have half as much company as it had, at the most, so that what ends processes is soon alone in one.
+-- Make the runs of an incarnation that is gone due now.
+-- Any of them may have ended it: from the second time on each of them has at most half the company it had, so that what ends
+-- processes is soon alone in one.
 UPDATE runs
 SET due_at = CASE WHEN due_at > :now THEN :now ELSE due_at END,
     company = CASE WHEN :crowd = 1 THEN 0 WHEN crash_count = 0 THEN :crowd
@@ -954,8 +955,7 @@ SELECT min(asked_at), sum(CASE WHEN asked_at > :now - 300000 THEN 1 ELSE 0 END),
 FROM approvals WHERE status = 'open' AND (expires_at IS NULL OR expires_at > :now)
 
 -- name: stuck
--- Unfinished runs that do not go on: due for long and not taken, in the middle and nobody's, or ending their process again and
--- again.
+-- Unfinished runs that do not go on: due for long and not taken, begun and nobody's, or ending one process after another.
 SELECT {run} FROM runs
 WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :late
              UNION ALL
