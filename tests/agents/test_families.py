@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import random
 import threading
 
@@ -633,6 +635,42 @@ def test_paused_now_a_body_is_in_doubt():
 
     KEYS.clear()
     with_client(main, agents=[speller])
+
+
+@holdfast.step(retry=holdfast.Retry(1))
+async def breaks_down() -> None:
+    raise ValueError("no good")
+
+
+@holdfast.agent
+async def late_looker(looks: bool) -> str:
+    task = asyncio.create_task(breaks_down())
+    await asyncio.wait([task])
+    word = await holdfast.receive("words", str)
+    if looks:
+        with contextlib.suppress(ValueError, holdfast.StepFailed):
+            await task
+    return word
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_failure_that_the_agent_has_not_looked_at_is_not_lost_with_a_pause(caplog, looks):
+    """The next life meets it again. Only an agent that has returned without a look at it has lost it, and asyncio says so."""
+
+    async def main(hf):
+        run = await hf.start(late_looker, looks, id="r")
+        await run.wait("waiting", waits_for="message")
+        await run.pause()
+        await run.wait("paused")
+        gc.collect()
+        assert "never retrieved" not in caplog.text
+        await run.resume()
+        await run.send("words", "on")
+        assert await run.result() == "on"
+
+    with_client(main, agents=[late_looker])
+    gc.collect()
+    assert caplog.text.count("never retrieved") == (0 if looks else 1)
 
 
 THREADS: list[str] = []

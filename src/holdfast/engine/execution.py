@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
@@ -137,6 +138,9 @@ class Execution(Leaving):
         self.gate.activity += 1
         if self.closing:
             return
+        if task._log_traceback:  # it failed, and asyncio reports that unless the agent looks at it
+            self.failed = self.failed or weakref.WeakSet()
+            self.failed.add(task)
         if task is self.root:
             if not self.tasks and not self.dusty:
                 conclude(self)

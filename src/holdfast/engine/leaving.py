@@ -7,6 +7,7 @@ that swallows the refusals and goes on is put to sleep for ever: it must not spi
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Generator
 from typing import Any
 
@@ -28,7 +29,7 @@ class Leaving(Drivers):
     """What is open in one attempt, and how all of it is let go."""
 
     __slots__ = (
-        "calls", "cancelling", "childless", "closing", "ended", "ends_now", "finishing", "given_up",
+        "calls", "cancelling", "childless", "closing", "ended", "ends_now", "failed", "finishing", "given_up",
         "grace_timer", "left", "never_settles", "park_timer", "pausing", "postponed", "refusals", "releasing", "sees_off_now",
         "stopping", "streams", "tasks", "unfit", "unwinding",
     )  # fmt: skip
@@ -36,6 +37,7 @@ class Leaving(Drivers):
     def __init__(self, host: Host, run: RunRow) -> None:
         super().__init__(host, run)
         self.tasks: dict[RunTask, None] = {}
+        self.failed: weakref.WeakSet[RunTask] | None = None  # tasks, as long as the agent holds them
         self.calls: dict[str, Call] = {}
         self.streams = Streams(self)
         self.park_timer: Timer | None = None
@@ -71,6 +73,9 @@ class Leaving(Drivers):
             self.stop_driver(driver)
         for task in list(self.tasks):
             task.cancel()
+        if outcome != "ended":
+            for task in self.failed or ():
+                task.exception()  # no loss to be reported: the agent meets the failure in its next life
         if not self.ended.done():
             self.ended.set_result(outcome)
 
