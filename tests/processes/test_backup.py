@@ -76,6 +76,23 @@ def other_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{server}{'&' if '?' in server else '?'}schema=test_{secrets.token_hex(6)}"
 
 
+@pytest.fixture
+def backup_file(tmp_path: Path) -> Path:
+    """A backup with runs that wait and one that has ended."""
+    file = tmp_path / "copy.backup"
+
+    async def original(hf):
+        await (await hf.start(sleeps, "done", id="done")).result()
+        await (await hf.start(buys, "a", id="a")).wait("waiting")
+        await (await hf.start(asks, id="q")).wait("waiting")
+        await hf.start("backup.buys", run="late", id="late", after="1h")
+        await hf.backup(file)
+
+    at(f"sqlite:{tmp_path / 'source.db'}", original)
+    (tmp_path / "buys.py").write_text(PROGRAM)
+    return file
+
+
 def at(url, main, agents=AGENTS):
     async def opened():
         async with holdfast.open(url, agents=agents, settings=holdfast.Settings(park_grace_s=0)) as hf:
@@ -153,8 +170,13 @@ def test_a_backup_is_put_into_another_store_and_goes_on_there_when_it_is_told(st
     at(other_url, goes_on)
 
 
-def test_a_backup_is_a_store_that_can_be_looked_at_and_carries_nothing(store_url, tmp_path):
-    """The command line reads it, a worker on it does nothing, and it can be restored all the same."""
+def beside(file: Path) -> dict[str, bytes]:
+    """The file and whatever lies beside it under a name that begins with its own."""
+    return {each.name: each.read_bytes() if each.is_file() else b"" for each in file.parent.glob(f"{file.name}*")}
+
+
+def test_a_backup_can_be_looked_at_and_stays_as_it_is(store_url, tmp_path):
+    """A client reads it, a worker is refused before it does anything, and it can be restored all the same."""
     DONE.clear()
     file = tmp_path / "copy.backup"
 
@@ -163,14 +185,82 @@ def test_a_backup_is_a_store_that_can_be_looked_at_and_carries_nothing(store_url
         await hf.backup(file)
 
     at(store_url, original, agents=())
+    before = beside(file)
 
     async def look(hf):
-        await asyncio.sleep(0.4)
+        assert (await hf.store.facts())["integrity"] == "ok"
         return [(run.id, run.status) for run in await hf.runs()]
 
-    assert at(f"sqlite:{file}", look) == [("s", "ready")]
-    assert DONE == []
+    assert at(f"sqlite:{file}", look, agents=()) == [("s", "ready")]
+    with pytest.raises(StoreUnavailable, match="is a backup"):
+        at(f"sqlite:{file}", look)
+    assert DONE == [] and beside(file) == before
     asyncio.run(holdfast.restore_backup(file, f"sqlite:{tmp_path / 'again.db'}"))
+
+
+def test_a_backup_of_an_older_schema_can_be_looked_at_and_stays_as_it_is(tmp_path):
+    """What is read is a copy that was brought up to date."""
+    file = tmp_path / "old.backup"
+    db = apsw.Connection(str(file))
+    migrate(db, 0, [migration for migration in known() if migration.number <= 5])
+    db.execute("INSERT INTO tokens VALUES ('t', 'ana', '[]', '[]', 'd', 0, NULL)")
+    seal(db, "original", 1)
+    db.close()
+    before = beside(file)
+    assert [token.name for token in at(f"sqlite:{file}", lambda hf: hf.tokens(), agents=())] == ["ana"]
+    assert beside(file) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("restore", "--activate"), ("run", "buys.py:sings"), ("worker", "buys.py"), ("start", "backup.buys", '{"run": "y"}'),
+        ("send", "a", "go", "1"), ("cancel", "a"), ("pause", "a"), ("approve", "q"), ("delete", "done"),
+        ("prune", "--older-than", "1ms"), ("token", "ben"), ("backup", "second.backup"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_backup_refuses_every_command_that_would_change_it(words, commands, backup_file):
+    """With how to make a store of it; the file stays what it was, and nothing lies beside it."""
+    from tests.people.conftest import Office
+
+    before = beside(backup_file)
+    said = Office(commands, f"sqlite:{backup_file}", backup_file.parent).say(*words, code=2)
+    assert "is a backup" in said and re.search(r"holdfast restore \S*copy\.backup --db sqlite:NEW\.db", said)
+    assert "--activate" not in said
+    assert beside(backup_file) == before
+
+
+@pytest.mark.parametrize("words", [("runs",), ("runs", "--stuck"), ("show", "a"), ("approvals",), ("audit",)])
+def test_a_backup_is_not_changed_by_commands_that_look(words, commands, backup_file):
+    """What they say of going on is how to make a store of it."""
+    from tests.people.conftest import Office
+
+    before, office = beside(backup_file), Office(commands, f"sqlite:{backup_file}", backup_file.parent)
+    said = office.say(*words)
+    assert "--activate" not in said and "holdfast run" not in said
+    if words[0] in ("runs", "show"):
+        assert "is a backup" in said and "--db sqlite:NEW.db" in said
+    assert "--db sqlite:NEW.db" in office.say("doctor", code=1)
+    assert beside(backup_file) == before
+
+
+def test_a_file_that_was_opened_as_a_store_once_leaves_no_log_beside_it(tmp_path):
+    """Versions before switched a backup to a write-ahead log when they looked at it; who reads it now, whole or cut, makes none."""
+    file = tmp_path / "copy.backup"
+    at(f"sqlite:{tmp_path / 'source.db'}", lambda hf: hf.backup(file), agents=())
+    db = apsw.Connection(str(file))
+    db.pragma("journal_mode", "wal")
+    db.close()
+    before = beside(file)
+    assert at(f"sqlite:{file}", lambda hf: hf.runs(), agents=()) == []
+    asyncio.run(holdfast.restore_backup(file, f"sqlite:{tmp_path / 'again.db'}"))
+    assert beside(file) == before
+    damaged(file, "cut")
+    before = beside(file)
+    with pytest.raises(BadArguments, match="damaged"):
+        asyncio.run(holdfast.restore_backup(file, f"sqlite:{tmp_path / 'no.db'}"))
+    assert beside(file) == before
 
 
 def test_a_restored_store_is_another_store(store_url, other_url, tmp_path):
@@ -359,6 +449,9 @@ def test_from_the_command_line(commands, store_url, other_url, tmp_path):
     assert "restore --activate" in other.say("doctor", "--json", code=1)
     (tmp_path / "buys.py").write_text(PROGRAM)
     assert "restore --activate" in other.say("run", "buys.py:sings", code=2)
+    for words in (("runs",), ("show", "a"), ("runs", "--stuck")):
+        said = other.say(*words)
+        assert "held" in said and "restore --activate" in said and "holdfast run" not in said
     assert "1 run" in other.say("restore", "--activate")
     assert "is not held" in other.say("restore", "--activate", code=2)
     doors = [

@@ -10,7 +10,7 @@ from holdfast.budget import Budget
 from holdfast.cli.acting import who
 from holdfast.cli.output import GOES_ON, code_of, command, held_back, how_to_go_on, print_json
 from holdfast.cli.output import answer as tell
-from holdfast.cli.reading import existing, row_of
+from holdfast.cli.reading import existing, held, row_of
 from holdfast.client import Client
 from holdfast.errors import BadArguments
 from holdfast.model import TRANSITIONS
@@ -106,8 +106,11 @@ async def _each(
         if as_json:
             print_json({"runs": done})
             return []
+        asleep = await held(hf, url)
         for info in done[:_NAMED]:
-            if info.waits_for == "group":
+            if asleep is not None and info.waits_for in ("group", "worker"):
+                tell(f"{info.id} {unserved}, but {asleep}")
+            elif info.waits_for == "group":
                 tell(f"{info.id} {unserved}. It is {held_back(info)}; it {GOES_ON}.")
             elif info.waits_for == "worker":
                 tell(f"{info.id} {unserved}, but no live worker serves {code_of(info)}, so nothing happens by itself.")

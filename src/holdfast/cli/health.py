@@ -13,7 +13,7 @@ from rich.text import Text
 
 from holdfast.cli.output import command, console, glyphs, print_json, version
 from holdfast.cli.picture import clean, when
-from holdfast.cli.reading import existing
+from holdfast.cli.reading import existing, held
 from holdfast.cli.stuck import why_stuck
 from holdfast.client import Client, store_for
 from holdfast.durations import spoken
@@ -194,12 +194,10 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
         names = ", ".join(row.id for row in failed[:_NAMED]) + (" and others" if len(failed) > _NAMED else "")
         look, again = command("show", failed[0].id, db=url), command("retry", failed[0].id, db=url)
         add(f"{many} failed, {names}", f"Look why: {look}. Then try again: {again}", failed[0].id)
-    if facts["identity"]["held_at"] is not None:
-        copied = when(facts["identity"]["backup_at"])
-        add(
-            f"this store is a copy of {copied}, and held: none of its runs is carried",
-            f"When the original does nothing any more: {command('restore', '--activate', db=url)}",
-        )
+    asleep = await held(hf, url)
+    if asleep is not None:
+        add(f"{asleep.what} (copied {when(facts['identity']['backup_at'])})", asleep.advice)
+        return found  # what keeps a single run is nothing beside it
     agents, queues = await hf.store.agents(), await hf.store.queues_taken()
     for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
         problem = why_stuck(row, agents, queues, hf.store.clock.now(), url)

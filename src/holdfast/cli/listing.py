@@ -16,7 +16,7 @@ from rich.text import Text
 from holdfast.cli.lines import is_quiet, line
 from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, held_back, print_json, reader_is_gone
 from holdfast.cli.picture import STATUS_STYLES, clean
-from holdfast.cli.reading import existing, latest_position, row_of
+from holdfast.cli.reading import existing, held, latest_position, row_of
 from holdfast.cli.showing import event_document, status_text
 from holdfast.cli.stopping import Stop, first
 from holdfast.client import Client
@@ -57,10 +57,12 @@ async def runs(url: str | None, fits: dict[str, Any], limit: int, *, as_json: bo
     async with existing(url) as hf:
         found = await hf.runs(**fits, limit=limit)
         there = len(found) if len(found) < limit or as_json else _sum(await hf.count_runs(**fits))
-        where = hf.store.url
+        where, asleep = hf.store.url, await held(hf, url)
     if as_json:
         print_json({"runs": found})
         return
+    if asleep is not None:
+        answer(f"Note: {asleep}", "yellow")
     if not found:
         answer(f"No runs{' that fit' if any(value is not None for value in fits.values()) else ''} in {where}.")
         return

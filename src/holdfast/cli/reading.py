@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.cli.history import History, OpenCall
-from holdfast.cli.output import user
+from holdfast.cli.output import command, user
 from holdfast.client import Client, store_for
 from holdfast.client import open as open_store
 from holdfast.codec import UNTYPED
@@ -57,7 +57,7 @@ async def existing(url: str | None) -> AsyncIterator[Client]:
         )
     async with contextlib.AsyncExitStack() as stack:
         hf, trouble = None, None
-        if path is None or _can_be_written(path):
+        if path is None or store.is_backup or _can_be_written(path):
             try:
                 hf = await stack.enter_async_context(at_terminal(open_store(url)))
                 await bury_owners(hf.store)
@@ -78,6 +78,33 @@ async def existing(url: str | None) -> AsyncIterator[Client]:
                 f"{store.url!r} can only be looked at and cannot be changed: its file, folder or disk cannot be written"
             )
         yield hf
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """That none of a store's runs is carried, because it is a copy, and what to do."""
+
+    what: str
+    when: str
+    command: str
+
+    @property
+    def advice(self) -> str:
+        return f"{self.when} {self.command}"
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.advice}"
+
+
+async def held(hf: Client, url: str | None) -> Held | None:
+    """What holds the runs of this store; None when they are carried."""
+    if not await hf.store.held():
+        return None
+    if hf.store.is_backup:
+        made = command("restore", hf.store.url.removeprefix("sqlite:").partition("?")[0], db="sqlite:NEW.db")
+        return Held("this is a backup: no run is carried in it, and it cannot be changed", "Make a store of it:", made)
+    let_go = command("restore", "--activate", db=url)
+    return Held("this store is a copy and held: no run is carried", "When the original does nothing any more:", let_go)
 
 
 def _can_be_written(path: str) -> bool:

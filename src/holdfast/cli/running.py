@@ -32,7 +32,7 @@ from holdfast.cli.output import (
     shown_value,
 )
 from holdfast.cli.picture import clean
-from holdfast.cli.reading import at_terminal, family, input_preview, open_calls, row_of
+from holdfast.cli.reading import at_terminal, family, held, input_preview, open_calls, row_of
 from holdfast.cli.showing import clean_line
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
@@ -94,11 +94,9 @@ async def _run_until(
 ) -> int:
     # Without agents first: nothing may begin before the arguments are known to fit.
     async with at_terminal(open_store(request.url)) as hf:
-        if await hf.store.held():
-            raise StoreUnavailable(
-                f"{hf.store.url} is a copy and held: none of its runs is carried. When the original does nothing any more: "
-                + command("restore", "--activate", db=request.url)
-            )
+        asleep = await held(hf, request.url)
+        if asleep is not None:
+            raise StoreUnavailable(f"{hf.store.url}: {asleep}")
         members = await _prepare(hf, request, agent, run_id)
         before = members[0]
         if before.status in FINISHED and not any(is_active(member, hf.store.clock.now()) for member in members):

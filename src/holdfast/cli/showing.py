@@ -40,7 +40,7 @@ from holdfast.cli.picture import (
     when,
     wrapped,
 )
-from holdfast.cli.reading import Account, account, existing, input_text
+from holdfast.cli.reading import Account, account, existing, held, input_text
 from holdfast.cli.streaming import stream_line
 from holdfast.client import Client
 from holdfast.codec import UNTYPED
@@ -202,7 +202,8 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
 async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> list[Text]:
     info = await hf.get(found.row.id).info()
     made: list[Text] = []
-    for each in (found, *found.descendants()):
+    asleep = await held(hf, url)
+    for each in (found, *found.descendants()) if not hf.store.is_backup else ():
         for question in each.questions:
             if question.kind not in ("approve", "ask"):  # those stand in the tree, word for word
                 made += _block(f"asks a person ({question.id})", "bold yellow", question.question, width, 12)
@@ -210,7 +211,10 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
         if each.row.status == "paused":
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", width, 8)
             made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
-    if info.waits_for == "worker" and info.status == "running":
+    if asleep is not None:
+        made.append(Text(f"{MARGIN}{asleep.what}", "bold yellow"))
+        made += _advice(asleep.when, asleep.command)
+    elif info.waits_for == "worker" and info.status == "running":
         made.append(Text(f"{MARGIN}its worker is gone; one that serves {code_of(info)} goes on with it", "bold yellow"))
         made += _advice(*how_to_go_on(info, url))
     elif info.waits_for == "group":

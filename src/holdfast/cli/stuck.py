@@ -18,7 +18,7 @@ from holdfast.cli.output import (
     print_json,
 )
 from holdfast.cli.picture import clean
-from holdfast.cli.reading import existing
+from holdfast.cli.reading import existing, held
 from holdfast.cli.showing import status_text
 from holdfast.documents import plain
 from holdfast.durations import spoken
@@ -70,10 +70,11 @@ async def stuck_runs(
     async with existing(url) as hf:
         rows = await hf.store.stuck(LATE_MS, limit=10_000)
         served, queues = await hf.store.agents(), await hf.store.queues_taken()
-        now, where = hf.store.clock.now(), hf.store.url
+        now, where, asleep = hf.store.clock.now(), hf.store.url, await held(hf, url)
     found = []
     for row in rows:
-        info, why = RunInfo.of(row, served, now), why_stuck(row, served, queues, now, url)
+        info = RunInfo.of(row, served, now)
+        why = (asleep.what, asleep.advice) if asleep is not None else why_stuck(row, served, queues, now, url)
         fits = (not statuses or row.status in statuses) and (agent is None or row.agent == agent)
         if why is not None and fits and labels.items() <= info.labels.items():
             found.append((info, row.queue, *why))
@@ -86,6 +87,8 @@ async def stuck_runs(
         return
     if not found:
         answer(f"No run is stuck in {where}.")
+        if asleep is not None:
+            answer(f"But {asleep}", "yellow")
         return
     on = console()
     signs = glyphs(on)

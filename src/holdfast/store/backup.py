@@ -1,7 +1,8 @@
 """Backups: one SQLite file with all that a store has, whichever database that is, and how it becomes a store again.
 
-A backup is a store itself, which can be looked at. It is *held*: nobody claims a run in it, and none in a store restored from
-it, until somebody activates that one, because the original may live on beside it and would do everything too.
+A backup is a store itself, which can be looked at and refuses every write: it stays what was written (`View`). A store
+restored from it is another one, and *held*: nobody claims a run in it until somebody activates it, because the original may
+live on beside it and would do everything too.
 
 A file is written under another name, flushed, and gets its own name when it is whole. So a file of that name is a whole backup,
 and what a killed process leaves is called `.NAME.<random>.part`. A checksum of all rows tells whether it still is what was written.
@@ -17,6 +18,7 @@ import hashlib
 import itertools
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,8 +197,10 @@ def opened(path: str | os.PathLike[str]) -> Backup:
 
 
 def _read_only(path: str) -> apsw.Connection:
-    """A connection that changes nothing; to a file in a folder that cannot be written too."""
+    """A connection that changes nothing and leaves nothing beside the file; its folder need not be writable."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    if not any(_has_content(path + suffix) for suffix in ("-wal", "-journal")):  # then the file is all there is
+        return apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
     db = apsw.Connection(f"file:{quote(path)}?mode=ro", flags=flags)
     try:
         db.execute("SELECT 1 FROM sqlite_schema").fetchall()
@@ -206,6 +210,72 @@ def _read_only(path: str) -> apsw.Connection:
     except apsw.Error:
         pass  # it is found again, where it is told
     return db
+
+
+def _has_content(path: str) -> bool:
+    try:
+        return Path(path).stat().st_size > 0
+    except OSError:
+        return False
+
+
+def is_backup(path: str) -> bool:
+    """Is this file a backup, as opposed to a store that was made of one? To ask changes nothing.
+
+    Versions before let a backup be activated in its place; it has been a store since then.
+    """
+    if not _has_content(path):
+        return False
+    try:
+        db = _read_only(path)
+        try:
+            found = db.execute("SELECT 1 FROM identity WHERE checksum IS NOT NULL AND held_at IS NOT NULL").get
+        finally:
+            db.close()
+    except apsw.Error:  # whatever it is, who opens it as a store tells
+        return False
+    return found is not None
+
+
+class View:
+    """A backup that is looked at: as it is, or, if it has an older schema, a copy of it that is brought up to date."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._folder = path, None
+        db = _read_only(path)
+        try:
+            applied: list[Any] = db.execute("SELECT number, name, checksum FROM migrations").fetchall()
+            if missing(repr(path), applied, known()):
+                self._folder = tempfile.TemporaryDirectory(prefix="holdfast-")
+                self._path = str(Path(self._folder.name) / "copy.db")
+                _bring_up_to_date(db, self._path)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            db.close()
+
+    def connect(self) -> apsw.Connection:
+        """A connection that sees the backup."""
+        db = _read_only(self._path)
+        db.execute("PRAGMA temp_store = MEMORY")
+        return db
+
+    def close(self) -> None:
+        """When the last connection is closed."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _bring_up_to_date(backup: apsw.Connection, path: str) -> None:
+    copy = apsw.Connection(path)
+    try:
+        copy.execute("PRAGMA synchronous = OFF")
+        copy_pages(backup, copy, lambda: None)
+        copy.pragma("journal_mode", "delete")
+        migrate(copy, 0)
+    finally:
+        copy.close()
 
 
 def _checked(db: apsw.Connection, path: str) -> tuple[str, int]:

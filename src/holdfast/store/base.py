@@ -189,9 +189,14 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
     url: str
     code_version: str | None  # of the code that this process runs, for people
     queues: Sequence[str] | None  # those this process takes runs of; None: all
-    refuses: str | None  # why nothing may be written, if so: it is a copy that is only looked at
+    refuses: str | None  # why nothing may be written, if so: it is only looked at
     read_limit_s: Callable[[], float | None]  # how long whoever reads now waits for a server; None: until it answers
     worker_id: str  # this process's incarnation: its name, if it has one, and what is random at each opening
+
+    @property
+    def is_backup(self) -> bool:
+        """Is it the file of a backup, which refuses every write? Known before it is open too."""
+        ...
 
     # Life of the store
     async def open(self) -> None: ...

@@ -109,6 +109,10 @@ class SharedStore(abc.ABC):
         self._open = self._registered = False
         self.read_limit_s: Callable[[], float | None] = lambda: None
 
+    @property
+    def is_backup(self) -> bool:
+        return False
+
     def _begin(self) -> None:
         self._loop, self.context = asyncio.get_running_loop(), in_no_run()
 
@@ -157,11 +161,14 @@ class SharedStore(abc.ABC):
         if not self._open:
             raise StoreUnavailable("the store is not open")
 
+    def _check_writable(self) -> None:
+        if self.refuses is not None:
+            raise StoreUnavailable(self.refuses)
+
     def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
                 runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
         self._check_open()
-        if self.refuses is not None:
-            raise StoreUnavailable(self.refuses)
+        self._check_writable()
         future: asyncio.Future[T] = self._loop.create_future()
         work = Work(do, functools.partial(settle, future), journal, small, runs)
         limit_s = write_limit.get()
@@ -248,6 +255,7 @@ class SharedStore(abc.ABC):
         raise NotImplementedError
 
     async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
+        self._check_writable()
         published = list(agents)
         self._served.update(name for name, _, _ in published)
         self._served.update(f"{name} {version}" for name, version, _ in published if version is not None)

@@ -11,6 +11,7 @@ import concurrent.futures
 import functools
 import logging
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -52,7 +53,7 @@ class SQLiteStore(SharedStore):
                  faults: Faults | None = None, name: str = "") -> None:  # fmt: skip
         check_library()
         super().__init__(clock if clock is not None else SystemClock(), name)
-        self.path = str(Path(path).absolute())
+        self.path, self._file = str(Path(path).absolute()), os.fspath(path)
         self.url = f"sqlite:{path}" + ("" if durability == "power" else f"?durability={durability}")
         self._connect = functools.partial(connect, self.path, durability)
         self._peers = Peers(self.path, self.worker_id)
@@ -65,7 +66,8 @@ class SQLiteStore(SharedStore):
             self._connect, self.clock, self.worker_id, submit=lambda work: self._submit(work, journal=False, small=True),
             died=self._writer.kill, faults=faults,
         )  # fmt: skip
-        self._readers = Readers(self.path, self._connect, self._check_open)
+        self._view: backup.View | None = None  # of a backup, which nobody writes
+        self._readers = Readers(self.path, self._connect_to_read, self._check_open)
         self._on_its_way = 0  # operations given to the writer's thread whose results have not come back to the loop
 
     @classmethod
@@ -80,6 +82,9 @@ class SQLiteStore(SharedStore):
 
     async def open(self) -> None:
         self._begin()
+        if await asyncio.to_thread(lambda: self.is_backup):
+            await self._open_backup()
+            return
         opened: asyncio.Future[None] = self._loop.create_future()
 
         def tell(error: BaseException | None) -> None:
@@ -93,6 +98,26 @@ class SQLiteStore(SharedStore):
         await self._readers.open()
         self._open = True
         self._peers.listen(self._loop, lambda run, news: self._tell({run: news}))
+
+    @functools.cached_property
+    def is_backup(self) -> bool:  # it is asked of the file once
+        return backup.is_backup(self.path)
+
+    async def _open_backup(self) -> None:
+        """Only to look: there is no writer, no lock and no socket, so the file stays as it is and nothing lies beside it."""
+        self.refuses = (
+            f"{self._file!r} is a backup: it can be looked at and cannot be changed. Make a store of it: "
+            f"holdfast restore {shlex.quote(self._file)} --db sqlite:NEW.db"
+        )
+        try:
+            self._view = await asyncio.to_thread(backup.View, self.path)
+        except apsw.Error as error:
+            raise StoreUnavailable(f"{self.path!r} cannot be opened: {error}") from None
+        await self._readers.open()
+        self._open = True
+
+    def _connect_to_read(self) -> apsw.Connection:
+        return self._connect() if self._view is None else self._view.connect()
 
     def _open_for_writing(self) -> apsw.Connection:
         try:
@@ -116,11 +141,14 @@ class SQLiteStore(SharedStore):
             forget(self._submit(leases.depart(self.worker_id), journal=False))  # on a full disk it would never be done
         self._open = False
         self._loans.close()
-        self._hand_over()
-        self._writer.stop()
-        await asyncio.to_thread(self._writer.join)
+        if self._view is None:
+            self._hand_over()
+            self._writer.stop()
+            await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._readers.close)
         self._peers.close()
+        if self._view is not None:
+            self._view.close()
 
     def abandon(self) -> None:
         self._open = False
@@ -147,6 +175,8 @@ class SQLiteStore(SharedStore):
         self._writer.observe = self._loans.observe = commit
 
     def ailment(self) -> Ailment | None:
+        if self._view is not None:
+            return None  # there is nothing to write
         if not self._writer.thread.is_alive():
             return Ailment("the thread that writes the store has ended", lasting=True)
         trouble = self._writer.trouble
