@@ -1,11 +1,13 @@
 """Synchronous effects in agent code: noticed with their line, left alone in steps, and refused to a strict agent."""
 
+import _thread
 import asyncio
 import contextlib
 import importlib
 import json
 import logging
 import mimetypes
+import multiprocessing
 import os
 import shutil
 import socket
@@ -18,6 +20,7 @@ import time
 import traceback
 import urllib.request
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -92,10 +95,43 @@ def sleeps(folder: Path) -> None:
     time.sleep(0.001)
 
 
+def threads(folder: Path) -> None:
+    thread = threading.Thread(target=lambda: (folder / "by a thread").write_text("x"))
+    thread.start()
+    thread.join()
+
+
+def pools(folder: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit((folder / "by a pool").write_text, "x").result()
+
+
+def waits(folder: Path) -> None:
+    timer = threading.Timer(0, (folder / "by a timer").write_text, ["x"])
+    timer.start()
+    timer.join()
+
+
+def bare(folder: Path) -> None:
+    ended = threading.Event()
+    _thread.start_new_thread(ended.set, ())
+    ended.wait()
+
+
 EFFECTS = [
     opens, writes, reads, removes, makes, copies, keeps, fetches, connects, resolves, runs, commands, queries, sleeps,
+    threads, pools, waits, bare,
 ]  # fmt: skip
-WRITES = {opens: "opened", writes: "written", makes: "a", copies: "copied", queries: "base.db"}
+WRITES = {
+    threads: "by a thread",
+    pools: "by a pool",
+    waits: "by a timer",
+    opens: "opened",
+    writes: "written",
+    makes: "a",
+    copies: "copied",
+    queries: "base.db",
+}
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
@@ -163,27 +199,56 @@ def test_a_strict_agent_is_paused_before_the_effect(effect, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["given"]
 
 
-def test_a_strict_agent_is_paused_before_a_thread_or_a_connection(tmp_path):
-    """What waits for a thread or a socket is refused to a strict agent as well."""
+def test_a_strict_agent_is_paused_before_a_thread_a_process_or_a_connection(tmp_path):
+    """What waits for a thread or a socket is refused to a strict agent as well, and a thread that is refused is not counted."""
     began = []
 
     @holdfast.agent(strict=True)
-    async def threads() -> None:
+    async def aside() -> None:
         await asyncio.to_thread(began.append, "thread")
+
+    @holdfast.agent(strict=True)
+    async def starts() -> None:
+        threading.Thread(target=began.append, args=["thread"]).start()
+
+    @holdfast.agent(strict=True)
+    async def forks() -> None:
+        multiprocessing.get_context("fork").Process(target=began.append, args=["process"]).start()
 
     @holdfast.agent(strict=True)
     async def wires() -> None:
         await asyncio.open_connection("127.0.0.1", 9)
 
     async def main():
-        async with holdfast.testing.open(agents=[threads, wires]) as hf:
-            for agent in (threads, wires):
+        async with holdfast.testing.open(agents=[aside, starts, forks, wires]) as hf:
+            for agent in (aside, starts, forks, wires):
                 run = await hf.start(agent)
                 await run.wait("paused", timeout=20)
                 assert f"{__file__}:" in (await run.info()).reason
 
+    alive = threading.enumerate()
     asyncio.run(main())
     assert began == []
+    assert set(threading.enumerate()) <= set(alive)
+
+
+def test_what_waits_for_a_thread_is_told_once(caplog):
+    """The loop tells of `to_thread` and of executors; that they start a thread is not told beside it."""
+
+    @holdfast.agent
+    async def agent() -> str:
+        await asyncio.to_thread(int)
+        return await work("done")
+
+    async def main():
+        async with holdfast.testing.open(agents=[agent]) as hf:
+            run = await hf.start(agent, id="r")
+            assert await run.result(timeout=20) == "done"
+            assert len(await history(run, "foreign")) == 1
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        asyncio.run(main())
+    assert caplog.text.count("is not recorded") == 1
 
 
 def test_what_steps_and_others_do_is_left_alone(tmp_path, caplog):

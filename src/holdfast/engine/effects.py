@@ -1,4 +1,4 @@
-"""Synchronous effects in agent code: `open`, sockets, subprocesses and the like, which nothing records.
+"""Synchronous effects in agent code: `open`, sockets, subprocesses, threads and the like, which nothing records.
 
 Python tells an audit hook of each before it happens. The hook asks two things of most events, whether this kind of event is
 an effect and whether agent code runs, and goes on. In agent code it finds the line and reports it; to a strict agent it is
@@ -12,9 +12,11 @@ A hook cannot be removed again, so there is one for the process, from the first 
 
 from __future__ import annotations
 
+import _thread
 import functools
 import os
 import sys
+import threading
 import time
 from asyncio.events import _get_running_loop
 from types import FrameType
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
     from holdfast.engine.scope import Scope
 
+_THREADS: Final = frozenset(("_thread.start_new_thread", "_thread.start_joinable_thread"))
 # Audit events that are effects, or depend on the world outside. https://docs.python.org/3/library/audit_events.html
 _EFFECTS: Final = frozenset((
     "open", "builtins.input", "time.sleep", "sqlite3.connect", "webbrowser.open",
@@ -42,7 +45,7 @@ _EFFECTS: Final = frozenset((
     "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.gethostbyaddr", "socket.gethostbyname",
     "socket.getnameinfo", "socket.sendmsg", "socket.sendto",
     "ftplib.connect", "http.client.connect", "imaplib.open", "nntplib.connect", "poplib.connect", "smtplib.connect",
-    "telnetlib.Telnet.open", "urllib.Request",
+    "telnetlib.Telnet.open", "urllib.Request", *_THREADS,
 ))  # fmt: skip
 _MACHINERY: Final = frozenset(("importlib", "zipimport", "logging", "warnings", "traceback"))
 # Modules of the standard library that open files, or ask the system, for purposes of their own.
@@ -51,6 +54,8 @@ _OWN_PURPOSES: Final = frozenset((
     "mimetypes", "multiprocessing", "pdb", "pkgutil", "platform", "profile", "pydoc", "random", "secrets", "selectors", "site",
     "sysconfig", "threading", "tokenize", "uuid", "weakref", "zoneinfo",
 ))  # fmt: skip
+# And those of them that start something for whoever calls them: not asyncio, of whose threads the loop tells.
+_STARTERS: Final = dict.fromkeys(_THREADS, ("threading", "concurrent")) | {"os.fork": ("multiprocessing", "concurrent")}
 _DEVICES: Final = ("/dev/null", "/dev/random", "/dev/urandom", "/proc/self/", "/usr/share/zoneinfo/", "/etc/localtime")
 _CHANGES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -64,7 +69,10 @@ def watch() -> None:
     """Notice effects in agent code, in this process, from now on."""
     sys.addaudithook(_heard)
     if sys.version_info < (3, 13):  # before which it told no hook
-        time.sleep = _told_of(time.sleep)
+        time.sleep = _told_of("time.sleep", time.sleep)
+    if sys.version_info < (3, 12):  # nor did this
+        start = _told_of("_thread.start_new_thread", _thread.start_new_thread)
+        _thread.start_new_thread = threading._start_new_thread = start  # type: ignore[attr-defined]
 
 
 def _heard(event: str, args: tuple[Any, ...]) -> None:
@@ -74,11 +82,11 @@ def _heard(event: str, args: tuple[Any, ...]) -> None:
             _notice(place, event, args)
 
 
-def _told_of(sleep: Any) -> Any:
-    @functools.wraps(sleep)
-    def watched(seconds: Any, /) -> None:
-        _heard("time.sleep", (seconds,))
-        sleep(seconds)
+def _told_of(event: str, call: Any) -> Any:
+    @functools.wraps(call)
+    def watched(*args: Any) -> Any:
+        _heard(event, args)
+        return call(*args)
 
     return watched
 
@@ -92,9 +100,15 @@ def _notice(place: Any, event: str, args: tuple[Any, ...]) -> None:
         return
     if execution.closing and not execution.spec.strict:  # `finally` blocks may close local things
         return
-    line = _line(sys._getframe(2))
-    if line is not None:
+    line = _line(sys._getframe(2), _STARTERS.get(event, ()))
+    if line is None:
+        return
+    try:
         report(execution, scope, _in_words(event, args), line, waits=False)
+    except Suspended:
+        if event in _THREADS:  # Python counts it among the living already, and forgets it for an `Exception` only
+            getattr(threading, "_limbo", {}).pop(getattr(args[0], "__self__", None), None)
+        raise
 
 
 def report(execution: Execution, scope: Scope, what: str, line: str, *, waits: bool) -> None:
@@ -124,8 +138,8 @@ def _is_no_effect(path: object, mode: object = None, flags: object = 0, *_: obje
     return not changes and (name.startswith(_STANDARD) or any(folder in name for folder in _PACKAGES))
 
 
-def _line(frame: FrameType | None) -> str | None:
-    """The line of agent code that does it; None if it is none of the agent's doing."""
+def _line(frame: FrameType | None, through: tuple[str, ...]) -> str | None:
+    """The line of agent code that does it, perhaps by way of these modules; None if it is none of the agent's doing."""
     nearest = last = ""
     while frame is not None and frame.f_code is not Stirring._step.__code__:
         code, name = frame.f_code, str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -135,7 +149,7 @@ def _line(frame: FrameType | None) -> str | None:
         if name == "asyncio" and code.co_name in ("_run", "_run_once", "run"):  # the loop: a callback of the agent's
             break
         if file != __file__ and not nearest:
-            if name in _OWN_PURPOSES or file.startswith(_PACKAGE):
+            if (name in _OWN_PURPOSES and name not in through) or file.startswith(_PACKAGE):
                 return None
             packaged = any(folder in file for folder in _PACKAGES)
             if not (packaged or file.startswith((*_STANDARD, "<"))):
@@ -147,6 +161,8 @@ def _line(frame: FrameType | None) -> str | None:
 
 
 def _in_words(event: str, args: tuple[Any, ...]) -> str:
+    if event in _THREADS:
+        return "a new thread"
     shown = ", ".join(_short(arg) for arg in args[:2] if not isinstance(arg, FrameType))
     return f"{event}({shown})"
 
