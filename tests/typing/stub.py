@@ -12,7 +12,7 @@ import holdfast
 SOURCE = Path(holdfast.__file__).parent
 STUB = SOURCE / "sync.pyi"
 # The class, where it is, and the parts it is made of.
-CLASSES = {
+CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "Run": ("run", []),
     "Receipt": ("run", []),
     "Transcript": ("conversations", []),
@@ -91,7 +91,7 @@ def classes() -> list[ast.stmt]:
             body += [each for each in inherited if isinstance(each, ast.FunctionDef) and each.name not in known]
         if name == "Client":
             body += ast.parse(CLOSING).body
-        bases = [base for base in node.bases if isinstance(base, ast.Subscript)]  # Generic[...]
+        bases: list[ast.expr] = [base for base in node.bases if isinstance(base, ast.Subscript)]  # Generic[...]
         says = ast.Expr(ast.Constant(ast.get_docstring(node, clean=False)))
         made.append(ast.ClassDef(name, bases, [], [says, *body], []))
     for entry in tree_of("client").body:
