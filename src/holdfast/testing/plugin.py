@@ -1,4 +1,4 @@
-"""The pytest fixture: `async with holdfast_open(agents=[...]) as hf` inside a test, or `run_agent` in a plain one."""
+"""The pytest fixture: `async with holdfast_open(agents=[...]) as hf` inside a test."""
 
 from __future__ import annotations
 
