@@ -117,15 +117,18 @@ class Shape:
             # A bytearray, which pydantic does not know, or a TypedDict before Python 3.12.
             reason = "a key, or the type of a value, is not as annotated" if type(value) is dict else ""
             raise _misfit(where, value, self.name, argument, reason) from None
+        zones = (
+            not lean
+        )  # what `==` takes for its default is left out of an identity, and in another zone it is read again
         if not self.has_defaults:
-            return self._checked(adapter, value, where, argument, False)
+            return self._checked(adapter, value, where, argument, False, zones)
         try:
-            return self._checked(adapter, value, where, argument, lean)
+            return self._checked(adapter, value, where, argument, lean, zones)
         except NotStorable as first:
             # A union whose members are told apart by a `kind` field is not read without it; a default that is a secret, or
             # that its type does not take, is not read with it.
             try:
-                text, copy = self._checked(adapter, value, where, argument, not lean)
+                text, copy = self._checked(adapter, value, where, argument, not lean, zones)
             except NotStorable as second:
                 without, whole = (first, second) if lean else (second, first)
                 root = isinstance(without, Misfit) and without.path == where  # for want of a default, perhaps
@@ -235,18 +238,20 @@ class Shape:
         adapter = _for_schema(self)
         return {} if adapter is None else dict(adapter.json_schema(by_alias=False, schema_generator=_generator()))
 
-    def _checked(self, adapter: Any, value: Any, where: str, argument: bool, lean: bool) -> tuple[str, Any]:
+    def _checked(
+        self, adapter: Any, value: Any, where: str, argument: bool, lean: bool, zones: bool
+    ) -> tuple[str, Any]:
         text = _taken_apart(adapter, value, where, argument, lean)
-        copy = self._read_back(text, value, where, argument)
+        copy = self._read_back(text, value, where, argument, zones)
         again = _taken_apart(adapter, copy, where, argument, lean)
         if again != text:
             # An int became the float it was annotated as, or the keys took the order of the type: settled, or unstable?
-            text, copy = again, self._read_back(again, value, where, argument)
+            text, copy = again, self._read_back(again, value, where, argument, zones)
             if _taken_apart(adapter, copy, where, argument, lean) != text:
                 raise NotStorable(f"{where}: {self.name} is written differently each time; check its serializers")
         return text, copy
 
-    def _read_back(self, text: str, value: Any, where: str, argument: bool) -> Any:
+    def _read_back(self, text: str, value: Any, where: str, argument: bool, zones: bool = True) -> Any:
         plain = tagged.read(text)
         try:
             copy = self.revive(plain, where)
@@ -256,7 +261,7 @@ class Shape:
             # Say what the value is, not what pydantic made of it.
             raise _misfit(where, value, self.name, argument, misfit.reason) from misfit
         try:
-            found = difference(value, copy)
+            found = difference(value, copy, zones=zones)
         except RecursionError:
             raise NotStorable(f"{where}: is nested too deeply to be stored from this depth of calls") from None
         if found:

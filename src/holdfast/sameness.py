@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterator
-from datetime import datetime, time
+from datetime import datetime, time, timezone
 from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
-from holdfast.naming import ATOMS, segment, short, type_name
+from holdfast.naming import ATOMS, cut, segment, short, type_name
 
 _NOTHING = object()
 _Part = tuple[str, Any, Any]
@@ -31,10 +32,11 @@ class Difference(NamedTuple):
     kinds: bool
 
 
-def difference(before: Any, after: Any, path: tuple[str, ...] = ()) -> Difference | None:
+def difference(before: Any, after: Any, path: tuple[str, ...] = (), *, zones: bool = True) -> Difference | None:
     """The first difference, or None.
 
     Objects that only equal themselves count as the same if they are of one type; the caller compares their texts too.
+    Without `zones`, time zones of one offset are the same.
     """
     if before is after:
         return None
@@ -45,12 +47,12 @@ def difference(before: Any, after: Any, path: tuple[str, ...] = ()) -> Differenc
         kinds = _NOTHING is not before and _NOTHING is not after
         return Difference(path, _spoken(before, kinds), _spoken(after, kinds), kinds)
     if kind in ATOMS:
-        return None if _same_atom(before, after) else _differ(path, before, after)
+        return None if _same_atom(before, after, zones) else _differ(path, before, after)
     parts = _parts(before, after)
     if parts is None:
         return None if _equal(before, after) else _differ(path, before, after)
     for name, one, other in parts:
-        found = difference(one, other, (*path, name))
+        found = difference(one, other, (*path, name), zones=zones)
         if found:
             return found
     return None
@@ -75,17 +77,31 @@ def _spoken(value: Any, kind_only: bool) -> str:
 
 
 def _differ(path: tuple[str, ...], before: Any, after: Any) -> Difference:
-    return Difference(path, _spoken(before, False), _spoken(after, False), False)
+    one, other = _spoken(before, False), _spoken(after, False)
+    if one == other:  # zones of one offset, for example
+        one, other = cut(repr(before), 200), cut(repr(after), 200)
+    return Difference(path, one, other, False)
 
 
-def _same_atom(before: Any, after: Any) -> bool:
+def _same_atom(before: Any, after: Any, zones: bool) -> bool:
     if isinstance(before, float | complex | Decimal):
         return repr(before) == repr(after)  # tells -0.0 from 0.0 and 1.0 from 1.00, and takes nan for nan
     if isinstance(before, datetime | time):
         # One moment in another zone is equal to Python, but not the same to code that shows or formats it.
         wall = before.replace(tzinfo=None) == after.replace(tzinfo=None) and before.fold == after.fold
-        return bool(wall and before.utcoffset() == after.utcoffset())
+        same = wall and before.utcoffset() == after.utcoffset()
+        return bool(same and not (zones and _zone(before) != _zone(after)))
     return bool(before == after)
+
+
+def _zone(value: datetime | time) -> Any:
+    """What tells a zone from others of the same offset now: it may have another one on another day, or another name."""
+    zone = value.tzinfo
+    if type(zone) is ZoneInfo:
+        return zone.key or id(zone)
+    if type(zone) is timezone and zone.tzname(None) != timezone(zone.utcoffset(None)).tzname(None):
+        return zone.tzname(None)
+    return None
 
 
 def _equal(before: Any, after: Any) -> bool:

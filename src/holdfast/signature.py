@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from holdfast import tagged
 from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shape_of
@@ -74,11 +74,12 @@ class _Parts(NamedTuple):
 class _Argument:
     """One argument of a call. `text` is its identity; None for local ones and for the default itself."""
 
-    __slots__ = ("parameter", "text", "value", "where")
+    __slots__ = ("_whole", "parameter", "text", "value", "where")
 
     def __init__(self, parameter: Parameter, value: Any, where: str) -> None:
         self.parameter, self.value, self.where = parameter, value, where
         self.text: str | None = None
+        self._whole: str | None = None
         if not parameter.local and value is not parameter.default:
             self.text = parameter.shape.identity(value, where, argument=True)
 
@@ -86,19 +87,25 @@ class _Argument:
         """What is recorded of it."""
         if self.text is None:
             return self.parameter.default_whole
-        shape = self.parameter.shape
-        return shape.text(self.value, self.where, argument=True) if shape.has_defaults else self.text
+        if self._whole is None:
+            shape = self.parameter.shape
+            self._whole = shape.text(self.value, self.where, argument=True) if shape.has_defaults else self.text
+        return self._whole
 
     def fresh(self) -> Any:
-        """A copy of the argument as it was when the call was made."""
-        if self.text is None or type(self.value) in ATOMS:
-            return self.value
-        return self.parameter.shape.load(self.text, self.where)
+        """A copy of the argument as it was when it was held: of all of it, for an identity lacks what only equals a default."""
+        text = None if type(self.value) in ATOMS or self.text is None else self.whole()
+        return self.value if text is None else self.parameter.shape.load(text, self.where)
 
     def shown(self) -> str:
         if self.text is None:
             return self.parameter.default_shown if self.value is self.parameter.default else ""
-        value = self.value if type(self.value) in ATOMS else self.parameter.shape.shown(self.value, self.text)
+        if type(self.value) in ATOMS:
+            value = self.value
+        elif self._whole is not None:
+            value = tagged.read(self._whole)
+        else:
+            value = self.parameter.shape.shown(self.value, self.text)
         return f"{self.where}={show(value, 120)}"
 
 
@@ -116,10 +123,11 @@ class Bound:
     `args` and `kwargs` are copies to call the function with.
     """
 
-    __slots__ = ("_by_keyword", "_by_position", "_canonical", "_parts", "identity")
+    __slots__ = ("_by_keyword", "_by_position", "_canonical", "_parts", "_text", "identity")
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
         self._parts, self._by_position, self._by_keyword = parts, by_position, by_keyword
+        self._text = ""
         pieces = []
         for argument in by_position:
             text, parameter = argument.text, argument.parameter
@@ -137,9 +145,23 @@ class Bound:
         in_order = self.identity if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
         self._canonical = in_order if simple else ""
 
+    def hold(self) -> Self:
+        """Keep the values as they are now, whatever the caller makes of them later."""
+        for argument in (*self._by_position, *self._by_keyword.values()):
+            if argument.parameter.shape.has_defaults:
+                argument.whole()
+        return self
+
     @property
     def text(self) -> str:
         """All arguments as they are recorded, in the order of the parameters: those at their default too."""
+        if not self._text:
+            parts = self._parts
+            varies = parts.optional or any(parameter.shape.has_defaults for parameter in parts.in_order)
+            self._text = self._recorded() if varies else self.identity
+        return self._text
+
+    def _recorded(self) -> str:
         parts, count = self._parts, len(self._parts.positional)
         rest = self._by_position[count:]
         given = {argument.parameter.name: argument for argument in self._by_position[:count]} | self._by_keyword
@@ -292,6 +314,10 @@ class Signature:
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
         """The arguments of a call, checked and written. Raises `BadArguments` or `NotStorable`."""
+        return self.identify(args, kwargs).hold()
+
+    def identify(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
+        """The same for a call that is perhaps recorded: its record and copies are not to be had before it is held."""
         parts = self._parts
         if parts.plain and len(args) == len(parts.positional) and not (kwargs or self.stored):
             try:

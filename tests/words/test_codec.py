@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, NewType, TypedDict
@@ -267,6 +267,19 @@ def test_a_strict_model_comes_back() -> None:
     assert_back(Strict, value)
     back = shape_of(Strict).load(shape_of(Strict).store(value)[0])
     assert (back.when.fold, back.when.tzinfo.key) == (1, "Europe/Berlin")
+
+
+def test_a_time_zone_that_its_type_replaces_is_refused() -> None:
+    """On another day it has another offset."""
+
+    class Moved(pydantic.BaseModel):
+        at: Annotated[datetime, pydantic.AfterValidator(lambda at: at.replace(tzinfo=timezone(at.utcoffset())))]
+
+    kept = Moved.model_construct(at=datetime(2024, 6, 1, tzinfo=BERLIN))
+    assert (
+        "result.at: datetime.datetime(2024, 6, 1, 0, 0, tzinfo=zoneinfo.ZoneInfo(key='Europe/Berlin')) would"
+        in refusal(Moved, kept)
+    )
 
 
 def test_a_time_that_pydantic_parsed_can_be_stored() -> None:

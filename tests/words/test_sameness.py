@@ -8,6 +8,7 @@ import math
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,10 @@ class Box:
         (datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 1, 1, 14, tzinfo=timezone(timedelta(hours=2)))),
         (datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN), datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1)),
         (datetime(2024, 6, 1, tzinfo=UTC), datetime(2024, 6, 1, tzinfo=UTC, fold=1)),
+        (datetime(2024, 6, 1, tzinfo=BERLIN), datetime(2024, 6, 1, tzinfo=ZoneInfo("Europe/Rome"))),
+        (datetime(2024, 6, 1, tzinfo=BERLIN), datetime(2024, 6, 1, tzinfo=timezone(timedelta(hours=2)))),
+        (datetime(2024, 6, 1, tzinfo=BERLIN).timetz(), datetime(2024, 6, 1, tzinfo=ZoneInfo("Europe/Rome")).timetz()),
+        (datetime(2024, 6, 1, tzinfo=timezone(timedelta(0), "Z")), datetime(2024, 6, 1, tzinfo=UTC)),
         (datetime(2024, 6, 1, tzinfo=UTC).time(), datetime(2024, 6, 1, tzinfo=UTC).timetz()),
         (Box([1]), Box([2])),
         (collections.deque([1], 2), collections.deque([1], 3)),

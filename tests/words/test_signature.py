@@ -10,9 +10,10 @@ import json
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from zoneinfo import ZoneInfo
 
 import pydantic
 import pytest
@@ -41,6 +42,15 @@ class Ticket:
     stars: int = 0
 
 
+@dataclasses.dataclass
+class Plan:
+    at: datetime = datetime(2024, 6, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+    daily: time = time(9, tzinfo=ZoneInfo("Europe/Berlin"))
+    named: datetime = datetime(2024, 6, 1, tzinfo=timezone(timedelta(hours=2)))
+    share: int | float = 1.0
+    order: dict[str, int] = dataclasses.field(default_factory=lambda: {"a": 1, "b": 2})
+
+
 class Order(pydantic.BaseModel):
     lines: list[Ticket] = []
 
@@ -53,6 +63,7 @@ def research(topic: str, depth: int = 3, *, tags: list[str] = [], note: str | No
 def mixed(first: int, /, second: str = "s", *rest: float, flag: bool = False, **extra: Any) -> None: ...
 def untyped(a, b=2): ...
 def with_local(url: str, client: Local[sqlite3.Connection], log: Local[Callable[[str], None]] | None = None) -> str: ...
+def plans(plan: Plan) -> None: ...
 def typed(ticket: Ticket, when: datetime, order: Order | None = None) -> Ticket: ...
 
 
@@ -130,6 +141,17 @@ def test_a_default_is_told_from_what_only_equals_it() -> None:
     assert bind(fn, True).identity == '{"a":true}'
     assert bind(fn, 1.0).identity == '{"a":1.0}'
     assert bind(fn, 1, float("nan")).identity == "{}"
+
+
+def test_the_call_gets_what_was_given_and_not_the_default_that_equals_it() -> None:
+    """Zones of one offset, the zone of a time of day, whole numbers, the order of keys: all that `==` does not tell apart."""
+    rome, cest = ZoneInfo("Europe/Rome"), timezone(timedelta(hours=2), "CEST")
+    given = Plan(
+        datetime(2024, 6, 1, tzinfo=rome), time(9, tzinfo=rome), datetime(2024, 6, 1, tzinfo=cest), 1, {"b": 2, "a": 1}
+    )
+    (got,) = bind(plans, given).args
+    assert repr(got) == repr(given)
+    assert repr(Signature(plans).load(bind(plans, given).text)[1]["plan"]) == repr(given)
 
 
 def test_a_default_that_cannot_be_stored_may_be_left_or_passed() -> None:

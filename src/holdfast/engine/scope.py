@@ -156,9 +156,11 @@ class Scope:
             if not args:
                 raise BadArguments(f"step {spec.name!r} is a method; call it on an object, or pass one first")
             target, args = args[0], args[1:]
-        bound = spec.signature.bind(args, kwargs)
+        bound, key = spec.signature.identify(args, kwargs), self.key(spec.name)
+        if key not in self.execution.journal.closed:
+            bound.hold()  # a body may run
         kind = StepCall if spec.transaction is None else TransactionCall
-        call = kind(self.execution, self.key(spec.name), spec.name, bound.digest, bound.preview)
+        call = kind(self.execution, key, spec.name, bound.digest, bound.preview)
         call.prepare(spec, target, bound)
         return self._durable(spec.name, call)
 
