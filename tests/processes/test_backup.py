@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -95,7 +97,7 @@ def backup_file(tmp_path: Path) -> Path:
 
 def at(url, main, agents=AGENTS):
     async def opened():
-        async with holdfast.open(url, agents=agents, settings=holdfast.Settings(park_grace_s=0)) as hf:
+        async with holdfast.open(url, agents=agents, settings=holdfast.Settings(park_grace_s=0, stop_grace_s=1)) as hf:
             return await asyncio.wait_for(main(hf), PATIENCE_S)
 
     return asyncio.run(opened())
@@ -402,6 +404,58 @@ def test_what_is_no_whole_backup_is_refused_and_changes_nothing(how, told, store
     with pytest.raises((BadArguments, StoreUnavailable, holdfast.NewerJournal), match=told):
         asyncio.run(holdfast.restore_backup(file, store_url))
     assert at(store_url, lambda hf: hf.runs(), agents=()) == []
+
+
+def harmed(whole: bytes, chance: random.Random) -> Iterator[bytes]:
+    """A file with a bit flipped where there is something, at many places, cut at others, and with something behind it."""
+    used = [place for place, byte in enumerate(whole) if byte and whole[place : place + 8] != b"y" * 8]
+    for place in chance.sample(used, 200):
+        yield whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :]
+    for place in chance.sample(range(len(whole)), 30):
+        yield whole[:place]
+    for length in (1, 4096, 10_000):
+        yield whole + chance.randbytes(length)
+
+
+def content(path: Path) -> list[object]:
+    """All that a restored store has, but its identity and when it was restored."""
+    db = apsw.Connection(str(path))
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1")]
+    rows = [sorted(ascii(row) for row in db.execute(f'SELECT * FROM "{table}"') if "restore" not in row)
+            for table in tables if table != "identity"]  # fmt: skip
+    found = [rows, db.execute("SELECT sql FROM sqlite_schema ORDER BY type, name").fetchall(),
+             db.execute("SELECT backup_of, backup_at FROM identity").fetchall()]  # fmt: skip
+    db.close()
+    return found
+
+
+def test_a_backup_that_was_harmed_anywhere_is_refused_or_restored_whole(store_url, tmp_path):
+    """With one flipped bit, or cut off: it says so, and leaves nothing. A bit that means nothing may be any."""
+    file, target = tmp_path / "copy.backup", tmp_path / "new.db"
+
+    async def original(hf):
+        await (await hf.start(sleeps, "done", id="done", labels={"team": "otters"})).result()
+        await (await hf.start(asks, id="q")).wait("waiting")
+        await hf.backup(file)
+
+    at(store_url, original)
+
+    def restored() -> list[object]:
+        asyncio.run(holdfast.restore_backup(file, f"sqlite:{target}?durability=process"))
+        found = content(target)
+        target.unlink()
+        return found
+
+    right, told = restored(), list[str]()
+    for damaged_file in harmed(file.read_bytes(), random.Random(7)):
+        file.write_bytes(damaged_file)
+        try:
+            assert restored() == right
+        except BadArguments as error:
+            told.append(str(error))
+            assert [path.name for path in tmp_path.iterdir() if "new.db" in path.name] == []
+    assert len(told) > 100
+    assert all("is damaged" in each or "is no backup" in each for each in told)
 
 
 def test_a_store_that_has_anything_is_not_overwritten(store_url, tmp_path):

@@ -5,7 +5,8 @@ restored from it is another one, and *held*: nobody claims a run in it until som
 live on beside it and would do everything too.
 
 A file is written under another name, flushed, and gets its own name when it is whole. So a file of that name is a whole backup,
-and what a killed process leaves is called `.NAME.<random>.part`. A checksum of all rows tells whether it still is what was written.
+and what a killed process leaves is called `.NAME.<random>.part`. A checksum of all rows tells whether it still is what was written,
+and its id is one of everything else that matters.
 
 Left out is what belongs to processes: workers and the slots they hold. A run in the middle of a body is interrupted by being
 copied, as by a crash, and goes on as after one.
@@ -37,6 +38,11 @@ NOT_COPIED: Final = frozenset({"migrations", "identity", "workers", "slots", "po
 _PAGES_AT_ONCE: Final = 2_000
 _ROWS_AT_ONCE: Final = 500
 _LARGE: Final = {"blobs": 4, "chunks": 50}  # rows at once of tables whose rows are large
+_UNSEALED: Final = 32  # characters of the id of a backup that older versions made: any, and it tells nothing
+# What reading damaged pages, schemas, texts and numbers raises.
+_DAMAGE: Final = (
+    apsw.CorruptError, apsw.FullError, apsw.IOError, apsw.SQLError, apsw.TooBigError, UnicodeDecodeError, TypeError,
+)  # fmt: skip
 _IDENTITY: Final = ("id", "made_at", "backup_of", "backup_at", "restored_at", "held_at")
 
 
@@ -116,7 +122,8 @@ def copy_pages(source: apsw.Connection, target: apsw.Connection, check: Callable
 def seal(db: apsw.Connection, of: str, at: int) -> int:
     """Make a backup of a filled file: it names its original, is held and has its checksum. Returns how many runs it has."""
     db.execute("BEGIN; DELETE FROM workers; DELETE FROM slots; DELETE FROM identity")
-    row = (secrets.token_hex(16), at, of, at, at, checksum(db))
+    rows = checksum(db)
+    row = (_seal_of(db, of, at, rows), at, of, at, at, rows)
     db.execute(
         "INSERT INTO identity (id, made_at, backup_of, backup_at, held_at, checksum) VALUES (?, ?, ?, ?, ?, ?)", row
     )
@@ -142,7 +149,7 @@ def checksum(db: apsw.Connection) -> str:
     """Of every row of every table, in the order of their keys."""
     found = hashlib.sha256()
     for table in _tables(db):
-        if table == "agents":  # whoever looks at it with agents publishes them
+        if table == "agents":  # whoever looked at it with agents published them, before a backup refused that
             continue
         keys = [
             name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,))
@@ -152,6 +159,14 @@ def checksum(db: apsw.Connection) -> str:
         for row in db.execute(f'SELECT * FROM "{table}" ORDER BY {order}'):  # noqa: S608 - names of this very file
             found.update(ascii(row).encode())
     return found.hexdigest()
+
+
+def _seal_of(db: apsw.Connection, of: str, at: int, rows: str) -> str:
+    """The id of a backup: a digest of all that matters in it, beside the rows also what they are held in."""
+    schema = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2").fetchall()
+    applied = db.execute("SELECT * FROM migrations ORDER BY number").fetchall()
+    agents = db.execute("SELECT * FROM agents ORDER BY 1").fetchall()
+    return hashlib.sha256(ascii((of, at, rows, schema, applied, agents)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +199,7 @@ def opened(path: str | os.PathLike[str]) -> Backup:
     db = _read_only(where)
     try:
         of, at = _checked(db, where)
-    except (apsw.CorruptError, apsw.FullError, apsw.IOError) as error:
+    except _DAMAGE as error:
         db.close()
         raise BadArguments(f"{where!r} is damaged ({error}); take another backup") from error
     except apsw.NotADBError:
@@ -284,16 +299,19 @@ def _checked(db: apsw.Connection, path: str) -> tuple[str, int]:
         other = f"it is some other program's (it has a table {min(tables)!r})" if tables else "it is empty"
         raise BadArguments(f"{path!r} is no backup: {other}")
     applied: list[Any] = db.execute("SELECT number, name, checksum FROM migrations").fetchall()
-    missing(repr(path), applied, known())
-    found = db.execute("SELECT backup_of, backup_at, checksum FROM identity").get if "identity" in tables else None
-    if found is None or found[2] is None:
+    if max((number for number, *_ in applied), default=0) > known()[-1].number:
+        missing(repr(path), applied, known())  # first: what else it has may be unknown here
+    found = db.execute("SELECT id, backup_of, backup_at, checksum FROM identity").get if "identity" in tables else None
+    if found is None or found[3] is None:
         raise BadArguments(f"{path!r} is a store and no backup; make one of it with `holdfast backup`")
     problem = db.execute("PRAGMA integrity_check(1)").get
     if problem != "ok":
         raise BadArguments(f"{path!r} is damaged ({problem}); take another backup")
-    if checksum(db) != found[2]:
+    own, of, at, rows = found
+    if checksum(db) != rows or (len(str(own)) != _UNSEALED and _seal_of(db, of, at, rows) != own):
         raise BadArguments(f"{path!r} is damaged, or was changed since it was made; take another backup")
-    return found[0], found[1]
+    missing(repr(path), applied, known())
+    return of, at
 
 
 @contextlib.contextmanager

@@ -111,7 +111,7 @@ class SQLiteStore(SharedStore):
         )
         try:
             self._view = await asyncio.to_thread(backup.View, self.path)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise StoreUnavailable(f"{self.path!r} cannot be opened: {error}") from None
         await self._readers.open()
         self._open = True
@@ -313,7 +313,7 @@ class SQLiteStore(SharedStore):
             of: str = target.execute("SELECT id FROM identity").get
             runs = backup.seal(target, of, self.clock.now())
             part.finish(target)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise StoreUnavailable(f"the backup {str(part.path)!r} cannot be written: {error}") from None
         finally:
             for db in (source, target):
