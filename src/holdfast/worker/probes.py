@@ -1,7 +1,8 @@
 """`/healthz`, `/readyz` and `/metrics` of a worker over HTTP: three paths, read only, for probes and scrapers.
 
 It runs on a loop of its own in a thread of its own, so that it answers while the worker's loop hangs. One request per
-connection; size, time and number of connections are bounded. There is nothing to be secret and nothing to be changed
+connection; size, time and number of connections are bounded: who comes when there are too many takes the place of who has said
+nothing for longest, so that nobody is kept out by silence. There is nothing to be secret and nothing to be changed
 here, which is why it may listen where a cluster's probes can reach it.
 """
 
@@ -53,7 +54,7 @@ class Probes:
     def __init__(self, host: str, port: int) -> None:
         self.health = Health()
         self._socket = bound(host, port)
-        self._connections = 0
+        self._waiting: dict[asyncio.Task[None], None] = {}  # for a request, the oldest first
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="holdfast-probes", daemon=True)
 
@@ -74,26 +75,38 @@ class Probes:
 
     async def _main(self) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._connected, sock=self._socket, limit=_LARGEST_REQUEST_BYTES)
+        server = await asyncio.start_server(
+            self._connected, sock=self._socket, limit=_LARGEST_REQUEST_BYTES, backlog=_MOST_CONNECTIONS
+        )
         self._started.set()
         await self._stopped.wait()
         server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
         try:
-            if self._connections <= _MOST_CONNECTIONS:
-                await self._converse(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # whoever asked is gone, or too slow
+            await self._converse(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
+            writer.transport.abort()  # whoever asked is gone, too slow, or in the way of others
         finally:
-            self._connections -= 1
             writer.close()
+
+    async def _head(self, reader: asyncio.StreamReader) -> bytes:
+        here = asyncio.current_task()
+        assert here is not None
+        if len(self._waiting) >= _MOST_CONNECTIONS:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.cancel()
+        self._waiting[here] = None
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                return await reader.readuntil(b"\r\n\r\n")
+        finally:
+            self._waiting.pop(here, None)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_REQUEST_S):
-                head = await reader.readuntil(b"\r\n\r\n")
+            head = await self._head(reader)
         except asyncio.LimitOverrunError:
             method, reply = "GET", _said(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, error="the request is too large")
         except TimeoutError:
@@ -101,7 +114,8 @@ class Probes:
         else:
             method, reply = await self._reply(head.split(b"\r\n", 1)[0].decode("latin-1"))
         lines = [f"HTTP/1.1 {reply.status.value} {reply.status.phrase}", f"Content-Type: {reply.kind}",
-                 f"Content-Length: {len(reply.body)}", "Cache-Control: no-store", "Connection: close", *reply.headers]  # fmt: skip
+                 f"Content-Length: {len(reply.body)}", "Cache-Control: no-store",
+                 "X-Content-Type-Options: nosniff", "Connection: close", *reply.headers]  # fmt: skip
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else reply.body))
         async with asyncio.timeout(_REQUEST_S):
             await writer.drain()

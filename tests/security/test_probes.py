@@ -1,0 +1,29 @@
+"""A worker's probes while somebody holds connections to them."""
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.security import agents
+
+
+@pytest.fixture
+def worker(target):
+    return target("worker", agents.__file__, "--port", "0")
+
+
+def test_silent_connections_keep_no_probe_from_its_answer(worker):
+    """Two hundred that say nothing, or half a request: each probe is answered within a second, and so is the next."""
+    silent = [worker.connect() for _ in range(200)]
+    for each in silent[::2]:
+        each.sendall(b"GET /healthz HTTP/1.1\r\nx: ")
+    try:
+        for path in ("/healthz", "/readyz", "/metrics") * 3:
+            began = time.monotonic()
+            status, headers, _ = worker.ask(path)
+            assert (status in (200, 503), headers["x-content-type-options"]) == (True, "nosniff")
+            assert time.monotonic() - began < 1
+        assert len(list(Path(f"/proc/{worker.process.pid}/fd").iterdir())) < 100
+    finally:
+        for each in silent:
+            each.close()
