@@ -31,11 +31,11 @@ from holdfast.exact import exact_check, is_untyped
 from holdfast.fields import Stranger, advice, fields_of, has_own_validator, stranger
 from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
 from holdfast.sameness import Difference, difference
-from holdfast.tagged import BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Refused
+from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Refused
 
 __all__ = [
     "BLOB_BYTES", "DEFAULT_LIMIT_BYTES", "DEPTH_LIMIT", "UNTYPED", "Migrate", "Misfit", "Shape", "Unknown",
-    "checked_size", "digest", "hashed", "preview", "schemas", "shape_of",
+    "arguments_text", "checked_size", "digest", "hashed", "preview", "schemas", "shape_of",
 ]  # fmt: skip
 
 Migrate = Callable[[Any], Any]  # plain data of old in, plain data or a value of today out
@@ -416,9 +416,14 @@ def _left_out(lean: Any, whole: Any) -> list[tuple[dict[Any, Any], Any, Any]]:
     return found
 
 
-def _written(value: Any, where: str, argument: bool, other: Any) -> str:
+def arguments_text(arguments: dict[str, Any], where: str) -> str:
+    """Arguments by name as one text, as a `Signature` joins it from theirs. Each of them may be as deep as any value."""
+    return _written(arguments, where, True, tagged.refuse, AROUND)
+
+
+def _written(value: Any, where: str, argument: bool, other: Any, around: int = 0) -> str:
     try:
-        return tagged.write(value, other)
+        return tagged.write(value, other, around=around)
     except Refused as refused:
         advice = f"; {_FOR_ARGUMENTS if argument else _FOR_RESULTS}" if refused.advise else ""
         raise NotStorable(f"{spell(where, reversed(refused.path))}: {refused.reason}{advice}") from None

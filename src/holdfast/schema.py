@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast import tagged
-from holdfast.codec import UNTYPED, shape_of
+from holdfast.codec import UNTYPED, arguments_text, shape_of
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.naming import ATOMS, cut, segment, short, type_name
 
@@ -93,7 +93,7 @@ def arguments_from_published(
         default = own.get("x-identity", own.get("default", _NONE))
         if default is _NONE or text != tagged.write(default):
             recorded[name] = value
-    return ordered, tagged.write(recorded)
+    return ordered, arguments_text(recorded, agent_name)
 
 
 def filled(schema: dict[str, Any], value: Any) -> Any:

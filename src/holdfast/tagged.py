@@ -37,6 +37,7 @@ from holdfast.naming import segment, type_name
 
 BLOB_BYTES: Final = 64 * 1024
 DEPTH_LIMIT: Final = 200
+AROUND: Final = 2  # levels that we put around the values of a call: arguments by name, and the rest as a list
 DEFAULT_LIMIT_BYTES: Final = 16 * 1024 * 1024
 # Shared parts are written once for each place they are in: thirty lists that each hold the one before twice would be
 # a text of gigabytes. So values are counted, and it is over within a second, long before a text is made.
@@ -246,14 +247,17 @@ def plainest(value: Any, depth: int = 0) -> Any:
     raise Refused(f"{type_name(kind)} cannot be stored")
 
 
-def write(value: Any, other: Callable[[Any], Any] = refuse) -> str:
-    """The value as text; raises `Refused`, or `RecursionError` where the caller's own stack leaves no room."""
+def write(value: Any, other: Callable[[Any], Any] = refuse, *, around: int = 0) -> str:
+    """The value as text; raises `Refused`, or `RecursionError` where the caller's own stack leaves no room.
+
+    Its first `around` levels are ours, and do not count as those of a value.
+    """
     kind = type(value)
     if kind is str:
         return quote(value)
     if kind is int and -(2**63) <= value < 2**63:
         return repr(value)  # as JSON has it, without the price of an encoder
-    return _encode(_Writer(other).tree(value, 0))
+    return _encode(_Writer(other).tree(value, -around))
 
 
 # --- reading ---
@@ -381,7 +385,7 @@ def read(text: str) -> Any:
     # Without a "$" (or its escape, which only a forger would write) there is no tag, and no callback is needed.
     decoder = _tag_decoder if "$" in text or "\\u0024" in text else _plain_decoder
     value = _decode(text, decoder)
-    if text.count("[") + text.count("{") > DEPTH_LIMIT:
+    if text.count("[") + text.count("{") > DEPTH_LIMIT + AROUND:
         _check_depth(value)
     return value
 
@@ -389,7 +393,7 @@ def read(text: str) -> Any:
 def _check_depth(value: Any) -> None:
     """Level by level, without recursion: what is deeper than anything ever written was made to hurt."""
     level = [value]
-    for _ in range(DEPTH_LIMIT):
+    for _ in range(DEPTH_LIMIT + AROUND):
         parts: list[Any] = []
         for item in level:
             if type(item) is dict:
