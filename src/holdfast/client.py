@@ -14,9 +14,8 @@ from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
-from holdfast import tagged
 from holdfast.budget import Budget, checked_budget
-from holdfast.codec import checked_size, digest, preview
+from holdfast.codec import arguments_text, checked_size, digest, preview
 from holdfast.controlling import Control
 from holdfast.conversations import Conversations
 from holdfast.declaring import Agent
@@ -24,7 +23,7 @@ from holdfast.durations import Duration, milliseconds, past_ms
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
-from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, plain_id
+from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, is_awkward, plain_id
 from holdfast.overrides import Override, active, check_seen
 from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.questions import Questions
@@ -302,6 +301,8 @@ class Client(Questions, Conversations, Control, Tokens):
         arguments = _Arguments(args, named, kwargs, [option for option, given in options.items() if given is not None])
         name, version, given, flow, lane, own_budget = await self._input(agent, arguments)
         run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
+        if is_awkward(run_id) and await self.store.run(run_id) is None:
+            raise BadArguments(f"{run_id!r} can be mistaken for a folder or an option; let the id begin otherwise")
         delay_ms = 0 if after is None else milliseconds(after)
         stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
         stored, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
@@ -349,7 +350,7 @@ class Client(Questions, Conversations, Control, Tokens):
         by_name = given.by_name(agent, properties, schema.get("x-positional", properties), _takes_any(schema))
         arguments, identity = arguments_from_published(schema, given.args, by_name, agent)
         check_against(schema, arguments, agent)
-        made = Input(tagged.write(filled(schema, arguments)), identity, digest(identity))
+        made = Input(arguments_text(filled(schema, arguments), agent), identity, digest(identity))
         return agent, version, made, flow, flow.lane(identity, lambda: defaults), budget and Budget.of(budget)
 
     def _check_served(self, spec: AgentSpec) -> None:

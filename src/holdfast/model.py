@@ -268,3 +268,8 @@ def checked_run_id(run_id: str) -> str:
             f"{run_id!r} is not a run id; use 1 to 200 letters, digits or any of '_ . : @ -', for example 'invoice-42'"
         )
     return run_id
+
+
+def is_awkward(run_id: str) -> bool:
+    """Would a shell or a URL take this id for an option or a folder? Runs that have such an id keep it; new ones get none."""
+    return run_id in (".", "..") or run_id.startswith("-")

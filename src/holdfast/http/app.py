@@ -6,6 +6,7 @@ import functools
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -13,7 +14,7 @@ from starlette.routing import Route
 from holdfast.client import Client
 from holdfast.documents import json_bytes
 from holdfast.http.following import Followers
-from holdfast.http.guard import Guard
+from holdfast.http.guard import Guard, OwnPages
 from holdfast.http.health import Health
 from holdfast.http.openapi import description
 from holdfast.http.page import HEADERS, page
@@ -42,7 +43,8 @@ def application(hf: Client, guard: Guard, followers: Followers) -> Starlette:
     ]
     for path, endpoints in by_path().items():
         routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _lost, Exception: _failed})
+    failures = {HTTPException: _lost, Exception: _failed}
+    app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)
     app.router.redirect_slashes = False
     return app
 

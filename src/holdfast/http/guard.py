@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Asked
 
 from holdfast.client import Client
-from holdfast.http.problems import Refused
+from holdfast.http.problems import Refused, answer
 from holdfast.people import Actor
 from holdfast.tokens import SCOPES, Scope
 
@@ -69,6 +71,38 @@ def check_local(request: Request) -> None:
     for name in _PASSED_ON:
         if name in request.headers:
             raise Refused("foreign_request", f"the request was passed on by a proxy: it has {name!r}")
+
+
+class OwnPages:
+    """Refuses on every path what a page of another site makes a browser ask, unless it has a token: then it is not forged."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Asked, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            try:
+                _check_page(Request(scope))
+            except Refused as refused:
+                app = answer(refused)
+        await app(scope, receive, send)
+
+
+def _check_page(request: Request) -> None:
+    headers = request.headers
+    site = headers.get("sec-fetch-site", "none")
+    if site in ("none", "same-origin") or "authorization" in headers:
+        return
+    link = (request.method, headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
+        "GET",
+        "navigate",
+        "document",
+    )
+    if not link or request.url.path.startswith("/api"):
+        raise Refused(
+            "foreign_request", f"a browser says that a page of another site asks: Sec-Fetch-Site is {site[:20]!r}"
+        )
 
 
 def _without_port(host: str) -> str:

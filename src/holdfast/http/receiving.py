@@ -22,12 +22,11 @@ from holdfast.http.endpoints import Answer, Call, Endpoint
 from holdfast.http.following import Followers
 from holdfast.http.guard import Guard
 from holdfast.http.problems import Refused, answer
-from holdfast.naming import short
+from holdfast.naming import cut, short
 
 PATIENCE_S: Final = 30.0  # for a document on its way
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class Receiver:
@@ -45,7 +44,7 @@ class Receiver:
             response = Response(status_code=400)  # nobody is there to read it
         except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
             response = answer(error)
-        response.headers.update(_HEADERS)
+        response.headers["Cache-Control"] = "no-store"
         self._served[method, endpoints[method].path, response.status_code] += 1
         return response
 
@@ -111,7 +110,7 @@ async def _document(request: Request) -> Any:
     except TimeoutError:
         raise Refused("too_slow", f"the document did not come within {PATIENCE_S:g} s") from None
     try:
-        return json.loads(text, parse_constant=_no_number) if text.strip() else {}
+        return _parsed(text.decode("utf-8-sig")) if text.strip() else {}
     except (ValueError, RecursionError) as error:
         told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Refused("bad_json", f"the document is no JSON: {told}") from None
@@ -131,8 +130,29 @@ async def _text(request: Request) -> bytes:
     return b"".join(pieces)
 
 
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_number, parse_float=_number, object_pairs_hook=_object)
+
+
 def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
+
+
+def _number(word: str) -> float:
+    """One that is too large would become infinite, which is another value."""
+    found = float(word)
+    if math.isinf(found):
+        raise ValueError(f"{cut(word, 40)} is larger than any number that can be kept")
+    return found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A name that comes twice means one thing to us and perhaps another to who has checked the document before us."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ValueError(f"the name {short(twice)} comes twice")
+    return found
 
 
 @functools.cache

@@ -71,7 +71,7 @@ async def serving(hf: Client, listener: socket.socket) -> AsyncIterator[str]:
     followers = Followers()
     config = uvicorn.Config(
         application(hf, Tokens(hf, local), followers), log_config=None, access_log=False, lifespan="off", ws="none",
-        proxy_headers=False, server_header=False, timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
+        proxy_headers=False, server_header=False, headers=[("X-Content-Type-Options", "nosniff")], timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
         limit_concurrency=MOST_CONNECTIONS,
     )  # fmt: skip
     server = _Server(config)
