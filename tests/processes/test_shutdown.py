@@ -1,5 +1,6 @@
 """Told to stop, a process ends what it began, gives back its runs, and another process goes on at once."""
 
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +56,9 @@ def test_a_body_that_takes_too_long_is_left_in_doubt(forks, place, agent):
     until(lambda: place.run("run", "status") == status)
     assert [line.what for line in place.lines()].count("it") == (1 if agent == "worked_fragile" else 2)
     check_tokens(place.lines())
+    if agent == "worked_fragile":
+        told = json.loads(place.run("run", "error"))["message"]
+        assert "its worker was stopped, or gave the run back, while the body ran" in told  # nothing has crashed
 
 
 def test_a_thread_that_must_not_run_twice_is_waited_for(forks, place):

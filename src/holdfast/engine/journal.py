@@ -31,6 +31,7 @@ class Journal:
     effects: dict[str, None] = field(default_factory=dict)  # where it was seen to do what is not recorded
     pausing: Event | None = None  # a request to pause that was not carried out
     stopped: dict[int, int] = field(default_factory=dict)  # by epoch: where its owner was told to pause and end bodies
+    crashed: set[int] = field(default_factory=set)  # epochs whose owner died or lost the run in the middle of it
     retried: int = -1  # where a failed run was told to go on, last
     turn: int = 0
 
@@ -57,6 +58,8 @@ class Journal:
                     journal.stopped[event.epoch] = event.seq
                 if event.kind == "run.retried":
                     journal.retried = event.seq
+            elif event.kind == "run.interrupted":
+                journal.crashed.add(event.epoch - 1)
             elif event.kind == "foreign":
                 marks = journal.effects if event.data.get("effect") else journal.foreign
                 marks[f"{event.data['task']} {event.data['line']}"] = None

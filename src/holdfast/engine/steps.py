@@ -163,12 +163,13 @@ class StepCall(Call):
             ended = RUN_IT
 
     def _broken_off(self) -> str:
-        """What came while the body ran of which no end is recorded: its owner was told to pause at once, or died."""
-        started = self.so_far.started
-        paused = -1 if started is None else self.execution.journal.stopped.get(started.epoch, -1)
-        if started is not None and paused > started.seq:
+        """What came while the body ran of which no end is recorded: its owner was told to pause at once, died, or let go."""
+        started, journal = self.so_far.started, self.execution.journal
+        if started is not None and journal.stopped.get(started.epoch, -1) > started.seq:
             return "it was stopped by a pause while the body ran"
-        return "a crash came while the body ran"
+        if started is None or started.epoch in journal.crashed:
+            return "a crash came while the body ran"
+        return "its worker was stopped, or gave the run back, while the body ran"
 
     async def _refused(self) -> Exception | None:
         """Why no body may begin, if none may; it may be asked for and waited for first."""
