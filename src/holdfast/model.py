@@ -184,6 +184,15 @@ def is_served(row: RunRow, published: Published) -> bool:
     return (row.version or "") in published.get(row.agent, (None, "", frozenset[str]()))[2]
 
 
+_TOPICS: Final = {  # kinds of signals whose topic is part of what their event says, under this name
+    "child.ended": "child",
+    "approval.decided": "approval",
+    "message.received": "topic",
+    "conversation.entered": "request",
+    "conversation.refused": "request",
+}
+
+
 @dataclass(slots=True)
 class Signal:
     """Something that came to a run from outside: a message, a child's end, a person's decision."""
@@ -194,6 +203,13 @@ class Signal:
     value: str | None
     data: dict[str, Any]
     sent_at: int
+
+    def recorded(self) -> dict[str, Any] | None:
+        """What its event says; None if there will be none: a pause was called off, a child that was retried ends again."""
+        if self.kind in ("run.pausing", "child.ended") and not self.data:
+            return None
+        name = _TOPICS.get(self.kind)
+        return self.data if name is None else {**self.data, name: self.topic}
 
 
 @dataclass(slots=True)

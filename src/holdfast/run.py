@@ -90,7 +90,7 @@ class RunInfo:
     parent: str | None
     root: str
     version: str | None
-    steps: int
+    steps: int  # that completed; failed ones are not among them
     crashes: int
     due_at: datetime | None
     created_at: datetime
@@ -100,6 +100,8 @@ class RunInfo:
     plan: Progress | None = None  # how much of its plan is done, if it has one
     spent: Spent = NOTHING  # with all below it
     budget: Budget | None = None
+    worker: str | None = None  # who has it; if it is gone: who had it when it was cut off
+    worker_gone: bool = False  # it died, or stands still for longer than its lease, in the middle of the run
 
     @classmethod
     def of(
@@ -131,6 +133,7 @@ class RunInfo:
             progress=Progress.of((said or {}).get("progress") or (said or {}).get("plan")),
             plan=Progress.of((said or {}).get("plan")), spent=spent or NOTHING,
             budget=Budget.of(json.loads(row.budget)) if row.budget not in (None, "{}") else None,
+            worker=row.lease_owner if row.status == "running" else None, worker_gone=is_forsaken(row, now),
         )  # fmt: skip
 
 

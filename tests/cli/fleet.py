@@ -115,6 +115,12 @@ async def starter() -> str:
 
 
 @holdfast.agent
+async def deserting() -> None:
+    await holdfast.spawn(read, 1)
+    await fragile(1)
+
+
+@holdfast.agent
 async def sleeper() -> None:
     await holdfast.sleep("1h")
 

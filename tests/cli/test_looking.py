@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import signal
 import xml.dom.minidom
 
 import click
@@ -100,6 +102,73 @@ def test_show_as_json_has_events_and_children(cli):
     assert found["questions"] == []
 
 
+def test_show_counts_failed_steps_beside_those_done(cli):
+    """Lists and the picture have one number of steps, those that completed; the picture says how many failed."""
+    (cli.folder / "go-0").touch()
+    cli.run("many", 100, "--id", "m")
+    assert "196 steps done, 5 failed" in cli("show", "m").stdout
+    assert cli.json("runs")["runs"][0]["steps"] == 196
+    cli.run("twice", 1, "--id", "t")
+    assert "1 step\n" in cli("show", "t").stdout
+
+
+def test_show_tells_a_decision_that_no_worker_has_taken(cli, terminal):
+    """What was decided, or sent, since the worker went away is in the picture with who and when, and told as waiting."""
+    for agent, run in (("seats", "s"), ("listener", "l")):
+        waiting = terminal.start("run", f"{FLEET}:{agent}", "--id", run)
+        waiting.until("waits for")
+        waiting.signal(signal.SIGINT)
+        waiting.wait()
+    assert "no worker has taken" not in cli("show", "s").stdout
+    cli("answer", "s", 7, "--by", "ana", "--note", "as last year")
+    cli("send", "l", "words", "hello")
+    lines = cli("show", "s").stdout.splitlines()
+    asked = next(n for n, line in enumerate(lines) if "How many seats?" in line)
+    assert re.search(r"\d\d:\d\d:\d\d  ✓ How many seats\?  answered by ana \(as last year\): 7", lines[asked])
+    assert lines[asked + 1].strip() == "no worker has taken this yet"
+    assert "message words → 'hello'" in cli("show", "l").stdout
+    (decided,) = cli.json("show", "s")["untaken"]
+    assert (decided["kind"], decided["value"], decided["data"]["by"]) == ("approval.decided", 7, "ana")
+    terminal.run("run", f"{FLEET}:seats", "--id", "s")
+    assert "no worker has taken" not in cli("show", "s").stdout
+    assert cli.json("show", "s")["untaken"] == []
+
+
+def test_show_tells_children_of_a_failed_parent_as_they_are(cli):
+    """A parent that has failed hears of no end: its children's states come from themselves."""
+    (cli.folder / "go-0").touch()
+    failed = cli.run("deserting", "--id", "d")
+    assert failed.exit_code == 1, failed.output
+    shown = cli("show", "d").stdout.splitlines()
+    (child,) = [line for line in shown if "read(pages=1)" in line]
+    assert "✓ read(pages=1)" in child, "\n".join(shown)
+
+
+def test_show_says_what_is_known_of_a_body_without_intent(cli, terminal):
+    """Who has the run and when the last thing was recorded; of a worker that is gone, what becomes of a body it was in."""
+    worker = terminal.start("worker", FLEET, "--name", "den")
+    worker.until("Serving")
+    terminal.run("start", f"{FLEET}:payer", 3, "--id", "p")
+    worker.until("body: pay 3")
+    worker.wait()
+    worker = terminal.start("run", f"{FLEET}:read", 1, "--id", "r")
+    worker.until("body: page 0")
+    (found,) = cli.json("runs", "--agent", "read")["runs"]
+    assert (found["worker_gone"], found["waits_for"]) == (False, None)
+    shown = " ".join(cli("show", "r").stdout.split())
+    assert f"worker {found['worker']} is on it" in shown
+    assert "nothing is recorded yet; a body is recorded when it ends" in shown
+    worker.kill()
+    gone = {each["id"]: (each["worker_gone"], each["waits_for"]) for each in cli.json("runs")["runs"]}
+    assert gone == {"r": (True, "worker"), "p": (True, "worker")}
+    assert cli.json("show", "p")["run"]["worker"].startswith("den-")
+    shown = " ".join(cli("show", "r").stdout.split())
+    assert "nothing is recorded yet; a body that was cut off after that runs again" in shown
+    shown = " ".join(cli("show", "p").stdout.split())
+    assert "cut off: its worker is gone, and whether it had its effect is not known" in shown
+    assert re.search(r"nothing is recorded since [\d:]+; a body that was cut off", shown)
+
+
 def test_show_events_prints_what_is_stored(cli):
     """Every event with its key, data and value."""
     cli.run("twice", 21, "--id", "a")
@@ -148,7 +217,7 @@ def test_delete_and_prune_say_how_many(cli):
     assert cli("delete", "p").stdout == "Deleted p and 1 child run.\n"
     assert cli.json("prune", "--older-than", "1d")["deleted"] == 0
     assert "Deleted 1 completed or cancelled run" in cli("prune", "--older-than", "0s").stdout
-    assert cli.json("runs") == {"runs": []}
+    assert cli.json("runs") == {"runs": [], "held": None}
     assert cli("prune", "--older-than", "never").exit_code == 2
 
 

@@ -31,7 +31,7 @@ def test_nothing_is_stuck_where_all_goes_on(cli):
     ago(cli.folder, scene)
     found = cli("runs", "--stuck")
     assert (found.exit_code, found.stdout) == (0, "No run is stuck in sqlite:holdfast.db.\n")
-    assert cli.json("runs", "--stuck") == {"runs": []}
+    assert cli.json("runs", "--stuck") == {"runs": [], "held": None}
 
 
 async def trouble(place, clock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
 import secrets
@@ -506,8 +507,11 @@ def test_from_the_command_line(commands, store_url, other_url, tmp_path):
     for words in (("runs",), ("show", "a"), ("runs", "--stuck")):
         said = other.say(*words)
         assert "held" in said and "restore --activate" in said and "holdfast run" not in said
+        told = json.loads(other.say(*words, "--json"))["held"]
+        assert "no run is carried" in told["what"] and "restore --activate" in told["command"]
     assert "1 run" in other.say("restore", "--activate")
     assert "is not held" in other.say("restore", "--activate", code=2)
+    assert json.loads(other.say("runs", "--json"))["held"] is None
     doors = [
         deed.via.partition(":")[0] for deed in other.ask(lambda hf: hf.audit(action=["backup", "restore", "activate"]))
     ]

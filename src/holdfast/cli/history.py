@@ -7,7 +7,7 @@ A call's key is its path: `deepen#0/summarise#1` is a node `summarise` in the br
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +27,7 @@ from holdfast.cli.said import (
 )
 from holdfast.codec import preview
 from holdfast.durations import spoken
-from holdfast.model import Event
+from holdfast.model import Event, RunRow
 from holdfast.run import Progress
 from holdfast.spent import NOTHING, Spent
 
@@ -99,7 +99,7 @@ class History:
         self.items: list[Node] = []
         self.marks: list[Node] = []
         self.next_seq = 0
-        self.steps_done = 0
+        self.steps_failed = 0  # for good, and not taken out since
         self.interruptions = 0
         self.progress: Progress | None = None  # how far the run says it has come
         self.plan: Progress | None = None  # and how much of its plan is done
@@ -116,12 +116,26 @@ class History:
         """The ids of the runs this one has started."""
         return list(self._children)
 
-    def add(self, event: Event) -> None:
-        """Take in one event; they come in order."""
+    def add(self, event: Event) -> Node | None:
+        """Take in one event; they come in order. Of one that came from outside: the node that tells it."""
         take = getattr(self, _TAKEN_BY.get(event.kind, ""), None)
-        if take is not None:
-            take(event)
+        node: Node | None = None if take is None else take(event)
         self.next_seq = event.seq + 1
+        return node
+
+    def add_untaken(self, events: Iterable[Event]) -> None:
+        """Take in what came to the run and waits for a worker to take it; each is told as such."""
+        for event in events:
+            node = self.add(event)
+            if node is not None:
+                node.warn("no worker has taken this yet")
+
+    def show_children(self, rows: Mapping[str, RunRow]) -> None:
+        """Show the runs that it has started as they are, also those of whose end it never heard."""
+        for child, node in self._children.items():
+            row = rows.get(child)
+            if row is not None and node.ended is None:
+                node.state, node.ended = _STATES.get(row.status, "waiting"), row.finished_at
 
     def show_open(self, calls: Iterable[OpenCall]) -> None:
         """Show these calls as going on, until the next time this is called."""
@@ -223,9 +237,9 @@ class History:
         node.attempts, node.due = data.get("attempts", node.attempts), None
         if event.kind == "step.completed":
             node.state, node.result = "done", said_by_model(event) or value_preview(event)
-            self.steps_done += event.dropped is None
         elif event.kind == "step.failed":
             node.state = "failed"
+            self.steps_failed += event.dropped is None
             node.remarks.append(Remark(error_line(data.get("error")), "bad"))
         else:
             node.state = "cancelled"
@@ -249,12 +263,12 @@ class History:
         if data.get("to"):
             node.remarks.append(Remark(f"for {', '.join(data['to'])}"))
 
-    def _told(self, event: Event) -> None:
+    def _told(self, event: Event) -> Node | None:
         """Something happened to a question that does not end it."""
         data = event.data
         node = self._calls.get((event.key or data.get("key", ""), None))
         if node is None:
-            return
+            return None
         by = data.get("by")
         text = {
             "approval.reminded": f"reminded ({data.get('nth')})",
@@ -265,22 +279,25 @@ class History:
         node.remarks.append(Remark(text + (f": {data['note']}" if data.get("note") else "")))
         if event.kind == "approval.withdrawn" and node.sort == "question":
             node.state, node.ended = "cancelled", event.at
+        return node
 
-    def _decided(self, event: Event) -> None:
+    def _decided(self, event: Event) -> Node:
         data = event.data
         node = self._calls.get((data.get("key", ""), None))
         said = f"{data.get('decision')} by {data.get('by')}" + (f" ({data['note']})" if data.get("note") else "")
         if event.kind == "approval.expired":
             said = "nobody decided in time"
         if node is None:
-            self._top(event, "note", said)
-        elif node.sort == "question":
+            return self._top(event, "note", said)
+        if node.sort == "question":
             good = event.kind == "approval.decided" and data.get("yes")
             node.state, node.ended, node.seq = "done" if good else "failed", event.at, event.seq
             node.result = said + (f": {value_preview(event)}" if value_preview(event) and good else "")
         else:
             value = value_preview(event)
             node.warn(f"{said}: {value}" if value else said)
+            node.last = event.at
+        return node
 
     # Other calls
 
@@ -297,12 +314,12 @@ class History:
         node.state, node.began, node.child = "waiting", event.at, event.data["child"]
         self._children[event.data["child"]] = node
 
-    def _child_ended(self, event: Event) -> None:
+    def _child_ended(self, event: Event) -> Node | None:
         node = self._children.get(event.data["child"])
         if node is not None:
-            status = event.data.get("status")
-            node.state = {"completed": "done", "failed": "failed"}.get(str(status), "cancelled")
+            node.state = _STATES.get(str(event.data.get("status")), "cancelled")
             node.ended, node.result, node.seq = event.at, value_preview(event), event.seq
+        return node
 
     def _note(self, event: Event) -> None:
         node = self._call(event, "note")
@@ -337,9 +354,10 @@ class History:
     def _low(self, event: Event) -> None:
         self._top(event, "note", said_low(event))
 
-    def _message(self, event: Event) -> None:
+    def _message(self, event: Event) -> Node:
         node = self._top(event, "message", str(event.data.get("topic", "")))
         node.result = value_preview(event)
+        return node
 
     def _patched(self, event: Event) -> None:
         if not is_own_patch(event):
@@ -351,20 +369,22 @@ class History:
         text = f"{data.get('line')} {did} something that is not recorded ({data.get('what')})"
         self._top(event, "warning", text, "doubt").warn("it is done again whenever the run resumes; put it into a step")
 
-    def _mark(self, event: Event) -> None:
+    def _mark(self, event: Event) -> Node | None:
         data, by = event.data, event.data.get("by")
         if event.kind == "run.interrupted":
             self.interruptions += 1
             text = "interrupted: its process was gone; another went on"  # when it ended is recorded nowhere
         elif event.kind == "run.failed":
             if event.dropped is None:
-                return  # how the run ended is said below the tree
+                return None  # how the run ended is said below the tree
             text = "failed" if self._is_told(event) else f"failed: {error_line(data.get('error'))}"
         else:
             text = (
                 _VERBS[event.kind] + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
             )
-        self.marks.append(self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said"))
+        mark = self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said")
+        self.marks.append(mark)
+        return mark
 
     def _is_told(self, event: Event) -> bool:
         """Does a step in the tree say the error that a retry took out with it?"""
@@ -381,6 +401,7 @@ def _agent_name(agent: str) -> str:
     return f"{name}, run {int(nth) + 1}"
 
 
+_STATES: Final = {"completed": "done", "failed": "failed", "cancelled": "cancelled", "running": "running"}
 _OF_A_STEP: Final = {"in_doubt": "its outcome is not known", "loop": "it would go on with a loop"}
 _VERBS: Final = {
     "run.pausing": "asked to pause",

@@ -59,7 +59,7 @@ async def runs(url: str | None, fits: dict[str, Any], limit: int, *, as_json: bo
         there = len(found) if len(found) < limit or as_json else _sum(await hf.count_runs(**fits))
         where, asleep = hf.store.url, await held(hf, url)
     if as_json:
-        print_json({"runs": found})
+        print_json({"runs": found, "held": asleep})
         return
     if asleep is not None:
         answer(f"Note: {asleep}", "yellow")
@@ -106,7 +106,7 @@ def _runs_table(found: Sequence[RunInfo], *, apart: bool) -> Table:
         cost = [info.spent.cost] if costs else []
         said = [] if apart else [_said(info)]
         age = _age(info.created_at)
-        table.add_row(Text(info.id, "bold"), info.agent, status, str(info.steps), *cost, age, marks, *said)
+        table.add_row(Text(info.id, "bold"), info.agent, status, f"{info.steps:,}", *cost, age, marks, *said)
     return table
 
 

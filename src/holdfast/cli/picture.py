@@ -61,6 +61,7 @@ class Scene:
     now: int = field(default_factory=lambda: round(time.time() * 1000))
     last_only: int | None = None  # of each list only so many of the last ones: for a screen that moves, or if asked for
     failed_only: bool = False  # of each list only what failed, or what such a thing is in
+    forsaken: frozenset[str] = frozenset()  # runs whose worker is gone
     untold: frozenset[tuple[str, str]] = frozenset()  # steps (run, key) whose last error is told below the picture
 
 
@@ -96,7 +97,7 @@ def rows(scene: Scene, run: str, history: History) -> list[Row]:
 
 def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guide: str, *, flat: bool) -> Iterator[Row]:
     """The rows of one list of nodes. The top of a run is flat: no lines are needed to see what belongs together."""
-    status = scene.statuses.get(run, "")
+    status = "" if run in scene.forsaken else scene.statuses.get(run, "")
     shown = [node for node in in_order(items) if _is_shown(node, status)]
     shown = [node for at, node in enumerate(shown) if not _is_outdone(node, shown[at + 1 : at + 2])]
     if scene.failed_only:
@@ -127,6 +128,11 @@ def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guid
             remarks = remarks[:-1]
         if node.held is not None:
             remarks = [*remarks, _waits(node.held, scene.now)]
+        if node.state == "running" and node.child is None and run in scene.forsaken:
+            remarks = [
+                *remarks,
+                Remark("cut off: its worker is gone, and whether it had its effect is not known", "warn"),
+            ]
         yield from _remarks(remarks, under, scene.width - len(under) - 14)
         if node.child is not None:
             yield from _nested(scene, node, under)

@@ -19,7 +19,7 @@ from holdfast.client import Client, store_for
 from holdfast.client import open as open_store
 from holdfast.codec import UNTYPED
 from holdfast.errors import NotStorable, StoreUnavailable, UnknownRun
-from holdfast.model import Event, RunRow
+from holdfast.model import FINISHED, Event, RunRow
 from holdfast.naming import cut, show
 from holdfast.people import Actor
 from holdfast.questions import Approval
@@ -38,6 +38,7 @@ class Account:
     events: list[Event]
     history: History
     questions: list[Approval]
+    untaken: list[Event] = field(default_factory=list)  # what came to it and waits for a worker to take it
     children: list[Account] = field(default_factory=list)
     spent: Spent = NOTHING  # with all below it
 
@@ -155,10 +156,28 @@ async def account(hf: Client, run: str) -> Account:
         questions = [each for each in asked if each.run == row.id]
         accounts[row.id] = Account(row, input_preview(row), events, History(events), questions)
         accounts[row.id].spent = spent.get(row.id, NOTHING)
+        accounts[row.id].untaken = await _untaken(hf, row)
+        accounts[row.id].history.add_untaken(accounts[row.id].untaken)
+        accounts[row.id].history.show_children({each.id: each for each in members})
     for row in members:
         if row.id != run and row.parent_id in accounts:
             accounts[row.parent_id].children.append(accounts[row.id])
     return accounts[run]
+
+
+async def _untaken(hf: Client, row: RunRow) -> list[Event]:
+    """What came to a run since a worker last took from its inbox, as the events that it will be."""
+    if row.status in FINISHED or row.inbox_count <= row.inbox_seen:
+        return []
+    made: list[Event] = []
+    for signal in await hf.store.inbox(row.id, row.inbox_seen):
+        data, seq, value = signal.recorded(), row.next_seq + len(made), signal.value
+        if data is None or signal.kind == "run.resumed" or (signal.kind == "run.pausing" and row.status == "paused"):
+            continue
+        blob = json.loads(value)["$blob"] if value is not None and value.startswith('{"$blob":') else None
+        text = value if blob is None else None
+        made.append(Event(seq, signal.kind, None, data, text, blob, at=signal.sent_at, run=row.id))
+    return made
 
 
 async def _below(hf: Client, row: RunRow) -> list[RunRow]:

@@ -41,6 +41,7 @@ from holdfast.declaring import Agent
 from holdfast.errors import BadArguments, RunExists, StoreUnavailable
 from holdfast.logs import LogFilter
 from holdfast.model import FINISHED, RunRow, checked_run_id, plain_id
+from holdfast.spent import count
 from holdfast.worker.settings import Settings
 
 _LOOK_S: Final = 0.05  # the shortest time between two looks
@@ -104,7 +105,7 @@ async def _run_until(
     if request.id is None:
         say(f"Run {run_id}. To go on with it if it is interrupted:\n  {request.again(run_id)}")
     elif before.next_seq:
-        say(f"Going on with {run_id}: {before.steps} step{'' if before.steps == 1 else 's'} recorded before.")
+        say(f"Going on with {run_id}: {count(before.steps, 'step')} recorded before.")
     settings = Settings(root=run_id)
     async with at_terminal(open_store(request.url, agents=[module], settings=settings)) as hf:
         watch = Watch(hf, run_id)

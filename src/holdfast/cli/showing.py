@@ -47,10 +47,15 @@ from holdfast.codec import UNTYPED
 from holdfast.documents import plain
 from holdfast.durations import moment, spoken
 from holdfast.model import FINISHED, Event
-from holdfast.run import RunInfo, wants_worker
+from holdfast.run import RunInfo, is_forsaken, wants_worker
+from holdfast.spent import count
 
 _RESULT_LINES: Final = 24
 _UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: whoever searches it looks for whole ones
+_BODIES: Final = "a body is recorded when it ends, and also when it begins if its step has in_doubt="
+_CUT_OFF: Final = (
+    "a body that was cut off after that runs again with the same idempotency key, or as the in_doubt= of its step says"
+)
 SVG_WIDTH: Final = 104
 _CALM: Final = TerminalTheme(
     (250, 250, 248), (56, 58, 66),
@@ -75,7 +80,7 @@ async def show(
     async with existing(url) as hf:
         found = await account(hf, run)
         if as_json:
-            print_json(await document(hf, found))
+            print_json(await document(hf, found) | {"held": await held(hf, url)})
         elif events:
             for event in found.events:
                 print_event(event)
@@ -119,6 +124,7 @@ async def drawn(
         {each.row.id: each.history for each in below},
         {each.row.id: each.row.status for each in (found, *below)},
         untold=frozenset() if failure is None else failure.steps,
+        forsaken=frozenset(each.row.id for each in (found, *below) if is_forsaken(each.row, hf.store.clock.now())),
         **narrowed,
     )
     tree = lines(rows(scene, found.row.id, found.history), width, signs)
@@ -146,12 +152,12 @@ def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Tex
     facts = [day_and_time(row.created_at)]
     if row.finished_at is not None:
         facts.append(f"took {spoken((row.finished_at - (row.started_at or row.created_at)) / 1000)}")
-    facts.append(_count(row.steps, "step"))
+    facts.append(_steps(row.steps, history.steps_failed))
     if found.spent.cost:
         facts.append(found.spent.cost)
     below = found.descendants()
     if below:
-        facts.append(_count(len(below), "child run"))
+        facts.append(count(len(below), "child run"))
     if history.interruptions:
         facts.append(f"interrupted {_times(history.interruptions)}")
     if row.version:
@@ -171,8 +177,9 @@ def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Tex
     return [*told, *bars]
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _steps(done: int, failed: int) -> str:
+    """How many steps have completed, as lists of runs count them, and how many have not."""
+    return f"{count(done, 'step')} done, {failed:,} failed" if failed else count(done, "step")
 
 
 def _times(number: int) -> str:
@@ -216,12 +223,15 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
         made += _advice(asleep.when, asleep.command)
     elif info.waits_for == "worker" and info.status == "running":
         made.append(Text(f"{MARGIN}its worker is gone; one that serves {code_of(info)} goes on with it", "bold yellow"))
+        made += wrapped(f"{_last_word(found)}; {_CUT_OFF}", width, "yellow")
         made += _advice(*how_to_go_on(info, url))
     elif info.waits_for == "group":
         made.append(Text(f"{MARGIN}{held_back(info)}; {GOES_ON}", "yellow"))
     elif info.waits_for == "worker":
         made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
         made += _advice(*how_to_go_on(info, url))
+    elif info.waits_for and not made and wants_worker(found.row, hf.store.clock.now()):
+        made.append(Text(f"{MARGIN}ready: a live worker that serves {code_of(info)} takes it", "cyan"))
     elif info.waits_for and not made:
         at = "" if info.due_at is None else when(round(info.due_at.timestamp() * 1000))
         told = f"waits for a {info.waits_for}" + (f", next at {at}" if at else "")
@@ -229,8 +239,14 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
             told = f"begins at {at}"
         made.append(Text(f"{MARGIN}{told}", "yellow"))
     elif info.status == "running" and not made:
-        made.append(Text(f"{MARGIN}a worker is on it", "cyan"))
+        made.append(Text(f"{MARGIN}worker {info.worker} is on it", "cyan"))
+        made += wrapped(f"{_last_word(found)}; {_BODIES}", width, "dim")
     return [*made, Text()] if made else []
+
+
+def _last_word(found: Account) -> str:
+    """When the last thing was recorded: of what came after it nothing is known here."""
+    return f"nothing is recorded since {when(found.events[-1].at)}" if found.events else "nothing is recorded yet"
 
 
 def _block(title: str, style: str, body: str, width: int, limit: int) -> list[Text]:
@@ -279,6 +295,7 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
         "events": [event_document(event) for event in found.events],
         "streams": [dataclasses.asdict(each) for each in await hf.get(row.id).streams()],
         "questions": found.questions,
+        "untaken": [event_document(event) for event in found.untaken],
         "children": [await document(hf, child) for child in found.children],
     }  # fmt: skip
 

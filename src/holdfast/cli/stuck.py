@@ -83,7 +83,7 @@ async def stuck_runs(
             plain(info) | {"queue": queue, "stuck": reason, "advice": advice}
             for info, queue, reason, advice in found[:limit]
         ]
-        print_json({"runs": documents})
+        print_json({"runs": documents, "held": asleep})
         return
     if not found:
         answer(f"No run is stuck in {where}.")

@@ -16,7 +16,7 @@ Who is asked to stop does not pause any more: a paused run could not tidy up.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from holdfast.engine import parking
 from holdfast.engine.calls import Call, Wait
@@ -32,15 +32,6 @@ GRACE = "run.cancelling"  # the key under which the end of the grace is waited f
 REQUESTS = ("run.cancelling", "run.unwinding")
 
 
-_TOPICS: Final = {
-    "child.ended": "child",
-    "approval.decided": "approval",
-    "message.received": "topic",
-    "conversation.entered": "request",
-    "conversation.refused": "request",
-}
-
-
 def arrive(execution: Execution, signal: Signal) -> None:
     """A signal becomes an event of the journal, and is seen once that is durable. Only a pause leaves no trace for replay."""
     execution.inbox_seen = max(execution.inbox_seen, signal.position)
@@ -49,17 +40,16 @@ def arrive(execution: Execution, signal: Signal) -> None:
             execution.record(signal.kind, None, signal.data, inbox_seen=signal.position)
             pause(execution, signal.data)
         return
-    if signal.kind == "child.ended" and not signal.data:
-        return  # it was retried since, and ends once more
     if signal.kind == "run.resumed":
         called_off = signal.data["requests"]
         if execution.pausing is not None and execution.pausing.get("request") in called_off:
-            data = {"by": signal.data["by"], "cut": None}
-            execution.record(signal.kind, None, data, inbox_seen=signal.position)
+            resumed = {"by": signal.data["by"], "cut": None}
+            execution.record(signal.kind, None, resumed, inbox_seen=signal.position)
             _stay(execution)
         return
-    name = _TOPICS.get(signal.kind)
-    data = signal.data if name is None else {**signal.data, name: signal.topic}
+    data = signal.recorded()
+    if data is None:
+        return
     if signal.kind == "message.received":
         data["position"] = signal.position  # so that a receipt finds it
     # A second request to stop ends the run as soon as it is recorded: code that never waits would not let it through.
