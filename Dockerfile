@@ -4,7 +4,9 @@
 #     FROM holdfast
 #     COPY agents.py /app/
 #
-FROM python:3.13-slim-bookworm AS build
+# The base is pinned by its digest, so a build is the same tomorrow; take tag and digest of a newer one for its fixes.
+ARG PYTHON=python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
+FROM ${PYTHON} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 # What changes seldom comes first. These are checked by their hashes.
@@ -15,7 +17,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src/ src/
 RUN /opt/holdfast/bin/pip install --no-deps --no-build-isolation .
 
-FROM python:3.13-slim-bookworm
+FROM ${PYTHON}
 RUN groupadd --gid 10001 holdfast \
  && useradd --uid 10001 --gid holdfast --no-create-home --shell /usr/sbin/nologin holdfast \
  && install --directory --owner=holdfast --group=holdfast /app /data

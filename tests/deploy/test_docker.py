@@ -43,7 +43,7 @@ def test_the_compose_file_waits_for_the_database_and_lets_workers_drain():
     assert worker["read_only"]
     assert worker["cap_drop"] == ["ALL"]
     for service in services.values():
-        assert re.search(r"^\S+:\d|^holdfast$", service["image"]), service["image"]
+        assert re.search(r"^\S+:\d\S*@sha256:|^holdfast$", service["image"]), service["image"]
 
 
 def test_the_compose_file_has_a_server_for_this_machine():
@@ -58,12 +58,20 @@ def test_the_compose_file_has_a_server_for_this_machine():
     assert (server["read_only"], server["cap_drop"]) == (True, ["ALL"])
 
 
-def test_images_are_named_with_a_version():
-    """Every base image has a tag that says which Python; none is latest."""
-    bases = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
-    assert len(bases) == 2
-    for base in bases:
-        assert re.fullmatch(r"python:3\.1[1-4]-slim-\w+", base), base
+def test_images_are_pinned_by_their_digest():
+    """The base of the image and every image of others that compose starts have a tag for people and a digest for machines."""
+    bases = {rest.split()[0] for word, rest in instructions() if word == "FROM"}
+    assert bases == {"${PYTHON}"}
+    images = [
+        instruction("ARG").removeprefix("PYTHON="),
+        *(service["image"] for service in compose()["services"].values()),
+    ]
+    others = [image for image in images if image != "holdfast"]
+    assert len(others) == 2
+    for image in others:
+        assert re.fullmatch(
+            r"(python:3\.1[1-4]\.\d+-slim-\w+|postgres:\d+\.\d+-alpine[\d.]+)@sha256:[0-9a-f]{64}", image
+        ), image
 
 
 def test_the_image_runs_as_nobody_in_particular():
