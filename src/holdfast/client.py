@@ -14,6 +14,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
+from holdfast import tagged
 from holdfast.budget import Budget, checked_budget
 from holdfast.codec import arguments_text, checked_size, digest, preview
 from holdfast.controlling import Control
@@ -24,11 +25,13 @@ from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, is_awkward, plain_id
+from holdfast.naming import spell
 from holdfast.overrides import Override, active, check_seen
 from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.questions import Questions
 from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.runtime import AgentSpec
+from holdfast.sameness import difference
 from holdfast.schema import arguments_from_published, check_against, filled
 from holdfast.signature import Input
 from holdfast.store import choosing
@@ -365,11 +368,16 @@ class Client(Questions, Conversations, Control, Tokens):
 
     async def _check_same(self, row: RunRow, name: str, given: Input) -> None:
         before = await unspilled(self.store, row.input) or "{}"
-        if row.agent != name or (row.identity or digest(before)) != given.digest:
-            raise RunExists(
-                f"run {row.id!r} exists as {row.agent}({preview(before)}), and cannot be started as "
-                f"{name}({preview(given.text)}). Use another id, or the same arguments to go on with it"
-            )
+        whole = digest(before)
+        if row.agent == name and ((row.identity or whole) == given.digest or whole == digest(given.text)):
+            return  # as a whole too, for a default may have become what is given, or was it then
+        one, other = f"{row.agent}({preview(before)})", f"{name}({preview(given.text)})"
+        found = difference(tagged.read(before), tagged.read(given.text)) if one == other else None
+        differs = "" if found is None else f" (they differ in {spell('', found.path)})"
+        raise RunExists(
+            f"run {row.id!r} exists as {one}, and cannot be started as {other}{differs}. Use another id, or the same arguments "
+            "to go on with it"
+        )
 
     @overload
     async def run(

@@ -116,6 +116,11 @@ class Input(NamedTuple):
     identity: str
     digest: str
 
+    @property
+    def whole(self) -> str:
+        """The digest of the record, if it is another text."""
+        return "" if self.text == self.identity else digest(self.text)
+
 
 class Bound:
     """The arguments of one call: `text` is their record, `identity` tells the call from others.
@@ -140,10 +145,7 @@ class Bound:
             if argument.text is not None and argument.text != argument.parameter.default_text:
                 pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")  # noqa: PERF401 - as above
         self.identity = _object(pieces)
-        # Without parsing, if the names sort as their JSON does and nothing inside has keys.
-        simple = parts.sortable and self.identity.count("{") == 1
-        in_order = self.identity if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
-        self._canonical = in_order if simple else ""
+        self._canonical = _canonical(parts, self.identity, pieces)
 
     def hold(self) -> Self:
         """Keep the values as they are now, whatever the caller makes of them later."""
@@ -158,10 +160,18 @@ class Bound:
         if not self._text:
             parts = self._parts
             varies = parts.optional or any(parameter.shape.has_defaults for parameter in parts.in_order)
-            self._text = self._recorded() if varies else self.identity
+            self._text = _object(self._recorded()) if varies else self.identity
         return self._text
 
-    def _recorded(self) -> str:
+    @property
+    def whole(self) -> str:
+        """The digest of the record, if it is another text than the identity."""
+        if self.text == self.identity:
+            return ""
+        canonical = _canonical(self._parts, self.text, self._recorded())
+        return hashed(canonical) if canonical else digest(self.text)
+
+    def _recorded(self) -> list[str]:
         parts, count = self._parts, len(self._parts.positional)
         rest = self._by_position[count:]
         given = {argument.parameter.name: argument for argument in self._by_position[:count]} | self._by_keyword
@@ -178,7 +188,7 @@ class Bound:
                 argument = given.get(parameter.name)
                 text = parameter.default_whole if argument is None else argument.whole()
                 pieces += [] if text is None else [parameter.label + text]
-        return _object(pieces)
+        return pieces
 
     @property
     def input(self) -> Input:
@@ -219,6 +229,13 @@ def _object(pieces: list[str]) -> str:
         name, end = json.JSONDecoder().raw_decode(pieces[0])
         return f'{{"$map":[[{tagged.quote(name)},{pieces[0][end + 1 :]}]]}}'
     return "{" + ",".join(pieces) + "}"
+
+
+def _canonical(parts: _Parts, text: str, pieces: list[str]) -> str:
+    """The text with its names in order: without parsing, if they sort as their JSON does and nothing inside has keys."""
+    if not parts.sortable or text.count("{") != 1:
+        return ""
+    return text if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
 
 
 def _rest(parameter: Parameter, texts: list[str | None]) -> str:

@@ -1,11 +1,12 @@
 """Fields and parameters at their default: stored, shown and returned like others, and no part of what identifies a call."""
 
+import asyncio
 import dataclasses
 import re
 from typing import Any, NotRequired
 
 import pytest
-from tests.agents.acting import history, with_client
+from tests.agents.acting import history, kinds, with_client
 from tests.engine.lives import lives
 from typing_extensions import TypedDict
 
@@ -343,3 +344,75 @@ def test_a_step_shows_the_arguments_it_was_left_at():
         assert paid.data["input"] == "money={'to': 'bo', 'euros': 30}, memo='none'"
 
     with_client(main, agents=[agents["pays"]])
+
+
+def givers(default: int) -> list[Any]:
+    """The agents as one deploy has them. All give 30: what changes is whether that is the default."""
+    Transfer = transfer(default)  # noqa: N806 - a type
+
+    @holdfast.step(retry=2, in_doubt="retry")
+    async def pay(euros: int = default) -> str:
+        KEYS.append(holdfast.idempotency_key())
+        if len(KEYS) == 1:
+            raise ConnectionError("once more")
+        return f"{euros} paid"
+
+    @holdfast.step
+    async def send(money: Transfer, note: str = "") -> str:
+        return f"{money.to} got {money.euros}"
+
+    @holdfast.agent
+    async def child(money: Transfer, times: int = default) -> int:
+        await holdfast.receive("go")
+        return money.euros + times
+
+    @holdfast.agent
+    async def gives(euros: int = default) -> list[Any]:
+        money = Transfer("bo", 30)
+        sent = await send(money)
+        spawned = await holdfast.spawn(child, money, 30)
+        called = asyncio.create_task(child(money, times=30))
+        decision = await holdfast.approve("Pay this?", show=money)
+        async with holdfast.conversation("c", Transfer) as talk:
+            await talk.add(money)
+            paid = await pay(30)
+            found = [euros, sent, await spawned, await called, bool(decision), paid]
+        await holdfast.receive("end")
+        return found
+
+    return [gives, child]
+
+
+KEYS: list[str] = []
+
+
+@pytest.mark.parametrize(("before", "after"), [(30, 20), (20, 30)])
+def test_a_default_may_become_what_the_code_gives_and_the_other_way_round(tmp_path, before, after):
+    """It is the same call: of a step, a child, a question, a conversation, a run. It keeps its idempotency key."""
+    KEYS.clear()
+
+    async def act(hf, life):
+        gives = codes[life][0]
+        run = await hf.start(gives, 30, id="r")
+        assert run.created == (life == 0)
+        if life == 0:
+            await run.wait_for_question()
+        elif life == 1:
+            await hf.approve("r", by="ana")
+            while "step.retrying" not in await kinds(hf, "r"):
+                await asyncio.sleep(0)
+        elif life == 2:
+            for each in await hf.runs(agent="child"):
+                await hf.get(each.id).send("go")
+            await run.wait("waiting", waits_for="message")
+        else:
+            with pytest.raises(RunExists):
+                await hf.start(gives, 31, id="r")
+            await run.send("end")
+            return await run.result(timeout=20)
+        return None
+
+    codes = [givers(before), givers(after), givers(after), givers(before)]
+    assert lives(tmp_path / "a.db", *codes, act=act)[-1] == [30, "bo got 30", 60, 60, True, "30 paid"]
+    assert len(KEYS) == 2
+    assert len(set(KEYS)) == 1

@@ -98,6 +98,9 @@ def test_other_arguments_or_another_agent_show_both():
             await hf.start(naps, id="g")
         with pytest.raises(RunExists):
             await hf.start(greet, "ana", id="g", kwargs={"loud": True})
+        await hf.start(greet, f"{'a' * 200} b", id="long")
+        with pytest.raises(RunExists, match=r"started as greet\(.*\) \(they differ in name\)"):
+            await hf.start(greet, f"{'a' * 200} c", id="long")
 
     serving(main)
 

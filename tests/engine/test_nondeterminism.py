@@ -117,6 +117,11 @@ CHANGES = {
         lambda: in_order(lambda: work("c"), wait),
         ("work#0", "what='a'", "what='c'"),
     ),
+    "changed where it is not shown": (
+        lambda: in_order(lambda: work(f"{'a' * 200} b"), wait),
+        lambda: in_order(lambda: work(f"{'a' * 200} c"), wait),
+        ("work#0", "what='aaa", "with another input, though it reads the same here"),
+    ),
     "removed step": (
         lambda: in_order(lambda: work("a"), lambda: other("b"), wait),
         lambda: in_order(lambda: work("a"), wait),
@@ -146,12 +151,12 @@ CHANGES = {
     "step became child": (
         lambda: in_order(lambda: both_step("a"), wait),
         lambda: in_order(lambda: both_agent("a"), wait),
-        ("both#0", "step.completed"),
+        ("both#0", "step.completed", "now calls a child of that name"),
     ),
     "child became step": (
         lambda: race(both_agent("a"), wait()),
         lambda: race(both_step("a"), wait()),
-        ("both#0", "child.started"),
+        ("both#0", "child.started", "now calls a step of that name"),
     ),
     "other duration": (
         lambda: race(holdfast.sleep("7h"), wait()),

@@ -16,7 +16,7 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED, Unknown
+from holdfast.codec import UNTYPED, Unknown, digest_of
 from holdfast.durations import moment
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.divergence import pause, unfit
@@ -50,6 +50,9 @@ class ApprovalCall(Call):
         self._approval, self._reminded = "", 0
         self._asked: Event | None = None
         self._timer: Timer | None = None
+
+    def weigh(self) -> str:
+        return digest_of({"question": self._question.text, "show": self._shown})
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution
@@ -103,7 +106,8 @@ class ApprovalCall(Call):
         if asked is not None:  # and listened to since it was asked for
             self._watch(asked)
             return
-        question = self._question
+        question, whole = self._question, self.weigh()
+        self.whole = "" if whole == self.digest else whole
         self._listen(approval_id(self.execution, self.key))
         new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
         new.shown, new.digest, new.schema = spilled(self._shown)[0], self.digest, question.schema

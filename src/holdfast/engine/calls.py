@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from holdfast.codec import Migrate, Shape
 from holdfast.engine.divergence import unfit
-from holdfast.engine.journal import first_of
+from holdfast.engine.journal import Divergence, first_of
 from holdfast.engine.tasks import GateFuture
 from holdfast.errors import BadArguments, NotStorable, Suspended
 from holdfast.model import Event
@@ -37,11 +37,12 @@ class Call:
 
     of: ClassVar[str] = ""  # which kinds of events are its own: those that begin with this word
     __slots__ = (
-        "asked", "begun", "digest", "execution", "future", "key", "name", "numbered", "preview", "settled", "withdrawn",
+        "asked", "begun", "digest", "execution", "future", "key", "name", "numbered", "preview", "settled", "whole", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, execution: Execution, key: str, name: str, digest: str, preview: str) -> None:
         self.execution, self.key, self.name, self.digest, self.preview = execution, key, name, digest, preview
+        self.whole = ""  # the digest of the input with all that is at its default, if it is another
         self.asked = 0  # how many outcomes the run had seen when this was asked
         self.begun = self.numbered = self.settled = self.withdrawn = False
         self.future: asyncio.Future[Any] = GateFuture(loop=execution.loop)
@@ -83,7 +84,25 @@ class Call:
 
     def facts(self, **more: Any) -> dict[str, Any]:
         """The data of an event: what identifies the call, and more."""
-        return {"name": self.name, "digest": self.digest, "input": self.preview, "asked": self.asked, **more}
+        data = {"name": self.name, "digest": self.digest, "input": self.preview, "asked": self.asked, **more}
+        if self.whole:
+            data["whole_digest"] = self.whole
+        return data
+
+    def weigh(self) -> str:
+        """The digest of the input with all that is at its default."""
+        return self.digest
+
+    def is_of(self, record: Divergence) -> bool:
+        """Is this the call of a record that has another digest? It is if the input is the same with all that is at its default.
+
+        Then a default has become what the code gives, or what it gives was the default; and the call keeps the digest that it
+        is known by, for its idempotency key is made of that.
+        """
+        if (record.family, record.name) != (self.of, self.name) or record.whole != self.weigh():
+            return False
+        self.digest, self.whole = record.digest, "" if record.whole == record.digest else record.whole
+        return True
 
     def past(self) -> Sequence[Event]:
         """What the journal says was begun under this key."""

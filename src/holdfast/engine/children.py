@@ -11,7 +11,7 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED
+from holdfast.codec import UNTYPED, digest
 from holdfast.engine.budgets import inherited
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.control import postpones
@@ -39,10 +39,14 @@ class SpawnCall(Call):
         self._spec, self._input = spec, given
         self._child = child_id(self.execution, self.key, spec.name)
 
+    def weigh(self) -> str:
+        return digest(self._input.text)
+
     def begin(self) -> None:
         if postpones(self.execution, self):
             return
         self.numbered = True
+        self.whole = self._input.whole
         child = new_child(self.execution, self._spec, self._child, self.key, self._input)
         self.execution.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
 
@@ -62,6 +66,9 @@ class ChildCall(Call):
         self._spec: AgentSpec | None = spec
         self._input: Input | None = given
         self._child = child_id(self.execution, self.key, spec.name)
+
+    def weigh(self) -> str:
+        return self.digest if self._input is None else digest(self._input.text)
 
     def awaits(self, child: str, agent: str) -> None:
         self._spec, self._input, self._child = self.execution.host.spec_of(agent), None, child
@@ -95,6 +102,7 @@ class ChildCall(Call):
             assert self._spec is not None
             assert self._input is not None
             child = new_child(execution, self._spec, self._child, self.key, self._input)
+            self.whole = self._input.whole
             execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
             return
         if self._spec is not None:

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import Shape, hashed
+from holdfast.codec import Shape, digest, hashed
 from holdfast.engine.calls import Call, Wait, tagged
 from holdfast.engine.divergence import pause, unfit
 from holdfast.errors import ConversationBusy, NotStorable, Suspended
@@ -200,10 +200,13 @@ class AddCall(Call):
     """Adds messages, in one transaction with the event that says so."""
 
     of = "conversation"
-    __slots__ = ("_talk", "_texts")
+    __slots__ = ("_talk", "_texts", "_varies")
 
-    def prepare(self, talk: Talk, texts: list[str]) -> None:
-        self._talk, self._texts = talk, texts
+    def prepare(self, talk: Talk, texts: list[str], varies: bool) -> None:
+        self._talk, self._texts, self._varies = talk, texts, varies
+
+    def weigh(self) -> str:
+        return digest(f"[{','.join(self._texts)}]")
 
     def begin(self) -> None:
         self._talk.once_held(self._write)
@@ -213,6 +216,7 @@ class AddCall(Call):
             return
         self.numbered = True
         talk = self._talk
+        self.whole = self.weigh() if self._varies else ""
         say = Say(talk.conversation, talk.request, talk.said, [])
         for text in self._texts:
             kept, blobs = spilled(text)

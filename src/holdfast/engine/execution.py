@@ -200,8 +200,8 @@ class Execution(Leaving):
             self._before_restore(call)
             return
         divergence = self.journal.claim(call.key, call.name, call.digest, call.of)
-        if divergence is not None:
-            diverge(self, divergence, f"the code now calls {call.name}({call.preview}) there")
+        if divergence is not None and not call.is_of(divergence):
+            diverge(self, divergence, divergence.found(call.name, call.preview, call.of))
             return
         call.asked = self.delivered
         self.calls[call.key] = call

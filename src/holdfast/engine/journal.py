@@ -85,8 +85,7 @@ class Journal:
         event = self.closed.get(key) or (begun[0] if begun else None)
         if event is None:
             return None
-        family = event.data.get("of", event.kind.partition(".")[0])  # a question may be part of a step
-        same = family == of and event.data.get("name", name) == name
+        same = _family(event) == of and event.data.get("name", name) == name
         if same and event.data.get("digest", digest) == digest:
             return None
         return Divergence.of(event)
@@ -110,6 +109,11 @@ class Journal:
         return None
 
 
+def _family(event: Event) -> str:
+    family: str = event.data.get("of", event.kind.partition(".")[0])  # a question may be part of a step
+    return family
+
+
 def _marker(patch: str) -> str:
     return f"patched:{patch}"
 
@@ -123,11 +127,25 @@ class Divergence:
     name: str
     input: str
     digest: str
+    whole: str = ""  # the digest of the input with all that was at its default
+    family: str = ""  # of the calls that it may be a record of
 
     @classmethod
     def of(cls, event: Event) -> Divergence:
         data = event.data
-        return cls(event.key or "", event.kind, data.get("name", ""), data.get("input", ""), data.get("digest", ""))
+        name, given, digest = (data.get(each, "") for each in ("name", "input", "digest"))
+        return cls(event.key or "", event.kind, name, given, digest, data.get("whole_digest", digest), _family(event))
+
+    def found(self, name: str, preview: str, family: str) -> str:
+        """What the code calls now. Where that looks like what was recorded, in what it differs."""
+        if (name, preview) != (self.name, self.input):
+            return f"the code now calls {name}({preview}) there"
+        if family != self.family:
+            return f"the code now calls a {family} of that name there"
+        return (
+            "the code now calls it with another input, though it reads the same here: either a part differs that is not shown, "
+            "or a default was changed to or from what the code gives (bring the old default back)"
+        )
 
     def told(self, run: str, found: str) -> str:
         """The whole reason: what was recorded, what was found, why it may be and what to do."""

@@ -104,12 +104,16 @@ class StepCall(Call):
         # The body sees the caller's context variables, live and resumed alike.
         self._context: contextvars.Context | None = contextvars.copy_context()
 
+    def weigh(self) -> str:
+        return self.bound.whole or self.bound.digest
+
     def begin(self) -> None:
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
         self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
         self._again = self._resumed and self.spec.in_doubt == "retry" and self._may_have_run()
         self._began_at, self._limit_s = 0, self.spec.timeout_s
+        self.whole = self.whole or self.bound.whole
         self.bill = Bill()
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
         self._context = None
