@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import math
 import os
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from holdfast import tagged
+from holdfast.aside import aside
 from holdfast.budget import Budget, checked_budget
 from holdfast.codec import arguments_text, checked_size, digest, preview
 from holdfast.controlling import Control
@@ -25,7 +25,7 @@ from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
 from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, is_awkward, plain_id
-from holdfast.naming import spell
+from holdfast.naming import near, spell
 from holdfast.overrides import Override, active, check_seen
 from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.questions import Questions
@@ -118,10 +118,10 @@ class _Arguments(NamedTuple):
         for name in self.named:
             if name in (self.kwargs or ()):
                 raise BadArguments(f"agent {agent!r}: {name!r} was given twice, as a keyword and in kwargs=")
-            near = () if takes_any or name in names else difflib.get_close_matches(name, known, 1, 0.75)
-            if near and near[0] in _OPTIONS:
+            meant = None if takes_any or name in names else near(name, known, 0.75)
+            if meant in _OPTIONS:
                 raise BadArguments(
-                    f"agent {agent!r} has no parameter and `start` no option {name!r}; did you mean {near[0]}="
+                    f"agent {agent!r} has no parameter and `start` no option {name!r}; did you mean {meant}="
                 )
         return {**(self.kwargs or {}), **self.named}
 
@@ -349,11 +349,8 @@ class Client(Questions, Conversations, Control, Tokens):
         schema = json.loads(schema_text)
         flow, defaults = Flow.from_published(schema.pop("x-flow"))
         budget = schema.pop("x-budget", None)
-        properties: list[str] = list(schema.get("properties", {}))
-        by_name = given.by_name(agent, properties, schema.get("x-positional", properties), _takes_any(schema))
-        arguments, identity = arguments_from_published(schema, given.args, by_name, agent)
-        check_against(schema, arguments, agent)
-        made = Input(arguments_text(filled(schema, arguments), agent), identity, digest(identity))
+        made = await aside((given.args, given.named, given.kwargs), _published_input, agent, schema, given)
+        identity = made.identity
         return agent, version, made, flow, flow.lane(identity, lambda: defaults), budget and Budget.of(budget)
 
     def _check_served(self, spec: AgentSpec) -> None:
@@ -610,6 +607,15 @@ class Client(Questions, Conversations, Control, Tokens):
 def _place(spec: AgentSpec) -> str:
     code = spec.fn.__code__
     return f"{spec.fn.__qualname__} ({code.co_filename}, line {code.co_firstlineno})"
+
+
+def _published_input(agent: str, schema: dict[str, Any], given: _Arguments) -> Input:
+    """The arguments of an agent of which only the published schema is known."""
+    properties: list[str] = list(schema.get("properties", {}))
+    by_name = given.by_name(agent, properties, schema.get("x-positional", properties), _takes_any(schema))
+    arguments, identity = arguments_from_published(schema, given.args, by_name, agent)
+    check_against(schema, arguments, agent)
+    return Input(arguments_text(filled(schema, arguments), agent), identity, digest(identity))
 
 
 def _takes_any(schema: dict[str, Any]) -> bool:

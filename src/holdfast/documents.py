@@ -5,20 +5,30 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
+from holdfast.naming import key_text
+
+_INT_BITS: Final = 10_000  # Python itself writes and reads no number of more than 4,300 digits
+
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """A value as JSON can hold it. What JSON has no word for is written as it is stored: see `holdfast.tagged`."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if kind is int:
+        return value if value.bit_length() <= _INT_BITS else {"$int": hex(value)}
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+        named = {key_text(key): plain(item) for key, item in value.items()}
+        return named if len(named) == len(value) else {"$map": [[plain(key), plain(value[key])] for key in value]}
+    if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
-    if dataclasses.is_dataclass(value) and type(value).__module__.startswith("holdfast."):
+    if dataclasses.is_dataclass(value) and kind.__module__.startswith("holdfast."):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
 

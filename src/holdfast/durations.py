@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from holdfast.errors import BadArguments
+from holdfast.naming import cut, show
 
 Duration = str | float | timedelta
 
@@ -15,7 +16,8 @@ _WORDS = {
     "ms": "ms", "millisecond": "ms", "s": "s", "sec": "s", "second": "s", "m": "m", "min": "m", "minute": "m",
     "h": "h", "hr": "h", "hour": "h", "d": "d", "day": "d", "w": "w", "week": "w",
 }  # fmt: skip
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)[ ,]*", re.ASCII)
+_LENGTH = 100  # of what is written
 _LIMIT_S = 100 * 365 * 86400.0  # a longer wait is a mistake, and would overflow dates
 
 
@@ -26,7 +28,7 @@ def seconds(duration: Duration) -> float:
     elif isinstance(duration, bool):
         raise _bad(duration)
     elif isinstance(duration, int | float):
-        value = float(duration)
+        value = float(duration) if abs(duration) <= _LIMIT_S else math.inf
     elif isinstance(duration, str):
         value = _parse(duration)
     else:
@@ -37,22 +39,22 @@ def seconds(duration: Duration) -> float:
 
 
 def _parse(text: str) -> float:
-    rest, total = text.strip().lower(), 0.0
-    if not rest:
+    if len(text) > _LENGTH or not text.strip():
         raise _bad(text)
-    while rest:
-        found = _PART.match(rest)
+    rest, at, total = text.strip().lower(), 0, 0.0
+    while at < len(rest):
+        found = _PART.match(rest, at)
         unit = found and (_WORDS.get(found[2]) or _WORDS.get(found[2].removesuffix("s")))
         if not found or not unit:
             raise _bad(text)
         total += float(found[1]) * _SECONDS[unit]
-        rest = rest[found.end() :].lstrip(" ,")
+        at = found.end()
     return total
 
 
 def _bad(duration: object) -> BadArguments:
     return BadArguments(
-        f"{duration!r} is not a duration; write it as '30s', '2h', '1h30m', '2 days', seconds or a timedelta "
+        f"{cut(show(duration, 60), 60)} is not a duration; write it as '30s', '2h', '1h30m', '2 days', seconds or a timedelta "
         "(not negative, at most 100 years)"
     )
 

@@ -8,14 +8,13 @@ config, or by a validator that sees the data before the fields do (`mode="before
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import typing
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.naming import segment, type_name
+from holdfast.naming import near, segment, type_name
 
 _EARLY = ("before", "wrap", "plain")  # validators that see a value before its type does
 _EARLY_KINDS = ("BeforeValidator", "WrapValidator", "PlainValidator")
@@ -171,6 +170,6 @@ def _aliases(kind: Any) -> dict[str, str]:
 def advice(key: str, known: Iterable[str]) -> str:
     """What a person who gave a key that there is not may have meant."""
     names = list(known)
-    near = difflib.get_close_matches(key, names, 1, 0.6)
+    found = near(key, names)
     told = f"the fields are: {', '.join(names)}" if names else "there are no fields"
-    return f"did you mean {near[0]!r}? ({told})" if near else told
+    return f"did you mean {found!r}? ({told})" if found else told

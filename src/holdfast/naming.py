@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import re
 from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
@@ -12,6 +14,9 @@ from uuid import UUID
 ATOMS: Final = frozenset(
     {str, int, bool, float, type(None), bytes, complex, datetime, date, time, timedelta, Decimal, UUID}
 )  # immutable and without parts: a copy of one is the value itself
+
+_NAME_LIMIT: Final = 100
+_NAMES_LIMIT: Final = 1000
 
 
 def type_name(kind: type) -> str:
@@ -70,6 +75,19 @@ def show(value: Any, room: int) -> str:
     if kind is set or kind is frozenset:
         return "{" + _join(sorted(show(item, room) for item in value), room) + "}" if value else f"{kind.__name__}()"
     return str(value) if kind in ATOMS else type_name(kind)
+
+
+def key_text(key: Any) -> str:
+    """A key as text: itself, or as people write it."""
+    return key if type(key) is str else str(key) if type(key) in ATOMS and type(key) is not int else show(key, 200)
+
+
+def near(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The name that was meant, perhaps. What is compared is bounded: the time grows with all of its characters."""
+    if len(name) > _NAME_LIMIT:
+        return None
+    some = itertools.islice((each for each in known if len(each) <= _NAME_LIMIT), _NAMES_LIMIT)
+    return next(iter(difflib.get_close_matches(name, list(some), 1, least)), None)
 
 
 def _join(parts: Iterable[str], room: int) -> str:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.aside import aside
 from holdfast.codec import UNTYPED, checked_size, digest, shape_of
 from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, is_served
+from holdfast.naming import cut, show
 from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on, votes_for
 from holdfast.schema import check_value, check_whole, filled
 from holdfast.store.base import spilled, unspilled
@@ -161,9 +163,9 @@ class Questions(Writes):
         if found.kind == "approve":
             raise BadArguments(f"question {found.id!r} wants to be approved or denied; use `hf.approve` or `hf.deny`")
         if found.kind == "in_doubt":
-            given = _checked_doubt(found, value)
+            given = await aside(value, _checked_doubt, found, value)
         else:
-            given = _entered(json.loads(found.schema or "{}"), value, f"question {found.id!r}")
+            given = await aside(value, _entered, json.loads(found.schema or "{}"), value, f"question {found.id!r}")
         return await self._cast(found, by, note, True, given, None)
 
     async def delegate(self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "") -> Approval:
@@ -193,7 +195,8 @@ class Questions(Writes):
                 f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
             )
         shown = read_value(await unspilled(self.store, found.shown if found.data is None else found.data))
-        given = _entered(json.loads(found.schema), data, f"question {found.id!r}: data", shown=shown)
+        what = f"question {found.id!r}: data"
+        given = await aside((data, shown), _entered, json.loads(found.schema), data, what, shown=shown)
         return await self._cast(found, by, note, yes, given, seen)
 
     async def _cast(
@@ -201,11 +204,13 @@ class Questions(Writes):
     ) -> Approval:
         text, blobs = None, dict[str, bytes]()
         if value is not _LATER:
-            text = UNTYPED.store(value, "value")[0]
+            text = await aside(value, UNTYPED.text, value, "value")
             checked_size(text, self._settings.value_limit_bytes, "the answer")
-        of = None if text is None else digest(text)
-        if of is not None and found.data is None and of == digest(await unspilled(self.store, found.shown) or "null"):
-            of = found.digest  # what was shown, entered once more
+        of = None if text is None else await aside(text, digest, text)
+        if of is not None and found.data is None:
+            shown = await unspilled(self.store, found.shown) or "null"
+            if of == await aside(shown, digest, shown):
+                of = found.digest  # what was shown, entered once more
         if text is not None:
             text, blobs = spilled(text)
         actor = Actor.of(by)
@@ -270,8 +275,8 @@ def _checked_doubt(row: ApprovalRow, value: Any) -> Any:
         return value
     if not isinstance(value, dict) or set(value) != {"result"}:
         raise BadArguments(
-            f"{value!r} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it did not "
-            "and should run, 'fail' to fail the step"
+            f"{cut(show(value, 60), 60)} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it "
+            "did not and should run, 'fail' to fail the step"
         )
     schema = json.loads(row.schema or "{}")
     wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
@@ -286,7 +291,7 @@ def _entered(schema: dict[str, Any], value: Any, what: str, **shown: Any) -> Any
     given = stored_value(value)
     check_value(schema, given, what)
     check_whole(schema, given, what, **shown)
-    return filled(schema, given)
+    return filled(schema, given, what)
 
 
 def read_value(text: str | None) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
+from holdfast.aside import aside
 from holdfast.budget import Budget, checked_budget
 from holdfast.codec import UNTYPED, Shape, checked_size
 from holdfast.declaring import Agent
@@ -462,7 +463,7 @@ class Run(Generic[R_co]):
 
     async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt:
         """Send a message; with a key, the same message twice is one. It is kept for the run when this returns."""
-        text = stored_text(value)
+        text = await aside(value, stored_text, value)
         checked_size(text, self._client._settings.value_limit_bytes, "the message")
         stored, blobs = spilled(text)
         signal = f"key:{checked_text(key, 'key')}" if key is not None else f"id:{secrets.token_hex(8)}"

@@ -9,9 +9,9 @@ resolved at the first call, when every module has been imported.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import inspect
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from holdfast import tagged
 from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shape_of
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved, signature_of
-from holdfast.naming import ATOMS, cut, short, show
+from holdfast.naming import ATOMS, cut, near, short, show
 
 __all__ = ["Bound", "Input", "Local", "Signature"]
 
@@ -409,13 +409,13 @@ class Signature:
         try:
             self._python.bind(*args, **kwargs)
         except TypeError as error:
-            reason = f": {error}"
+            reason = f": {cut(str(error), 300)}"
         known = self._python.parameters
-        strange = next((name for name in kwargs if name not in known), "")
-        near = difflib.get_close_matches(strange, known, 1, 0.6)
-        if near:
-            reason += f"; expected {near[0]!r}, perhaps"
-        got = ", ".join([*map(short, args), *(f"{name}={short(value)}" for name, value in kwargs.items())])
+        meant = near(next((name for name in kwargs if name not in known), ""), known)
+        if meant:
+            reason += f"; expected {meant!r}, perhaps"
+        named = (f"{cut(name, 60)}={short(value)}" for name, value in itertools.islice(kwargs.items(), 100))
+        got = ", ".join([*map(short, args[:100]), *named])
         raise BadArguments(f"{self.what} takes {self}; got ({cut(got, 200)}){reason}")
 
     def _unfit(self, misfit: Misfit) -> BadArguments:

@@ -17,7 +17,9 @@ from starlette.responses import Response
 from holdfast import errors
 from holdfast.documents import json_bytes
 from holdfast.errors import HoldfastError
+from holdfast.naming import cut
 
+_MOST_SAID: Final = 4_000  # characters: a message names what was sent
 _log = logging.getLogger("holdfast.http")
 
 HINTS: Final[dict[type[HoldfastError], str]] = {
@@ -95,7 +97,7 @@ def answer(error: Exception) -> Response:
 
 
 def _document(code: str, message: str, hint: str) -> dict[str, dict[str, str]]:
-    return {"error": {"code": code, "message": message, "hint": hint}}
+    return {"error": {"code": code, "message": cut(message, _MOST_SAID), "hint": hint}}
 
 
 def codes() -> dict[str, int]:

@@ -9,12 +9,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from holdfast.aside import aside, is_large
 from holdfast.client import Client
 from holdfast.documents import json_bytes
 from holdfast.errors import BadArguments, StoreUnavailable
@@ -27,6 +28,9 @@ from holdfast.naming import cut, short
 PATIENCE_S: Final = 30.0  # for a document on its way
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
+MOST_PARTS: Final = 500_000  # values in it: what is done with each takes more time and room than what is sent
+_MOST_NAMES: Final = 100  # in a document, beside those in the values that it holds
+_MOST_OF_ONE: Final = 1_000  # parts of what is no value to be kept
 
 
 class Receiver:
@@ -65,7 +69,7 @@ class Receiver:
         if isinstance(done, Response):
             return done
         status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
-        return Response(json_bytes(document), status, media_type="application/json")
+        return Response(await aside(document, json_bytes, document), status, media_type="application/json")
 
     @contextlib.asynccontextmanager
     async def _patience(self, more_s: float = 0.0) -> AsyncIterator[None]:
@@ -109,11 +113,31 @@ async def _document(request: Request) -> Any:
             text = await _text(request)
     except TimeoutError:
         raise Refused("too_slow", f"the document did not come within {PATIENCE_S:g} s") from None
+    return await aside(text, _read, text)
+
+
+def _read(text: bytes) -> Any:
+    if not text.strip():
+        return {}
+    if _parts(text) > MOST_PARTS and _parts(_outside_strings(text)) > MOST_PARTS:
+        raise Refused("too_large", f"a document has at most {MOST_PARTS} values")
     try:
-        return _parsed(text.decode("utf-8-sig")) if text.strip() else {}
+        return _parsed(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        told = "it is nested too deeply" if isinstance(error, RecursionError) else cut(str(error), 200)
         raise Refused("bad_json", f"the document is no JSON: {told}") from None
+
+
+def _parts(text: bytes) -> int:
+    """At most so many values are in a text of JSON."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{") + 1
+
+
+def _outside_strings(text: bytes) -> bytes:
+    """What is not inside of quotes; of too many strings, so many commas in their place."""
+    bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = bare.count(b'"')
+    return b"," * quotes if quotes > 4 * MOST_PARTS else b"".join(bare.split(b'"')[::2])
 
 
 async def _text(request: Request) -> bytes:
@@ -160,7 +184,21 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+@functools.cache
+def _kept(kind: Any) -> frozenset[str]:
+    """The names of what is kept as it comes, and so may be large."""
+    models = get_args(get_args(kind)[0]) if get_args(kind) else (kind,)
+    fields = [(name, field.annotation) for model in models for name, field in model.model_fields.items()]
+    return frozenset(name for name, hint in fields if Any in (hint, *get_args(hint)))
+
+
 def _checked(kind: Any, given: Any, what: str) -> Any:
+    if type(given) is dict:  # an error is made of each that is wrong, and only a few are told
+        if len(given) > _MOST_NAMES:
+            raise BadArguments(f"{what} has {len(given)} names; it takes a few")
+        for name, part in given.items():
+            if name not in _kept(kind) and is_large(part, most=_MOST_OF_ONE):
+                raise BadArguments(f"{cut(name, 100)}: it is larger than anything that {what} takes there")
     try:
         return _adapter(kind).validate_python(given)
     except ValidationError as error:
@@ -168,9 +206,9 @@ def _checked(kind: Any, given: Any, what: str) -> Any:
 
 
 def _wrong(error: Any, what: str) -> str:
-    where = ".".join(str(part) for part in error["loc"]) or what
+    where = ".".join(cut(str(part), 100) for part in error["loc"]) or what
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such name in {what}"
     if error["type"] == "missing":
         return f"{where}: it is missing in {what}"
-    return f"{where}: found {short(error['input'])}. {error['msg']}"
+    return f"{where}: found {short(error['input'])}. {cut(error['msg'], 300)}"
