@@ -2,17 +2,22 @@
 
 One context variable says where code is: in an agent (a `Runtime`, one per asyncio task of the run), in a step's body (a
 `StepContext`), or neither. Verbs know nothing else, so that the same agent runs on the local engine and on another one.
+
+A context of its own, such as an empty one, may know nothing of it. Then the task or the callback that is running tells.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from asyncio.events import _get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import CodeType, FrameType
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.budget import Budget, Remaining
@@ -374,12 +379,35 @@ class Runtime(Protocol):
 
 
 _here: ContextVar[Runtime | StepContext | None] = ContextVar("holdfast", default=None)
+UNSET: Final[Any] = object()  # what `_here.get(UNSET)` is in a context that knows of nothing, as opposed to: in neither
+# The methods that call a callback in a context, `self._context`: so does the loop, and so does whoever takes its place.
+CALLERS: Final[set[CodeType]] = {asyncio.Handle._run.__code__}  # noqa: SLF001
 
 
 def here() -> Runtime | StepContext | None:
     """Where the running code is: in an agent, in a step, or in neither."""
-    place = _here.get()
+    place = _here.get(UNSET)
+    if place is UNSET:
+        return around()
     return place if place is None or isinstance(place, StepContext) else place.at_home()
+
+
+def around() -> Runtime | None:
+    """The agent whose code is running, in a context that does not say so: code may use one of its own for anything."""
+    loop = _get_running_loop()
+    if loop is None:
+        return None
+    task = asyncio.current_task(loop)
+    place: Any = _of_callback(sys._getframe(1)) if task is None else getattr(task, "scope", None)  # noqa: SLF001
+    return place if place is not None and getattr(place, "is_scope", False) else None
+
+
+def _of_callback(frame: FrameType | None) -> Any:
+    while frame is not None:
+        if frame.f_code in CALLERS:
+            return frame.f_locals["self"]._context.get(_here)  # noqa: SLF001
+        frame = frame.f_back
+    return None
 
 
 def current(verb: str) -> Runtime:

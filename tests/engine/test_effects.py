@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import contextlib
+import contextvars
 import importlib
 import json
 import logging
@@ -230,6 +231,34 @@ def test_a_strict_agent_is_paused_before_a_thread_a_process_or_a_connection(tmp_
     asyncio.run(main())
     assert began == []
     assert set(threading.enumerate()) <= set(alive)
+
+
+@pytest.mark.parametrize("where", ["task", "callback", "timer"])
+def test_a_strict_agent_is_paused_before_what_it_does_in_an_empty_context(where, tmp_path):
+    """Whatever runs it, of the run or of the loop on its behalf."""
+
+    def inside() -> None:
+        contextvars.Context().run(opens, tmp_path)
+
+    @holdfast.agent(strict=True)
+    async def agent() -> str:
+        loop, context = asyncio.get_running_loop(), contextvars.Context()
+        if where == "task":
+            inside()
+        elif where == "callback":
+            loop.call_soon(context.run, loop.call_soon, inside)
+        else:
+            loop.call_later(0, inside)
+        return await holdfast.receive("never")
+
+    async def main():
+        async with holdfast.testing.open(agents=[agent]) as hf:
+            run = await hf.start(agent, id="r")
+            await run.wait("paused", timeout=20)
+            assert f"{__file__}:" in (await run.info()).reason
+
+    asyncio.run(main())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_waits_for_a_thread_is_told_once(caplog):

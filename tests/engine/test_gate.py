@@ -146,13 +146,19 @@ def test_results_on_their_ways_arrive_in_one_order(seed):
 
 
 @holdfast.agent(name="gate-alone")
-async def alone(depth: int, empty: bool) -> list[str]:
+async def alone(depth: int, where: str) -> list[str]:
     loop, seen = asyncio.get_running_loop(), []
 
-    def hop(left: int) -> None:
-        loop.call_soon(hop, left - 1) if left else seen.append("hopped")
+    def soon(left: int) -> None:
+        if where == "inside an empty context":
+            contextvars.Context().run(loop.call_soon, hop, left)
+        else:
+            loop.call_soon(hop, left, context=contextvars.Context() if where == "in an empty context" else None)
 
-    loop.call_soon(hop, depth, context=contextvars.Context() if empty else None)
+    def hop(left: int) -> None:
+        soon(left - 1) if left else seen.append("hopped")
+
+    soon(depth)
     await work("first")
     seen.append("worked")
     await work(" ".join(seen))
@@ -160,15 +166,41 @@ async def alone(depth: int, empty: bool) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("where", ["in its own", "in an empty context", "inside an empty context"])
 @pytest.mark.parametrize("depth", [0, 3, 40])
-def test_the_callbacks_of_the_only_task_are_not_overtaken_either(depth, empty):
-    """A run with one task waits for the callbacks it has set off, too, whatever context they run in."""
+def test_the_callbacks_of_the_only_task_are_not_overtaken_either(depth, where):
+    """A run with one task waits for the callbacks it has set off, too, whatever context they run in, or come from."""
 
     async def main():
         async for hf in holdfast.testing.crash_everywhere(agents=[alone]):
-            run = await hf.start(alone, depth, empty, id="r")
+            run = await hf.start(alone, depth, where, id="r")
             assert await run.result(timeout=20) == ["hopped", "worked"]
+
+    asyncio.run(main())
+
+
+def test_timers_in_empty_contexts_are_recorded():
+    """A timer that is set in an empty context is one of the run, and so is what it has the loop call."""
+
+    @holdfast.agent
+    async def agent() -> str:
+        loop, arrived = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+        def later(left: int) -> None:
+            contextvars.Context().run(loop.call_later, 0, contextvars.Context().run, loop.call_soon, hop, left)
+
+        def hop(left: int) -> None:
+            later(left - 1) if left else arrived.set_result("arrived")
+
+        later(2)
+        return await arrived
+
+    async def main():
+        async with holdfast.testing.open(agents=[agent]) as hf:
+            run = await hf.start(agent, id="r")
+            assert await run.result(timeout=20) == "arrived"
+            assert len(await history(run, "tick")) == 3
+            assert not await history(run, "foreign")
 
     asyncio.run(main())
 

@@ -404,3 +404,35 @@ def test_a_task_with_an_empty_context_belongs_to_the_run():
     result, keys = keys_of(agent)
     assert result[:2] == ["two", "three"]
     assert sorted(keys) == ["pinned/work#0", "pinned/work#1", "work#0"]
+
+
+def test_what_is_called_in_an_empty_context_belongs_to_the_run():
+    """A step, a verb or a task that agent code makes in there is recorded, not merely run. In a step's body it is no agent code."""
+
+    @holdfast.step
+    def plain(what: str) -> str:
+        return what
+
+    @holdfast.step
+    async def body() -> str:
+        context = contextvars.Context()
+        with pytest.raises(holdfast.NotInRun):
+            context.run(holdfast.now)
+        return await context.run(asyncio.ensure_future, asyncio.sleep(0, "body"))
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        context = contextvars.Context()
+
+        async def inner() -> str:
+            await contextvars.Context().run(work, "one")
+            return await work("two")
+
+        first = context.run(asyncio.ensure_future, inner())
+        second = context.run(asyncio.get_running_loop().create_task, work("three"))
+        assert context.run(holdfast.now) == holdfast.now()
+        return [await first, await second, await context.run(plain, "plain"), await body()]
+
+    result, keys = keys_of(agent)
+    assert result == ["two", "three", "plain", "body"]
+    assert sorted(keys) == ["body#0", "inner#0/work#0", "inner#0/work#1", "plain#0", "work#0"]

@@ -18,6 +18,7 @@ from holdfast.engine.journal import Divergence, first_of
 from holdfast.engine.tasks import GateFuture
 from holdfast.errors import BadArguments, NotStorable, Suspended
 from holdfast.model import Event
+from holdfast.runtime import CALLERS
 
 if TYPE_CHECKING:
     from holdfast.clock import Timer
@@ -216,6 +217,9 @@ class Tick(Call):
 
     def when(self) -> float:
         return self._when
+
+
+CALLERS.add(Tick.settle.__code__)
 
 
 class ReceiveCall(Call):

@@ -26,7 +26,7 @@ from holdfast.engine import foreign
 from holdfast.engine.divergence import pause
 from holdfast.engine.tasks import _PACKAGE, Stirring
 from holdfast.errors import Suspended
-from holdfast.runtime import Placed, StepContext, _here
+from holdfast.runtime import UNSET, Placed, StepContext, _here, around
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -77,7 +77,9 @@ def watch() -> None:
 
 def _heard(event: str, args: tuple[Any, ...]) -> None:
     if event in _EFFECTS:
-        place: Any = _here.get()
+        place: Any = _here.get(UNSET)
+        if place is UNSET:
+            place = around()
         if place is not None and place.__class__ is not StepContext:
             _notice(place, event, args)
 

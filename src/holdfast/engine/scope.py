@@ -33,7 +33,7 @@ from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
 from holdfast.loops import Loops
 from holdfast.model import Recorded
 from holdfast.overrides import check_seen
-from holdfast.runtime import AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
+from holdfast.runtime import UNSET, AgentSpec, Answer, Durable, Question, RunFacts, StepSpec, _here
 from holdfast.salvage import Salvaged
 from holdfast.signature import Input
 from holdfast.spent import Spent
@@ -189,7 +189,7 @@ class Scope:
     def tick(self, delay_s: float, callback: Any, args: tuple[Any, ...], context: Any) -> Tick:
         if _in_task_or_thread():  # a callback of the loop may set a timer too: it runs where an outcome put it
             self._check("an asyncio timer")
-        if context is not None and _here not in context:
+        if (_here.get(UNSET) if context is None else context.get(_here, UNSET)) is UNSET:
             callback = in_place(self, callback)
         call = Tick(self.execution, self.key(":tick"), ":tick", "", "")
         call.prepare(delay_s, self.time() + delay_s, callback, args, context)

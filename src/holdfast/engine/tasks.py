@@ -1,7 +1,8 @@
 """asyncio, as a run sees it: numbered tasks, counted steps, recorded timers, and nothing foreign unnoticed.
 
-`install` puts a task factory and a few instance methods on the loop. Each looks at the context variable first and does
-nothing unless the caller is agent code, so everything else on the loop is as it was.
+`install` puts a task factory and a few instance methods on the loop. Each looks at the context variable first, and at the
+running task or callback if that is missing, and does nothing unless the caller is agent code, so everything else on the loop
+is as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.generators import install_generators
 from holdfast.errors import Suspended
-from holdfast.runtime import Placed, _here, here
+from holdfast.runtime import UNSET, Placed, _here, here
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -198,7 +199,6 @@ def task_of_ours(
         return loop.create_task(coro, context=context)
 
 
-_UNSET: Any = object()
 _WAKES = ("task_wakeup", "TaskWakeupMethWrapper")
 _lent: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "holdfast.lent", default=False
@@ -215,12 +215,12 @@ def _install_order(loop: Any) -> None:
 
     def counted(schedule: Callable[..., Any]) -> Callable[..., Any]:
         def run_call_soon(callback: Any, *args: Any, context: contextvars.Context | None = None) -> Any:
-            place: Any = _here.get() if context is None else context.get(_here, _UNSET)
-            strange = place is _UNSET
-            if strange:
-                place = _here.get()
+            place: Any = _here.get(UNSET) if context is None else context.get(_here, UNSET)
             if place is None or _steps_a_task(callback):  # as whenever the loop, a store or a client asks
                 return schedule(callback, *args, context=context)
+            strange = place is UNSET
+            if strange:
+                place = here()
             place = place.at_home() if _is_scope(place) else None
             if place is not None:
                 if strange or (context is not None and context.get(_lent)):
@@ -278,9 +278,10 @@ def _install_time(loop: Any) -> None:
         return call_later(delay, callback, *args, context=context)
 
     def run_time() -> float:
-        if _here.get() is None:  # as whenever the loop itself asks
-            return real()
-        place: Any = here()
+        place: Any = _here.get(UNSET)
+        if place is None or (place is UNSET and not isinstance(asyncio.current_task(loop), RunTask)):
+            return real()  # as whenever the loop itself asks, or another's task
+        place = here()
         return float(place.time()) if _is_scope(place) and not place.execution.closing else real()
 
     loop.call_at, loop.call_later, loop.time = run_call_at, run_call_later, run_time
