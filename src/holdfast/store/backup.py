@@ -31,6 +31,7 @@ import apsw
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store import audit
 from holdfast.store.base import News
+from holdfast.store.connection import make_private
 from holdfast.store.migrate import known, migrate, missing
 from holdfast.store.transaction import Asking, Transaction
 
@@ -71,6 +72,7 @@ class Part:
 
     def open(self) -> apsw.Connection:
         """The file, empty. Nothing of it is flushed before the end, because until then it is nothing."""
+        make_private(str(self._part))
         db = apsw.Connection(str(self._part))
         db.execute("PRAGMA synchronous = OFF")
         return db

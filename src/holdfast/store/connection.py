@@ -9,6 +9,7 @@ where a process is only said to die.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 import time
@@ -125,6 +126,7 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
         raise StoreUnavailable(f"there is no folder {str(folder)!r} for the file {path!r}; create it first")
     if Path(path).is_dir():
         raise StoreUnavailable(f"{path!r} is a folder; name a file in it: 'sqlite:{Path(path) / 'holdfast.db'}'")
+    make_private(path)
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
     connection.set_busy_handler(Nap())
     connection.execute(
@@ -136,6 +138,12 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
     if not writer:
         connection.execute("PRAGMA query_only = ON")
     return connection
+
+
+def make_private(path: str) -> None:
+    """Make a file that is not there, for this account alone whatever the umask says: SQLite gives its logs the same mode."""
+    with contextlib.suppress(OSError):  # where none can be made, SQLite says why
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _use_wal(connection: apsw.Connection, path: str) -> None:

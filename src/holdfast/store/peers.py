@@ -10,6 +10,9 @@ Beside the file `x.db` lies the folder `x.db-workers`. Each incarnation (one ope
   line, after a mark that says how much changed. A long list is cut down to the mark alone. An empty datagram says that
   a new process came. Nothing depends on their arrival: the poll of the file is the truth.
 
+Folder, locks and sockets are as open to other accounts as the file itself, and the folder must belong to this account, to the
+file's owner or to root: in a folder that many may write, somebody could have made it, or a link in its place, before us.
+
 Without flock (Windows) only the end of the lease tells that a worker died; without such sockets only the poll wakes.
 """
 
@@ -20,6 +23,7 @@ import contextlib
 import logging
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -30,6 +34,7 @@ try:
 except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
+from holdfast.errors import StoreUnavailable
 from holdfast.store import news
 from holdfast.store.base import News
 
@@ -45,7 +50,7 @@ class Peers:
     """This incarnation's lock and socket, and the way to the others'."""
 
     def __init__(self, path: str, worker: str) -> None:
-        self.folder, self.worker = Path(path + "-workers"), worker
+        self.path, self.folder, self.worker = Path(path), Path(path + "-workers"), worker
         self._lock: int | None = None
         self._socket: socket.socket | None = None
         self._folder_fd: int | None = None
@@ -64,10 +69,11 @@ class Peers:
         for _ in range(10):
             # A process that closes removes the folder when it is empty, perhaps just now: make it again.
             try:
-                self.folder.mkdir(exist_ok=True)
-                fd = os.open(self.folder / draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+                mode = self._make_folder()
+                fd = os.open(self.folder / draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             except FileNotFoundError:
                 continue
+            os.fchmod(fd, mode)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (self.folder / draft).rename(self.folder / f"{self.worker}.lock")
             self._lock = fd
@@ -129,6 +135,8 @@ class Peers:
         """Hear on the loop what others committed."""
         if not hasattr(socket, "AF_UNIX") or not hasattr(loop, "add_reader"):
             return
+        with contextlib.suppress(FileNotFoundError):  # removed by one that closed, and made again below
+            self._make_folder()
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         mine.setblocking(False)
         try:
@@ -144,11 +152,12 @@ class Peers:
 
     def _bind(self, mine: socket.socket) -> None:
         for last in (False, False, True):
-            self.folder.mkdir(exist_ok=True)
+            mode = self._make_folder()
             try:
                 if len(os.fsencode(self.folder / f"{self.worker}.sock")) > _LONGEST_ADDRESS:
                     self._folder_fd = os.open(self.folder, os.O_RDONLY)
                 mine.bind(self._address(self.worker))
+                (self.folder / f"{self.worker}.sock").chmod(mode)
                 return
             except FileNotFoundError:  # the folder was removed by one that closed
                 if last:
@@ -215,7 +224,7 @@ class Peers:
             if not self._loop.is_closed():
                 self._loop.remove_reader(mine.fileno())
             mine.close()
-        if not died:
+        if not died and (mine is not None or self._lock is not None):
             self._unlink(self.worker)
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
@@ -225,6 +234,26 @@ class Peers:
             self._folder_fd = None
 
     # Names
+
+    def _make_folder(self) -> int:
+        """Make the folder, or see that it can be trusted. Returns the mode of what lies in it: that of the store's file."""
+        file = self.path.stat()
+        mode = stat.S_IMODE(file.st_mode) & 0o666
+        with contextlib.suppress(FileExistsError):
+            self.folder.mkdir(0o700)
+        found = self.folder.lstat()
+        if not hasattr(os, "geteuid"):  # pragma: no cover - Windows
+            return mode
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), file.st_uid, 0):
+            what = "a link or a file" if not stat.S_ISDIR(found.st_mode) else f"of another account (uid {found.st_uid})"
+            raise StoreUnavailable(
+                f"{str(self.folder)!r} is {what}, so what workers say to each other could be read or changed there; remove it, "
+                "and keep the store in a folder that only its own account may write"
+            )
+        wanted = mode | (mode & 0o444) >> 2  # whoever may read the file may enter the folder
+        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != wanted:
+            self.folder.chmod(wanted)
+        return mode
 
     def _address(self, worker: str) -> str:
         """A socket's address has little room; a long path goes through our open folder, where there is /proc."""

@@ -95,9 +95,13 @@ class SQLiteStore(SharedStore):
 
         self._writer.start(tell)
         await opened
-        await self._readers.open()
         self._open = True
-        self._peers.listen(self._loop, lambda run, news: self._tell({run: news}))
+        try:
+            await self._readers.open()
+            self._peers.listen(self._loop, lambda run, news: self._tell({run: news}))
+        except BaseException:  # nobody will close what was never open
+            await self.close()
+            raise
 
     @functools.cached_property
     def is_backup(self) -> bool:  # it is asked of the file once
