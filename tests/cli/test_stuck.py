@@ -75,6 +75,35 @@ def test_each_stuck_run_is_told_with_its_reason(cli):
     assert lines[8] == "  holdfast resume bad"
 
 
+def test_crashes_that_nobody_serves_and_children_are_told_with_what_mends_them(cli):
+    """A run that ended its process twice and has no worker has both reasons; a child's command is one that carries it."""
+
+    async def scene(place, clock):
+        await crashed(place, clock, "bad", "twice")
+        async with place.open(clock) as store:
+            parent = await owned(store, "mother", agent="other")
+            child = new("mother.kid", agent="kid", parent_id="mother", parent_key="kid#0", root_id="mother")
+            await store.append(write(parent, children=[child]))
+            await park(store, parent, seen=0, waits_for="child")
+
+    ago(cli.folder, scene)
+    told = {run["id"]: (run["stuck"], run["advice"]) for run in cli.json("runs", "--stuck")["runs"]}
+    reason, advice = told["bad"]
+    assert reason == "its process has ended 2 times without progress in between, and no live worker serves 'twice'"
+    assert advice.endswith("Go on: holdfast run FILE.py:twice --id bad")
+    assert told["mother.kid"][1] == "Go on: holdfast worker FILE.py"
+
+
+async def crashed(place, clock, run, agent):
+    """Its process ends twice."""
+    await held(place, clock, run, agent)
+    clock.time += MINUTE
+    store = place.connect(place.url, clock=clock)
+    await store.open()
+    await store.claim([agent], 1, 1_000, alone=True)
+    store.abandon()
+
+
 def test_stuck_runs_as_json_and_narrowed(cli):
     """Each document is that of the list with the queue, the reason and the advice; the filters of the list apply."""
     ago(cli.folder, trouble)
@@ -112,7 +141,9 @@ def test_a_run_whose_queue_nobody_takes_is_stuck(terminal):
     worker = terminal.start("worker", FLEET, "--queues", "quick,quicker")
     worker.until("Serving")
     _, output = terminal.run("runs", "--stuck")
-    assert output.splitlines()[1] == "  it has been due for 1 h, and no worker takes queue 'slow'"
+    _, reason, advice = output.splitlines()
+    assert reason == "  it has been due for 1 h, and no worker takes queue 'slow'"
+    assert advice == "  Start one: holdfast worker FILE.py --queues slow"
     other = terminal.start("worker", FLEET, "--queues", "slow")
     other.until("a  completed")
     assert terminal.run("runs", "--stuck")[1].startswith("No run is stuck")

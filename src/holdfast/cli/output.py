@@ -146,10 +146,14 @@ def held_back(run: RunInfo) -> str:
 
 
 def how_to_go_on(run: RunRow | RunInfo, url: str | None, *words: str) -> tuple[str, str]:
-    """Advice for a run that no worker serves: where, and the command (`words` are those typed to run it, if known)."""
-    root = run.root_id or run.id if isinstance(run, RunRow) else run.root
+    """Advice for a run that no worker serves: where, and the command (`words` are those typed to run it, if known).
+
+    A child is carried with the run that started it, whose agent is not known here; a worker carries both.
+    """
+    is_child = (run.parent_id if isinstance(run, RunRow) else run.parent) is not None
     where = "Go on:" if run.version is None else f"With the code of version {run.version}:"
-    return where, command(*(words or ("run", f"FILE.py:{run.agent}", "--id", root)), db=url)
+    alone = ("worker", "FILE.py") if is_child else ("run", f"FILE.py:{run.agent}", "--id", run.id)
+    return where, command(*(words or alone), db=url)
 
 
 def version() -> str:

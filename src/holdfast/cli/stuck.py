@@ -36,30 +36,43 @@ def why_stuck(
     """What keeps an unfinished run, and what to do; None when nothing does."""
     late_ms = now - row.due_at if row.due_at is not None else 0
     late = spoken(max(late_ms, 0) / 1000)
-    go_on = " ".join(how_to_go_on(row, url))
+    lacks = _lacks(row, served, queues, url)
+    nobody, go_on = lacks or ("", " ".join(how_to_go_on(row, url)))
+    also = nobody and f", and {nobody}"
     look = "Look at what its step does: memory, a native crash, os._exit"
     if row.status == "paused":
         return (f"it is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url))
-    if is_held_back(row, served, now) and (queues is None or row.queue in queues):
+    if is_held_back(row, served, now) and not nobody:
         info = RunInfo.of(row, served, now)
         return f"it is {held_back(info)}; a worker serves {code_of(row)}", f"It {GOES_ON}. {look}"
-    if row.crash_count >= CRASHES_APART:
-        ends = f"its process has ended {crashes(row, now)} times without progress in between"
-        return ends, f"{look}. It is carried apart now, and paused at the fifth time if it is alone then"
+    if crashes(row, now) >= CRASHES_APART:
+        ends = f"its process has ended {crashes(row, now)} times without progress in between{also}"
+        then = "It is carried apart now, and paused at the fifth time if it is alone then"
+        return ends, f"{look}. {then}" + (f". {go_on}" if nobody else "")
     if row.status == "running" and row.due_at is not None and late_ms >= 0:
-        if is_served(row, served) and late_ms < TAKEN_OVER_MS:
+        if not nobody and late_ms < TAKEN_OVER_MS:
             return None
-        return (f"it is in the middle, and its worker is gone or stands still: nobody has had it for {late}", go_on)
+        return (
+            f"it is in the middle, and its worker is gone or stands still: nobody has had it for {late}{also}",
+            go_on,
+        )
     if row.due_at is None or late_ms <= 0:
-        no_worker = wants_worker(row, now) and not is_served(row, served)
-        return (f"no live worker serves {code_of(row)}", go_on) if no_worker else None
-    if not is_served(row, served):
-        return (f"it has been due for {late}, and no live worker serves {code_of(row)}", go_on)
-    if queues is not None and row.queue not in queues:
-        return (f"it has been due for {late}, and no worker takes queue {row.queue!r}", "Start one with that queue")
+        return (nobody, go_on) if nobody and wants_worker(row, now) else None
+    if nobody:
+        return (f"it has been due for {late}{also}", go_on)
     if late_ms > LATE_MS:
         advice = "Look at their logs and at holdfast_backlog_age_seconds, or start another one"
         return (f"it has been due for {late} and no worker took it: those there are are full or hang", advice)
+    return None
+
+
+def _lacks(row: RunRow, served: Published, queues: frozenset[str] | None, url: str | None) -> tuple[str, str] | None:
+    """What a run needs and no live worker has: its code, or its queue; and the command that starts one."""
+    if not is_served(row, served):
+        return f"no live worker serves {code_of(row)}", " ".join(how_to_go_on(row, url))
+    if queues is not None and row.queue not in queues:
+        start = command("worker", "FILE.py", "--queues", row.queue, db=url)
+        return f"no worker takes queue {row.queue!r}", f"Start one: {start}"
     return None
 
 
