@@ -14,6 +14,7 @@ so a field that is added with a default changes no digest. Where a type has no d
 from __future__ import annotations
 
 import contextlib
+import difflib
 import enum
 import functools
 import hashlib
@@ -192,7 +193,7 @@ class Shape:
         except Exception as error:  # noqa: BLE001 - the type's own validators may raise anything
             if not strictly:
                 return self._by_alias(plain, where, error, drop=drop)
-            return self._revived(plain, where)
+            return self._revived(plain, where, error)
         return self._known(plain, value, where)
 
     def _reader(self, plain: Any, where: str) -> Any:
@@ -206,20 +207,22 @@ class Shape:
                     raise _unknown(Stranger((), str(gone), known), where, self.name) from None
             raise
 
-    def _revived(self, plain: Any, where: str) -> Any:
+    def _revived(self, plain: Any, where: str, refused: Exception) -> Any:
         """Once more, without the rule that there are no other fields: to know whether it is for these, and which."""
         try:
             value = self._adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
         except Exception as error:  # noqa: BLE001 - as above
-            return self._by_alias(plain, where, error)
+            return self._by_alias(plain, where, error, refused=refused)
         return value if self._trusted else self._known(plain, value, where)
 
-    def _by_alias(self, plain: Any, where: str, error: Exception, *, drop: bool = False) -> Any:
+    def _by_alias(
+        self, plain: Any, where: str, error: Exception, *, drop: bool = False, refused: Exception | None = None
+    ) -> Any:
         """Perhaps a field was renamed, and its alias is the name that it had."""
         try:
             value = self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
         except Exception:  # noqa: BLE001 - as above
-            raise _not_valid(error, plain, where, self.name) from error
+            raise _not_valid(error, plain, where, self.name, refused) from error
         return value if self._trusted or drop else self._known(plain, value, where, aliases=True)
 
     def _known(self, plain: Any, value: Any, where: str, *, aliases: bool = False) -> Any:
@@ -327,6 +330,9 @@ def _adapter(annotation: Any, name: str, where: str) -> Any:
             f"{where}: {name} is annotated, and values of it cannot be stored; {_instead(annotation)}{local}"
             + (f" ({reason})" if reason else "")
         ) from error
+
+
+_NO_FIELD = ("extra_forbidden", "unexpected_keyword_argument")  # what pydantic calls that in a model, in a dataclass
 
 
 def _instead(annotation: Any) -> str:
@@ -527,7 +533,8 @@ def _lossy(found: Difference, value: Any, where: str, shape: Shape, argument: bo
     return Misfit(message, path, found.before, found.after)
 
 
-def _not_valid(error: Exception, plain: Any, where: str, name: str) -> NotStorable:
+def _not_valid(error: Exception, plain: Any, where: str, name: str, refused: Exception | None = None) -> NotStorable:
+    """What does not fit. `refused` is the error of the stricter rule, which also names what there is no field for."""
     listed = getattr(error, "errors", None)
     if not callable(listed):
         return NotStorable(f"{where}: {name} refused the value: {type_name(type(error))}: {cut(str(error), 200)}")
@@ -544,7 +551,22 @@ def _not_valid(error: Exception, plain: Any, where: str, name: str) -> NotStorab
     found = "nothing" if first["type"] == "missing" else _spoken(first["input"])
     spelled, reason = spell(where, path), cut(first["msg"], 200)
     message = f"{spelled}: found {found} where {name} is annotated: {reason}"
+    if first["type"] == "missing" and hasattr(refused, "errors"):
+        message += _renamed(first["loc"], refused)
     return Misfit(message, spelled, found, reason if path else name, "" if path else reason)
+
+
+def _renamed(missing: tuple[Any, ...], refused: Any) -> str:
+    """What is there in the place of a field that is missing: it may have had that name."""
+    beside = [each for each in refused.errors(include_url=False) if each["loc"][:-1] == missing[:-1]]
+    lacking, strange = (
+        [str(each["loc"][-1]) for each in beside if each["type"] in kinds] for kinds in (("missing",), _NO_FIELD)
+    )
+    told = []
+    for key in strange:
+        near = lacking if len(lacking) == len(strange) == 1 else difflib.get_close_matches(key, lacking, 1, 0.6)
+        told.append(f"{key!r} (now {near[0]!r}, perhaps)" if near else f"{key!r}")
+    return f"; there is no field for what it has instead: {', '.join(told)}" if told else ""
 
 
 # --- shapes and texts ---
