@@ -13,8 +13,9 @@ import functools
 import inspect
 import itertools
 import json
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn, Self
@@ -463,6 +464,8 @@ class Signature:
         keywords = {name if name in known else name.replace("-", "_"): text for name, text in named.items()}
         by_position, by_keyword = self._arranged(strings, keywords)
         args = tuple(self._typed_in(parameter, text, where) for parameter, text, where in by_position)
+        if len(strings) == 1 and args == tuple(strings):
+            refuse_object(self.what, strings[0], by_position[0][2], known)
         return args, {name: self._typed_in(parameter, text, name) for name, (parameter, text) in by_keyword.items()}
 
     def _typed_in(self, parameter: Parameter, text: str, where: str) -> Any:
@@ -521,6 +524,23 @@ def _readings(text: str, shape: Shape) -> Iterator[Any]:
         with contextlib.suppress(ValueError, RecursionError):
             yield json.loads(text, parse_constant=_no_constant)
     yield text
+
+
+def refuse_object(what: str, text: str, where: str, known: Container[str]) -> None:
+    """One text that is an object of arguments by name, as other programs take them: what was meant is not guessed."""
+    found: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(text) if text.lstrip().startswith("{") else None
+    if found and all(name in known for name in (*found, where)):
+        named = [word for name, value in found.items() for word in ("--arg", f"{name}={_as_typed(value)}")]
+        raise BadArguments(
+            f"{what}: {where}: found {short(text)}, an object with the names of parameters. Give each by its name: "
+            f"{shlex.join(named)}. If that text itself is meant: {shlex.join(('--arg', f'{where}={text}'))}"
+        )
+
+
+def _as_typed(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _no_constant(name: str) -> NoReturn:

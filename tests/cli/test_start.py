@@ -41,6 +41,7 @@ def test_an_agent_is_started_by_its_name(terminal):
     assert (code, "No live worker" in output) == (0, False)
     for words, told in (
         (["twice", "x"], "n: found"),
+        (["greet", '{"name": "ana"}'], "Give each by its name: --arg name=ana"),
         (["nobody"], "no worker has published an agent 'nobody'"),
         (["twice", 1, "--id", "g"], "exists as greet"),
         (["twice", 1, "--after", "soon"], "not a duration"),

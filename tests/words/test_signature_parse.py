@@ -88,6 +88,23 @@ def test_what_is_typed_in_wrong_is_refused(strings: list[str], named: dict[str, 
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("typed_in", ['{"topic": "sea otters"}', ' {"topic": "sea otters", "depth": 2}'])
+def test_an_object_of_arguments_is_not_taken_as_the_text_of_one(typed_in: str) -> None:
+    """It is refused with the right spelling, and with that for whoever means the text; other objects are text."""
+    with pytest.raises(
+        BadArguments, match=r"topic: found .* Give each by its name: --arg 'topic=sea otters'"
+    ) as caught:
+        Signature(research).parse([typed_in], {})
+    assert ("--arg depth=2" in str(caught.value)) == ("depth" in typed_in)
+    assert Signature(research).parse([], {"topic": typed_in}) == ((), {"topic": typed_in})
+    for text in ('{"title": "x"}', "{topic", "{}", '["topic"]'):
+        assert Signature(research).parse([text], {}) == ((text,), {})
+
+    def takes_any(topic: Any) -> None: ...
+
+    assert Signature(takes_any).parse(['{"topic": 1}'], {}) == (({"topic": 1},), {})
+
+
 def test_names_with_dashes_are_the_parameters_with_underscores() -> None:
     """`--max-items 3` is `max_items=3`."""
 

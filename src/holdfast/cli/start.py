@@ -14,6 +14,7 @@ from holdfast.cli.reading import at_terminal
 from holdfast.client import Client
 from holdfast.client import open as open_store
 from holdfast.run import AgentInfo, Run
+from holdfast.signature import refuse_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ def _values(schema: dict[str, Any], wanted: Start) -> tuple[list[Any], dict[str,
     def meant(name: str, text: str) -> Any:
         return text if properties.get(name, {}).get("type") == "string" else value_of(text)
 
+    if len(wanted.strings) == 1 and meant(names[0], wanted.strings[0]) == wanted.strings[0]:
+        refuse_object(f"agent {wanted.agent!r}", wanted.strings[0], names[0], properties)
     places = zip(names, wanted.strings, strict=False)
     by_name = {name.replace("-", "_") if name not in properties else name: text for name, text in wanted.named.items()}
     return [meant(name, text) for name, text in places], {name: meant(name, text) for name, text in by_name.items()}
