@@ -32,6 +32,7 @@ from holdfast.errors import (
     UnknownRun,
 )
 from holdfast.model import CRASHES_APART, FINISHED, Event, Published, RunRow, checked_statuses, is_served
+from holdfast.naming import cut
 from holdfast.people import checked_note, checked_text
 from holdfast.questions import Approval, read_value, stored_text
 from holdfast.spent import NOTHING, Spent
@@ -311,7 +312,8 @@ class Run(Generic[R_co]):
             why, told = None, f"run {self.id!r} did not come so far within {spoken(seconds(timeout))}"
             with contextlib.suppress(HoldfastError, TimeoutError):
                 async with asyncio.timeout(_WHY_S):
-                    why = await self._unserved(await self._row())
+                    row = await self._row()
+                    why = await self._unserved(row) or _needs(row, await self.approvals())
             told += "; it goes on all the same, and can be asked again" if why is None else f": {why}"
             raise TimeoutError(told) from None
 
@@ -583,6 +585,31 @@ class Run(Generic[R_co]):
 
     async def _written(self, write: Awaitable[T]) -> T:
         return await self._client._written(write, f"`await hf.get({self.id!r}).info()` says how the run stands")
+
+
+def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
+    """What a run waits for that somebody must do, and how; None if it goes on by itself."""
+    if asked:
+        first = asked[0]
+        where = "" if first.run == row.id else f", of run {first.run!r}"
+        more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""
+        how = f"`hf.approve({first.id!r}, by=...)`, `hf.deny` or `holdfast approve {first.id}`"
+        if first.kind != "approve":
+            how = f"`hf.answer({first.id!r}, ..., by=...)` or `holdfast answer {first.id} VALUE`"
+        return (
+            f"it waits for a person (question {first.id!r}{where}: {cut(first.question, 200)}{more}); {how} decides it"
+        )
+    if row.status == "paused":
+        again = f"`hf.get({row.id!r}).resume()` or `holdfast resume {row.id}`"
+        return f"it is stopped, {row.reason or 'paused'}; {again} lets it go on"
+    tokens = json.loads(row.awaits or "[]") if row.status == "waiting" and row.waits_for == "message" else ()
+    topic = next((each for each in tokens if not each.startswith(("approval:", "child:", "conversation:"))), None)
+    if topic is not None:
+        how = f"`hf.get({row.id!r}).send({topic!r}, ...)` or `holdfast send {row.id} {topic} VALUE`"
+        return f"it waits for a message on {topic!r}; {how} sends one"
+    if row.status == "waiting" and row.waits_for in ("child", "conversation"):
+        return f"it waits for a {row.waits_for}; `holdfast show {row.id}` says how it stands"
+    return None
 
 
 def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> AbstractSet[str]:

@@ -482,10 +482,51 @@ def test_waiting_for_what_cannot_come():
             await run.wait("done")
         listener = await hf.start(listens)
         for waiting in (listener.result(timeout=0.01), listener.wait(timeout="10ms")):
-            with pytest.raises(TimeoutError, match=r"did not come so far within 10 ms; it goes on all the same"):
+            with pytest.raises(TimeoutError, match=r"did not come so far within 10 ms(; it goes on|: it waits)"):
                 await waiting
 
     serving(main)
+
+
+def test_a_wait_in_vain_says_what_the_run_waits_for():
+    """A person, in a child too, a message or a resume: each with the call and the command that go on."""
+
+    @holdfast.agent
+    async def below() -> bool:
+        return bool(await holdfast.approve("Go on?"))
+
+    @holdfast.agent
+    async def above() -> bool:
+        return await below()
+
+    @holdfast.agent
+    async def counts() -> int:
+        return await holdfast.ask("How many?", int)
+
+    async def says(waiting):
+        with pytest.raises(TimeoutError) as caught:
+            await waiting
+        return str(caught.value)
+
+    async def main(hf):
+        run = await hf.start(above, id="a")
+        asked = await run.wait_for_question()
+        told = await says(run.result(timeout="10ms"))
+        assert f"it waits for a person (question {asked.id!r}, of run {asked.run!r}: Go on?)" in told
+        assert f"`hf.approve({asked.id!r}, by=...)`, `hf.deny` or `holdfast approve {asked.id}`" in told
+        run = await hf.start(counts, id="c")
+        asked = await run.wait_for_question()
+        assert f"`holdfast answer {asked.id} VALUE`" in await says(run.result(timeout="10ms"))
+        run = await hf.start(listens, id="l")
+        await run.wait("waiting", waits_for="message")
+        told = await says(run.result(timeout="10ms"))
+        assert "a message on 'news'; `hf.get('l').send('news', ...)` or `holdfast send l news VALUE` sends one" in told
+        await run.pause(reason="lunch")
+        told = await says(run.wait("completed", timeout="10ms"))
+        assert "it is stopped, paused by someone: lunch; " in told
+        assert "`holdfast resume l` lets it go on" in told
+
+    with_client(main, agents=[above, below, counts, listens])
 
 
 def test_waiting_for_one_thing_among_many():
