@@ -129,10 +129,10 @@ class Bound:
     `args` and `kwargs` are copies to call the function with.
     """
 
-    __slots__ = ("_by_keyword", "_by_position", "_canonical", "_parts", "_text", "identity")
+    __slots__ = ("_canonical", "_parts", "_text", "by_keyword", "by_position", "identity")
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
-        self._parts, self._by_position, self._by_keyword = parts, by_position, by_keyword
+        self._parts, self.by_position, self.by_keyword = parts, by_position, by_keyword
         self._text = ""
         pieces = []
         for argument in by_position:
@@ -150,7 +150,7 @@ class Bound:
 
     def hold(self) -> Self:
         """Keep the values as they are now, whatever the caller makes of them later."""
-        for argument in (*self._by_position, *self._by_keyword.values()):
+        for argument in (*self.by_position, *self.by_keyword.values()):
             if argument.parameter.shape.has_defaults:
                 argument.whole()
         return self
@@ -174,8 +174,8 @@ class Bound:
 
     def _recorded(self) -> list[str]:
         parts, count = self._parts, len(self._parts.positional)
-        rest = self._by_position[count:]
-        given = {argument.parameter.name: argument for argument in self._by_position[:count]} | self._by_keyword
+        rest = self.by_position[count:]
+        given = {argument.parameter.name: argument for argument in self.by_position[:count]} | self.by_keyword
         pieces = []
         for parameter in parts.in_order:
             if parameter.local:
@@ -183,7 +183,7 @@ class Bound:
             if parameter.kind is _REST:
                 pieces += [_rest(parameter, [argument.whole() for argument in rest])] if rest else []
             elif parameter.kind is _EXTRA:
-                more = [argument for argument in self._by_keyword.values() if argument.parameter is parameter]
+                more = [argument for argument in self.by_keyword.values() if argument.parameter is parameter]
                 pieces += [f"{tagged.quote(argument.where)}:{argument.whole()}" for argument in more]
             else:
                 argument = given.get(parameter.name)
@@ -199,12 +199,12 @@ class Bound:
     @property
     def args(self) -> tuple[Any, ...]:
         """Fresh copies at each access, so that a second attempt is not handed what the first one changed."""
-        return tuple([argument.fresh() for argument in self._by_position])
+        return tuple([argument.fresh() for argument in self.by_position])
 
     @property
     def kwargs(self) -> dict[str, Any]:
         """Fresh copies at each access."""
-        return {name: argument.fresh() for name, argument in self._by_keyword.items()} if self._by_keyword else {}
+        return {name: argument.fresh() for name, argument in self.by_keyword.items()} if self.by_keyword else {}
 
     @property
     def digest(self) -> str:
@@ -216,11 +216,11 @@ class Bound:
         """`topic='otters', depth=3`, cut to 120 characters; those at their default at the end."""
         if len(self.identity) > tagged.BLOB_BYTES:
             return cut(self.identity, 120)
-        shown = [argument.shown() for argument in self._by_position]
-        shown += [argument.shown() for argument in self._by_keyword.values()]
-        count = len(self._by_position)
+        shown = [argument.shown() for argument in self.by_position]
+        shown += [argument.shown() for argument in self.by_keyword.values()]
+        count = len(self.by_position)
         for place, parameter in self._parts.optional:
-            if place >= count and parameter.name not in self._by_keyword:
+            if place >= count and parameter.name not in self.by_keyword:
                 shown.append(parameter.default_shown)
         return cut(", ".join([each for each in shown if each]), 120)
 
@@ -424,19 +424,53 @@ class Signature:
 
     def load(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a stored input, for the call. Raises `BadArguments` if they no longer fit the function."""
-        values = tagged.read(text)
-        if type(values) is not dict or not all(type(name) is str for name in values):
-            raise BadArguments(f"{self.what}: a stored input is an object of arguments by name, not {short(values)}")
         try:
-            return self._called(values)
+            return self._called(self._values(text))
         except Misfit as misfit:
             raise self._unfit(misfit) from misfit
 
-    def _called(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        positional, by_name, rest, extra, taken = self._parts[:5]
+    def _values(self, text: str) -> dict[str, Any]:
+        values = tagged.read(text)
+        if type(values) is not dict or not all(type(name) is str for name in values):
+            raise BadArguments(f"{self.what}: a stored input is an object of arguments by name, not {short(values)}")
+        return values
+
+    def _more(self, values: dict[str, Any]) -> list[Any] | None:
+        rest = self._parts.rest
         more = values.get(rest.name) if rest else None
         if more is not None and type(more) is not list:
             raise BadArguments(f"{self.what}: {rest and rest.name}: found {short(more)}, expected a list")
+        return more
+
+    def recorded(self, text: str, live: Bound) -> Bound:
+        """A call as it is made now, but with the arguments of a stored input. What that does not have is as it is now.
+
+        Raises `BadArguments` or `NotStorable` if they no longer fit the function.
+        """
+        values, parts = self._values(text), self._parts
+        if parts.rest is not None:
+            values |= {f"{parts.rest.name}[{at}]": each for at, each in enumerate(self._more(values) or ())}
+            values.pop(parts.rest.name, None)
+
+        def before(argument: _Argument) -> Any:
+            if argument.where not in values or argument.parameter.local:
+                return argument.fresh()
+            return argument.parameter.shape.revive(values.pop(argument.where), argument.where)
+
+        args = [before(argument) for argument in live.by_position]
+        kwargs = {name: before(argument) for name, argument in live.by_keyword.items()}
+        for parameter in parts.positional[len(args) :] + parts.by_name:  # those that are left at their default
+            if parameter.kind is _ONLY_POSITION:
+                args.append(before(_Argument(parameter, parameter.default, parameter.name)))
+            elif parameter.name in values and not parameter.local:
+                kwargs[parameter.name] = before(_Argument(parameter, parameter.default, parameter.name))
+        if values:
+            raise BadArguments(f"{self.what} takes {self}; the stored input has {short(next(iter(values)))} as well")
+        return self.bind(args, kwargs)
+
+    def _called(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        positional, by_name, rest, extra, taken = self._parts[:5]
+        more = self._more(values)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter in (*positional, *(each for each in by_name if each.kind is _ONLY_KEYWORD)):

@@ -416,3 +416,118 @@ def test_a_default_may_become_what_the_code_gives_and_the_other_way_round(tmp_pa
     assert lives(tmp_path / "a.db", *codes, act=act)[-1] == [30, "bo got 30", 60, 60, True, "30 paid"]
     assert len(KEYS) == 2
     assert len(set(KEYS)) == 1
+
+
+BODIES: list[tuple[str, ...]] = []  # what bodies and probes got, and their idempotency keys
+WAYS: dict[str, dict[str, Any]] = {
+    "ask": {"in_doubt": "ask"}, "probe": {}, "retrying": {"retry": 2},
+    "held": {"rate": "1/h"}, "progress": {}, "loop": {},
+}  # fmt: skip
+
+
+def payers(way: str, euros: int, *more: Any) -> Any:
+    """The agent as one deploy has it. Its bodies hang, fail or wait the first time, before or after they have begun."""
+    Transfer = transfer(euros, *more)  # noqa: N806 - a type
+
+    def told(name: str, client: object, money: Any, fee: int, rest: Any) -> None:
+        assert client is CLIENT
+        BODIES.append((name, f"{money.euros}+{fee} {[each.euros for each in rest]}", holdfast.idempotency_key()))
+
+    async def look(client: object, money: Any, *rest: Any, fee: int = euros) -> Any:
+        told("probe", client, money, fee, rest)
+        return holdfast.NOT_DONE
+
+    options = {"in_doubt": look} if way == "probe" else WAYS[way]
+
+    @holdfast.step(**options)
+    async def pay(client: holdfast.Local[object], money: Transfer, *rest: Transfer, fee: int = euros) -> str:
+        told("body", client, money, fee, rest)
+        if way == "progress":
+            await holdfast.progress(1, 2)
+        if way == "retrying" and len(BODIES) == 1:
+            raise ConnectionError("once more")
+        if way in ("ask", "probe", "progress") and len(BODIES) == 1:
+            await asyncio.Event().wait()
+        return "paid"
+
+    @holdfast.agent(loops=holdfast.Loops(same=2) if way == "loop" else None)
+    async def pays() -> str:
+        for _ in range({"held": 2, "loop": 3}.get(way, 1)):
+            found = await pay(CLIENT, Transfer("bo"), Transfer("cy"))
+        return found
+
+    return pays
+
+
+CLIENT = object()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_body_runs_again_with_the_arguments_it_ran_with(way):
+    """A default that changed in between is neither paid, nor asked about, nor looked for; a new field has its default."""
+    BODIES.clear()
+
+    async def main(hf):
+        run = await hf.start("pays", id="r")
+        first = {
+            "retrying": "step.retrying",
+            "held": "step.held",
+            "progress": "step.progress",
+            "loop": "approval.asked",
+        }
+        while first.get(way, "step.started") not in await kinds(hf, "r") or not BODIES:
+            await asyncio.sleep(0)
+        hf.deploy([payers(way, 9999, ("note", str, "added"))])
+        await hf.crash()
+        if way == "ask":
+            question = await run.wait_for_question()
+            assert (
+                "pay(money={'to': 'bo', 'euros': 30, 'note': 'added'}, rest[0]={'to': 'cy', 'euros': 30"
+                in question.question
+            )
+            assert "'euros': 9999" not in f"{question.question}{question.shown}"
+            await hf.answer("r", "run", by="ana")
+        if way == "loop":
+            await hf.approve("r", by="ana")
+        assert await run.result(timeout=20) == "paid"
+        assert {what for _, what, _ in BODIES} == {"30+30 [30]"}
+        assert len(BODIES) == {"probe": 3, "loop": 3}.get(way, 2)
+        assert len({key for _, _, key in BODIES}) == {"held": 2, "loop": 3}.get(way, 1)
+
+    with_client(main, agents=[payers(way, 30)])
+
+
+def test_arguments_that_no_longer_fit_the_step_stop_the_run(tmp_path):
+    """Before any effect; with the old code it goes on. A large one is kept beside the event."""
+    release: list[bool] = []
+
+    def code(step: Any) -> Any:
+        @holdfast.agent
+        async def agent() -> str:
+            return await holdfast.step(in_doubt="fail", name="pay")(step)("x" * 100_000)
+
+        return agent
+
+    async def old(what: str, euros: int = 30) -> str:
+        release.append(True)
+        await asyncio.Event().wait()
+        return what
+
+    async def new(what: str, amount: int = 30) -> str:
+        raise AssertionError("must not run")
+
+    async def act(hf, life):
+        run = await hf.start("agent", id="r")
+        if life == 0:
+            while not release:
+                await asyncio.sleep(0)
+        elif life == 1:
+            await run.wait("paused")
+            assert "(what: str, amount: int = 30); the stored input has 'euros' as well" in (await run.info()).reason
+            assert not hf.bodies
+        else:
+            await run.resume()
+            with pytest.raises(holdfast.RunFailed, match="whether the effect happened is not known"):
+                await run.result(timeout=20)
+
+    lives(tmp_path / "a.db", code(old), code(new), code(old), act=act)

@@ -382,6 +382,29 @@ def test_a_stored_input_calls_the_function_as_it_was_called(fn: Any, args: Any, 
     assert found.arguments == wanted.arguments
 
 
+def test_a_call_is_made_again_with_the_arguments_of_a_record() -> None:
+    """Passed as the code passes them, with its `Local` ones; what was left at a default is given, and a new one has its own."""
+    client = object()
+
+    def old(a: int = 1, b: int = 2, /, c: Any = 3, *rest: Ticket, d: int = 4, **more: Any) -> None: ...
+    def new(
+        a: int = 0, b: int = 0, /, c: Any = 0, *rest: Ticket, client: Local[object], d: int = 0, e: int = 5, **more: Any
+    ) -> None: ...
+    def gone(a: int = 0, b: int = 0, /, *, client: Local[object], **more: Any) -> None: ...
+
+    def again(fn: Any, live: Sequence[Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        made = Signature(fn).recorded(bind(old, *args, **kwargs).text, bind(fn, *live, client=client, **kwargs))
+        return made.args, made.kwargs
+
+    assert again(new, ()) == ((1, 2), {"c": 3, "client": client, "d": 4})
+    assert again(new, (7,), 7, x=[8]) == ((7, 2), {"c": 3, "client": client, "d": 4, "x": [8]})
+    tickets = (0, 0, 0, Ticket("x"), Ticket("y"))
+    old_tickets = (0, 0, 0, Ticket("x", 3), Ticket("y"))
+    assert again(new, tickets, *old_tickets) == (old_tickets, {"client": client, "d": 4})
+    with pytest.raises(BadArguments, match="the stored input has 'c' as well"):
+        again(gone, ())
+
+
 def test_a_rest_argument_keeps_its_place_when_defaults_before_it_were_left_out() -> None:
     """`f(1, "s", 2.0)` with "s" the default is not loaded as `f(1, 2.0)`."""
     assert Signature(mixed).load('{"first":1,"rest":[2.0]}') == ((1, "s", 2.0), {})

@@ -21,6 +21,7 @@ class Past:
     probes: int = 0  # of this attempt, that failed
     undone: int = 0  # attempts in a row that the database undid
     turn: int | None = None  # the place of the turn of the step's rate that this attempt has reserved
+    given: Event | None = None  # has the arguments of the call, as far as its digest does not tell them
     question: str | None = None
     loop: bool = False  # the question is whether to go on with a loop
 
@@ -28,6 +29,8 @@ class Past:
     def of(cls, events: Sequence[Event]) -> Past:
         past = cls()
         for event in events:
+            if past.given is None and _gives(event):
+                past.given = event
             if event.kind == "step.started":
                 past.attempt, past.in_doubt, past.started = event.data["attempt"], True, event
                 past.question, past.loop = None, False
@@ -43,6 +46,11 @@ class Past:
             elif event.kind == "approval.withdrawn":
                 past.question, past.loop = None, False
         return past
+
+
+def _gives(event: Event) -> bool:
+    has_text = event.value is not None or event.blob is not None
+    return has_text and (event.kind.startswith("step.") or bool(event.data.get("given")))
 
 
 @dataclass(slots=True)

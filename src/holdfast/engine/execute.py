@@ -48,8 +48,9 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
             execution.new_outcomes += event.kind in OUTCOMES
             if host.recorded is not None:
                 host.recorded(event)
+    closed = execution.journal.closed
     for event in events:
-        if event.blob is not None:
+        if event.blob is not None and (event.kind in OUTCOMES or event.key not in closed):  # else its call is over
             execution.texts[event.blob] = (await store.blob(event.blob)).decode()
     execution.texts |= await recollect(store, events)
     await recall(execution)

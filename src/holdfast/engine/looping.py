@@ -81,8 +81,10 @@ class Watch:
         new.recipients = list(self.tail.loops.to)
         call.so_far.question, call.so_far.loop = question, True
         data: dict[str, Any] = {"of": call.of, "approval": question, "kind": LOOP, "question": new.question[:2000]}
-        data["to"] = new.recipients
-        await execution.durably("approval.asked", call.key, call.facts(**data), shown, approvals=[new])
+        data["to"], kept = new.recipients, call.keep()
+        if kept is not None:
+            data["given"] = True  # what may go on is a call with these arguments
+        await execution.durably("approval.asked", call.key, call.facts(**data), kept or shown, approvals=[new])
 
 
 def watch_of(execution: Execution, loops: Loops | None) -> Watch | None:

@@ -17,7 +17,7 @@ import functools
 import inspect
 import time
 from asyncio.events import _get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from holdfast import failures, salvage
@@ -26,11 +26,12 @@ from holdfast.engine.approvals import withdraw
 from holdfast.engine.attempts import RUN_IT, Ended, Past
 from holdfast.engine.bills import Bill
 from holdfast.engine.calls import Call, loaded, tagged
+from holdfast.engine.divergence import unfit
 from holdfast.engine.doubts import resolve
 from holdfast.engine.drivers import NotBegun
 from holdfast.engine.passing import Passage, doze
 from holdfast.engine.streams import Attempt
-from holdfast.errors import InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
+from holdfast.errors import BadArguments, InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
 from holdfast.flow import lane_of
 from holdfast.model import Event
 from holdfast.runtime import StepContext, StepSpec, _here
@@ -53,7 +54,7 @@ class Account:
             self._data = data
             return
         execution, call = self._call.execution, self._call
-        execution.record("step.progress", call.key, call.facts(**data))
+        execution.record("step.progress", call.key, call.facts(**data), call.keep())
         gap_s = max(0.5, (time.monotonic() - self._began_s) / 50)
         self._timer = execution.loop.call_later(gap_s, self._again, context=execution.outside)
 
@@ -83,6 +84,7 @@ class StepCall(Call):
         "_context",
         "_copy",
         "_has_copy",
+        "_kept",
         "_limit_s",
         "_resumed",
         "_task",
@@ -98,7 +100,7 @@ class StepCall(Call):
         self.spec, self.target, self.bound = spec, target, bound
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = None
-        self._has_copy = False
+        self._has_copy = self._kept = False
         self._account: Account | None = None  # what the body says of how far it has come
         self.looped = False  # a person has looked at the loop that it would go on with
         # The body sees the caller's context variables, live and resumed alike.
@@ -107,13 +109,45 @@ class StepCall(Call):
     def weigh(self) -> str:
         return self.bound.whole or self.bound.digest
 
+    def ask(self) -> Generator[Any, Any, None]:
+        yield from super().ask()
+        if self.key in self.execution.journal.begun and self.key not in self.execution.journal.closed:
+            self._recall()
+            if self.execution.closing:
+                yield from self.execution.refusal()
+
+    def _recall(self) -> None:
+        """Go on with the arguments that are on record, whatever the defaults are by now: with these a body ran, or was shown."""
+        given, execution = Past.of(self.past()).given, self.execution
+        text = self.bound.text if given is None else execution.text_of(given)
+        self._kept = given is not None
+        if text == self.bound.text:
+            return
+        try:
+            self.bound = self.spec.signature.recorded(text, self.bound)
+        except (BadArguments, NotStorable) as error:
+            unfit(
+                execution,
+                f"NondeterminismError: run {execution.run.id!r}: the arguments that the journal has under the key {self.key!r} do "
+                f"not fit the step any more: {error}. Nothing was done and nothing was written. Bring the old parameters and types "
+                "back (new ones need a default), then resume the run",
+            )
+            return
+        self.preview, self.whole = self.bound.preview, self.weigh()
+
+    def keep(self) -> str | None:
+        """The arguments for the first event of the call, if a default that changes could change them."""
+        kept, self._kept = self._kept, True
+        return None if kept or self.bound.text == self.bound.identity else self.bound.text
+
     def begin(self) -> None:
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
         self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
         self._again = self._resumed and self.spec.in_doubt == "retry" and self._may_have_run()
         self._began_at, self._limit_s = 0, self.spec.timeout_s
-        self.whole = self.whole or self.bound.whole
+        whole = self.whole or self.bound.whole
+        self.whole = "" if whole == self.digest else whole
         self.bill = Bill()
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
         self._context = None
@@ -186,7 +220,9 @@ class StepCall(Call):
         flow, execution = self.spec.flow, self.execution
         assert flow is not None
         passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.identity), self.so_far.turn)
-        await passage.enter(lambda turn: execution.record("step.held", self.key, self.facts(**passage.told(turn))))
+        await passage.enter(
+            lambda turn: execution.record("step.held", self.key, self.facts(**passage.told(turn)), self.keep())
+        )
         self.so_far.turn, known = None, len(self.bill.spendings)
         try:
             ended = await self._attempt(passage)
@@ -205,7 +241,7 @@ class StepCall(Call):
         execution.bodies += 1  # from the intent on: a run that is given back in between would be in doubt for nothing
         try:
             if spec.in_doubt != "retry":
-                await execution.durably("step.started", self.key, self.facts(attempt=self.so_far.attempt))
+                await execution.durably("step.started", self.key, self.facts(attempt=self.so_far.attempt), self.keep())
                 await execution.assurance()
             self._began_at = execution.clock.now()
             if passage is not None:
@@ -326,7 +362,7 @@ class StepCall(Call):
         self.execution.streams.broke_off(self.key)
         record = failures.record(error, self.spec.raises)
         data = self.ending(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
-        event = await self.execution.durably("step.retrying", self.key, data)
+        event = await self.execution.durably("step.retrying", self.key, data, self.keep())
         self._landed(event)
         past.due = event.at + wait_ms
 
