@@ -90,6 +90,13 @@ class Holdfast(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            from holdfast.urls import redacted_words
+
+            told = error.format_message()  # repeats what was typed, perhaps a URL in the wrong place
+            if redacted_words(told) == told:
+                raise
+            raise click.UsageError(redacted_words(told), error.ctx) from None
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except KeyboardInterrupt:

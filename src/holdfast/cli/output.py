@@ -19,6 +19,7 @@ from holdfast.documents import plain
 from holdfast.model import RunRow
 from holdfast.questions import Approval
 from holdfast.run import RunInfo
+from holdfast.urls import redacted
 
 PIPED_WIDTH: Final = 110
 FAILED, BAD_USAGE, PAUSED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is a run that completed
@@ -118,9 +119,9 @@ def shown_value(value: Any) -> str:
 
 
 def command(*words: str, db: str | None = None) -> str:
-    """A command that can be pasted into a shell, with the store that is used now."""
+    """A command that can be pasted into a shell, with the store that is used now; its password, if any, is not told."""
     program = click.get_current_context().find_root().info_name or "holdfast"
-    more = ["--db", db] if db else []
+    more = ["--db", redacted(db)] if db else []
     return f"{program} {shlex.join([*words, *more])}"
 
 

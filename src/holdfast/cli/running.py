@@ -42,6 +42,7 @@ from holdfast.errors import BadArguments, RunExists, StoreUnavailable
 from holdfast.logs import LogFilter
 from holdfast.model import FINISHED, RunRow, checked_run_id, plain_id
 from holdfast.spent import count
+from holdfast.urls import redacted
 from holdfast.worker.settings import Settings
 
 _LOOK_S: Final = 0.05  # the shortest time between two looks
@@ -68,7 +69,7 @@ class Request:
     def words(self, run: str) -> list[str]:
         """The words of that command."""
         named = [word for name, value in self.named.items() for word in ("--arg", f"{name}={value}")]
-        more = [*named, "--id", run, *(["--db", self.url] if self.url else [])]
+        more = [*named, "--id", run, *(["--db", redacted(self.url)] if self.url else [])]
         if any(text.startswith("-") for text in self.strings):
             return ["run", self.target, *more, "--", *self.strings]
         return ["run", self.target, *self.strings, *more]

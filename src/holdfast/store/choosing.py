@@ -8,6 +8,7 @@ from holdfast.clock import Clock
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.base import Faults, Store
 from holdfast.store.sqlite import SQLiteStore
+from holdfast.urls import redacted
 
 DEFAULT_URL: Final = "sqlite:holdfast.db"
 
@@ -27,13 +28,15 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
                 f'PostgreSQL needs a driver that is not installed ({error}): pip install "holdfast[postgres]"'
             ) from error
         return cast(Store, PostgresStore.from_url(url, clock=clock, faults=faults, name=name))
-    raise BadArguments(f"{url!r} is not a store this version can open; write {_meant(url)}")
+    shown = redacted(url)
+    named = repr(shown) if isinstance(url, str) else shown
+    raise BadArguments(f"{named} is not a store this version can open; write {_meant(shown)}")
 
 
-def _meant(url: object) -> str:
+def _meant(url: str) -> str:
     """How the store is named that somebody may have meant."""
     postgres = "'postgresql://user@host/database'"
-    scheme, colon, rest = str(url).partition(":")
+    scheme, colon, rest = url.partition(":")
     kind = scheme.lower().partition("+")[0]
     if kind in ("postgresql", "postgres"):
         return postgres

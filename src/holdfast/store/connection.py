@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl
 import apsw
 
 from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.urls import redacted
 
 Durability = Literal["power", "process", "none"]
 _MOST_DAMAGES: Final = 100  # that are looked for
@@ -51,37 +52,42 @@ class Options:
 def parse_url(url: str) -> Options:
     """`sqlite:PATH` or `sqlite:PATH?durability=process`; `BadArguments` says what is wrong with any other."""
     scheme, colon, rest = url.partition(":")
+    shown = redacted(url)
     if scheme != "sqlite" or not colon:
-        raise BadArguments(f"{url!r} is not a SQLite URL; write 'sqlite:PATH', for example 'sqlite:holdfast.db'")
+        raise BadArguments(f"{shown!r} is not a SQLite URL; write 'sqlite:PATH', for example 'sqlite:holdfast.db'")
     path, mark, query = rest.partition("?")
     if (not path.strip("/") and path != "/") or path == ":memory:":
         raise BadArguments(
-            f"{url!r} names no file; runs must outlive the process: write 'sqlite:holdfast.db' or the like"
+            f"{shown!r} names no file; runs must outlive the process: write 'sqlite:holdfast.db' or the like"
         )
-    path = _checked_path(url, path, mark + query)
+    path = _checked_path(shown, path, mark + query)
     durability = "power"
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != "durability":
-            raise BadArguments(f"{url!r} has an unknown option {name!r}; there is only 'durability'")
+            raise BadArguments(f"{shown!r} has an unknown option {name!r}; there is only 'durability'")
         durability = value
     if durability not in _SYNCHRONOUS or durability == "none":
-        raise BadArguments(f"durability={durability!r} in {url!r} is neither 'power' nor 'process'")
+        raise BadArguments(f"durability={durability!r} in {shown!r} is neither 'power' nor 'process'")
     return Options(path, cast(Durability, durability))
 
 
-def _checked_path(url: str, path: str, rest: str) -> str:
+def _checked_path(shown: str, path: str, rest: str) -> str:
     """The path of a file. Two or three slashes mean a file in this folder to some programs, in the root folder to others."""
     bare = path.lstrip("/")
     if path.endswith("/"):
-        raise BadArguments(f"{url!r} names a folder; write 'sqlite:{path if bare else ''}holdfast.db{rest}'")
+        raise BadArguments(
+            f"{shown!r} names a folder; write {redacted(f'sqlite:{path if bare else str()}holdfast.db{rest}')!r}"
+        )
     if path.startswith("////"):
         return f"/{bare}"
+    if path.startswith("//") and "@" in path:
+        raise BadArguments(f"{shown!r} names a host; a store of SQLite is a file: write 'sqlite:PATH'")
     if path.startswith("//"):
         folder = str(Path(f"/{bare}").parent)
         where = "the root folder" if folder == "/" else f"the folder {folder}"
         raise BadArguments(
-            f"{url!r} has slashes that mean different files to different programs; write 'sqlite:{bare}{rest}' for a file"
-            f" in the current folder, 'sqlite:/{bare}{rest}' for one in {where}"
+            f"{shown!r} has slashes that mean different files to different programs; write {redacted(f'sqlite:{bare}{rest}')!r} "
+            f"for a file in the current folder, {redacted(f'sqlite:/{bare}{rest}')!r} for one in {redacted(where)}"
         )
     return path
 

@@ -8,14 +8,15 @@ import random
 import re
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 from asyncpg import exceptions as pg
 
 from holdfast.errors import BadArguments
+from holdfast.urls import redacted
 
 T = TypeVar("T")
 Connection: TypeAlias = Any  # asyncpg has no types
@@ -25,6 +26,7 @@ ANSWER_S: Final = 60.0  # no statement of ours takes nearly as long: one without
 # Between two statements of a step's transaction; a process that stands still keeps no rows locked.
 IDLE_MS: Final = 10_000
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
+_PORT: Final = re.compile(r"^(?:\[[^\]]*\]|[^:\[\]]*)(?::\d{0,5})?$")  # of a host, if it has one
 _QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed after about this long
 
 # Our statements are small: to compile or to plan one takes longer than to run it. So each is planned once, perhaps when the
@@ -50,17 +52,22 @@ TROUBLE: Final = (*LOST, *GAVE_WAY, pg.InsufficientResourcesError)
 class Options:
     """What a store URL says."""
 
-    dsn: str
-    shown: str  # the URL without its password
+    dsn: str = field(repr=False)
+    shown: str  # the URL without secrets
     schema: str = "holdfast"
     statement_cache: int = 100
 
 
 def parse_url(url: str) -> Options:
     """`postgresql://user:password@host/database?schema=holdfast`; whatever else it says is for the driver."""
-    parts = urlsplit(url)
+    shown = redacted(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise BadArguments(f"{shown!r} is no URL; write 'postgresql://user@host/database'") from None
     if parts.scheme not in ("postgresql", "postgres") or not url.startswith(f"{parts.scheme}://"):
-        raise BadArguments(f"{url!r} is not a PostgreSQL URL; write 'postgresql://user@host/database'")
+        raise BadArguments(f"{shown!r} is not a PostgreSQL URL; write 'postgresql://user@host/database'")
+    _check_hosts(parts, shown)
     schema, cache, rest = "holdfast", 100, []
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name == "schema":
@@ -77,10 +84,20 @@ def parse_url(url: str) -> Options:
         raise BadArguments(
             f"schema={schema!r} is no name for a schema; use small letters, digits and '_', for example 'holdfast'"
         )
-    user = "" if parts.username is None else f"{parts.username}@"
-    dsn = _joined(parts._replace(query=urlencode(rest)))
-    shown = _joined(parts._replace(netloc=user + parts.netloc.rpartition("@")[2]))
-    return Options(dsn, shown, schema, cache)
+    return Options(_joined(parts._replace(query=urlencode(rest))), shown, schema, cache)
+
+
+def _check_hosts(parts: SplitResult, shown: str) -> None:
+    """The driver would repeat in its error what it takes for a port, which may be a piece of a password."""
+    user, at, hosts = parts.netloc.rpartition("@")
+    ports = [_PORT.search(host) for host in hosts.split(",")]
+    if not all(ports) or "@" in parts.path or (not at and "@" in f"{parts.query}{parts.fragment}") or parts.fragment:
+        raise BadArguments(
+            f"{shown!r} cannot be taken apart; write 'postgresql://user:password@host:5432/database', and in the password "
+            "'%2F' for '/', '%3F' for '?', '%23' for '#', '%40' for '@', '%3A' for ':'"
+        )
+    if "\0" in unquote(user + parts.path):
+        raise BadArguments(f"{shown!r} has a NUL in it")
 
 
 def _joined(parts: SplitResult) -> str:

@@ -39,6 +39,7 @@ from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.shared import SharedStore, forget
 from holdfast.store.taking import Take
 from holdfast.store.transaction import Asking, Transaction, listed, to_json
+from holdfast.urls import without_secrets
 
 _log = logging.getLogger("holdfast.store")
 T = TypeVar("T")
@@ -83,11 +84,16 @@ class PostgresStore(SharedStore):
             await self._wakeups.open()
         except BaseException as error:
             await goodbye(db)
-            if isinstance(error, (*TROUBLE, asyncpg.PostgresError)):
-                raise StoreUnavailable(f"{self.url!r} cannot be opened: {str(error) or repr(error)}") from None
+            if isinstance(
+                error, (*TROUBLE, asyncpg.PostgresError, ValueError)
+            ):  # what the driver cannot read of the URL
+                raise StoreUnavailable(f"{self.url!r} cannot be opened: {self._told(error)}") from None
             raise
         self._writer.open(db)
         self._open = True
+
+    def _told(self, error: BaseException) -> str:
+        return without_secrets(str(error) or repr(error), self._options.dsn)
 
     async def _connect_writer(self) -> Connection:
         db = await connect(self._options)
@@ -176,7 +182,7 @@ class PostgresStore(SharedStore):
         try:
             await asyncio.wrap_future(self._liveness.hold())
         except TROUBLE as error:
-            raise StoreUnavailable(f"the lock of this worker cannot be taken: {str(error) or repr(error)}") from None
+            raise StoreUnavailable(f"the lock of this worker cannot be taken: {self._told(error)}") from None
 
     def heartbeat(self, ttl_ms: int) -> list[Lease]:
         self._check_open()
@@ -212,7 +218,7 @@ class PostgresStore(SharedStore):
         try:
             return await copy_out(connection, part, self.clock.now())
         except (*TROUBLE, asyncpg.PostgresError) as error:
-            raise StoreUnavailable(f"{self.url!r} cannot be copied: {str(error) or repr(error)}") from None
+            raise StoreUnavailable(f"{self.url!r} cannot be copied: {self._told(error)}") from None
         finally:
             await goodbye(connection)
 
@@ -225,7 +231,7 @@ class PostgresStore(SharedStore):
             await insist(functools.partial(migrate, connection, self._options.schema, now))
             return await copy_in(connection, backup, now, by, via)
         except (*TROUBLE, asyncpg.PostgresError) as error:
-            raise StoreUnavailable(f"{self.url!r} cannot be filled: {str(error) or repr(error)}") from None
+            raise StoreUnavailable(f"{self.url!r} cannot be filled: {self._told(error)}") from None
         finally:
             await goodbye(connection)
             if backup is not None:
