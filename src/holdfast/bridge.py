@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import BadArguments, StoreUnavailable
@@ -34,7 +35,8 @@ class Bridge:
     def __init__(self) -> None:
         self._loop, self._process = asyncio.new_event_loop(), os.getpid()
         self._closing: Callable[[], Coroutine[Any, Any, None]] | None = None
-        self._guard, self._closed = threading.Lock(), False
+        self._guard, self._ending, self._closed = threading.Lock(), False, False
+        self._door = threading.RLock()  # of the loop: nothing is asked of one that ends. Garbage is let go inside, too
         self._thread = threading.Thread(target=self._turn, name="holdfast-sync", daemon=True)
         self._thread.start()
         _close_at_exit()
@@ -53,27 +55,38 @@ class Bridge:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this on the loop, and wait for it."""
+        future = self._begun(work)
+        try:
+            return self._result(future)
+        except (concurrent.futures.CancelledError, BadArguments, StoreUnavailable) as problem:
+            if not self._ending and not isinstance(problem, concurrent.futures.CancelledError):
+                raise
+            raise StoreUnavailable("this client was closed while it was used") from None
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         try:
             self._check()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            with self._door:
+                self._check()
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
         except BaseException:
             work.close()
             raise
+
+    def _result(self, future: concurrent.futures.Future[T]) -> T:
         try:
             return future.result()
-        except concurrent.futures.CancelledError:
-            raise StoreUnavailable("this client was closed while it was used") from None
-        except BaseException:  # of this thread: nobody waits any more
+        except BaseException:  # if it is one of this thread nobody waits any more
             future.cancel()
             raise
 
     def _check(self) -> None:
-        if self._closed:
-            raise BadArguments("this client is closed; open another one with `holdfast.sync.open(...)`")
         if self._process != os.getpid():
             raise BadArguments(
                 "this client was opened before the process was forked; open one in each process, after the fork"
             )
+        if self._closed:
+            raise BadArguments("this client is closed; open another one with `holdfast.sync.open(...)`")
         if threading.current_thread() is self._thread:
             raise BadArguments(
                 "a sync client was called by async code on its own loop, which would wait for itself. Use a client of "
@@ -82,16 +95,19 @@ class Bridge:
 
     def close(self) -> None:
         """End it, once; the second time nothing happens."""
+        if self._process != os.getpid():  # where nobody lets go of the lock, if a thread has it
+            return
         with self._guard:
-            if self._closed or self._process != os.getpid():
+            if self._closed:
                 return
-            closing, self._closing = self._closing, None
+            closing, self._closing, self._ending = self._closing, None, True
             try:
                 if closing is not None:
-                    self.run(closing())
+                    self._result(self._begun(closing()))
             finally:
-                self._closed = True
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                with self._door:
+                    self._closed = True
+                    self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
 
     def _turn(self) -> None:
@@ -120,15 +136,23 @@ class Bridge:
         async def following() -> Any:
             return await anext(values, _END)
 
-        async def let_go() -> None:
-            await values.aclose()  # type: ignore[attr-defined]
-
         try:
             while (value := self.run(following())) is not _END:
                 yield self.wrapped(value)
         finally:
-            if not self._closed and inspect.isasyncgen(values):
-                self.run(let_go())
+            if inspect.isasyncgen(values):
+                self._let_go(values)
+
+    def _let_go(self, values: AsyncGenerator[Any, Any]) -> None:
+        """End what an iteration follows. Its loop may have ended it already, and that of another process lets nothing go."""
+
+        async def let_go() -> None:
+            await values.aclose()
+
+        if self._process != os.getpid() or threading.current_thread() is self._thread:  # where asyncio sees to it
+            return
+        with contextlib.suppress(BadArguments, StoreUnavailable):  # closed meanwhile
+            self.run(let_go())
 
 
 class Mirrored:

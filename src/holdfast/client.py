@@ -138,6 +138,7 @@ class Client(Questions, Conversations, Control, Tokens):
     ) -> None:
         self._url, self._specs, self._settings = url, specs_of(agents), settings or Settings()
         self._store: Store | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
         self._worker: Worker | None = None
         self._hearing = Hearing()
         self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
@@ -194,7 +195,8 @@ class Client(Questions, Conversations, Control, Tokens):
     def store(self) -> Store:
         """The store behind this client: private, and free to change."""
         if self._store is None:
-            raise BadArguments("this client is not open; use `async with holdfast.open(...) as hf`")
+            how = "is not open" if self._loop is None else "was closed, and is not open any more"
+            raise BadArguments(f"this client {how}; use `async with holdfast.open(...) as hf`")
         self._check_loop()
         return self._store
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -147,8 +148,18 @@ def test_a_notebook_has_a_loop_of_its_own(url):
     assert asyncio.run(cell()) == ("aa", ["step.completed", "run.completed"])
 
 
-def test_closing_ends_what_other_threads_wait_for(url):
-    """Whoever waits when the client is closed is told, and no thread of it is left."""
+WAITS = {
+    "result": lambda run: run.result(),
+    "wait": lambda run: run.wait("completed"),
+    "events": lambda run: list(run.events()),
+    "stream": lambda run: list(run.stream("answer")),
+    "asks on": lambda run: [run.info() for _ in iter(int, 1)],
+}
+
+
+@pytest.mark.parametrize("way", WAITS)
+def test_closing_ends_what_other_threads_wait_for(url, way):
+    """Whoever waits, iterates or asks when the client is closed is told that it was, and no thread of it is left."""
     hf = holdfast.sync.open(url, agents=[clerk])
     run = hf.start(clerk)
     waiting, problems = threading.Event(), []
@@ -156,7 +167,7 @@ def test_closing_ends_what_other_threads_wait_for(url):
     def wait():
         waiting.set()
         try:
-            run.result()
+            WAITS[way](run)
         except Exception as problem:
             problems.append(problem)
 
@@ -166,7 +177,9 @@ def test_closing_ends_what_other_threads_wait_for(url):
     hf.close()
     thread.join(20)
     assert not thread.is_alive()
-    assert [type(problem) in (StoreUnavailable, BadArguments) for problem in problems] == [True]
+    (problem,) = problems
+    assert isinstance(problem, StoreUnavailable | BadArguments)
+    assert re.search("this client (was|is) closed", str(problem))
     assert not [each for each in threading.enumerate() if each.name == "holdfast-sync"]
 
 
@@ -193,18 +206,52 @@ def test_an_iteration_can_be_left(url):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_process_opens_its_own(url):
-    """A client does not survive a fork, and says so at once instead of waiting for a thread that is not there."""
-    hf = holdfast.sync.open(url)
+    """A client does not survive a fork, and says so at once instead of waiting for a thread that is not there.
+
+    An iterator of before says the same, and one that is only deleted says nothing.
+    """
+    hf = holdfast.sync.open(url, agents=[clerk])
+    hf.start(clerk).send("word", "x")
+    used, unused = hf.events(), hf.events()
+    assert next(used).kind == next(unused).kind
     child = os.fork()
     if not child:
-        try:
-            hf.runs()
-        except BadArguments as problem:
-            os._exit(0 if "before the process was forked" in str(problem) else 1)
-        os._exit(2)
+        sys.unraisablehook, told = lambda _: os._exit(2), []
+        for use in (hf.runs, lambda: next(used)):
+            try:
+                use()
+            except BadArguments as problem:
+                told.append("before the process was forked" in str(problem))
+        del use, used, unused
+        os._exit(0 if told == [True, True] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert hf.runs() == []
+    assert next(used).position > 0
+    assert len(hf.runs()) == 1
     hf.close()
+
+
+def test_an_iterator_may_be_collected_in_any_thread(url, monkeypatch):
+    """Also in that of the client itself, which cannot wait for itself: the loop lets go of what it follows."""
+    problems = []
+    monkeypatch.setattr(sys, "unraisablehook", problems.append)
+
+    @holdfast.step
+    async def collects() -> None:
+        kept.clear()
+
+    @holdfast.agent
+    async def agent() -> None:
+        await holdfast.receive("go")
+        await collects()
+
+    with holdfast.sync.open(url, agents=[agent]) as hf:
+        run = hf.start(agent)
+        run.send("other")
+        kept = [hf.events()]
+        next(kept[0])
+        run.send("go")
+        run.result()
+    assert kept == problems == []
 
 
 SCRIPT = """

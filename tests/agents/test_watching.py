@@ -215,7 +215,7 @@ def test_a_client_that_is_not_open_says_so(tmp_path):
             with pytest.raises(BadArguments, match="open already"):
                 await client.__aenter__()
             assert await client.runs() == []
-        with pytest.raises(BadArguments, match="not open"):
+        with pytest.raises(BadArguments, match="was closed, and is not open any more"):
             await client.runs()
 
     asyncio.run(main())
