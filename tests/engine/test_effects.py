@@ -21,7 +21,8 @@ import time
 import traceback
 import urllib.request
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -200,7 +201,7 @@ def test_a_strict_agent_is_paused_before_the_effect(effect, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["given"]
 
 
-def test_a_strict_agent_is_paused_before_a_thread_a_process_or_a_connection(tmp_path):
+def test_a_strict_agent_is_paused_before_a_thread_a_process_or_a_connection(tmp_path, caplog):
     """What waits for a thread or a socket is refused to a strict agent as well, and a thread that is refused is not counted."""
     began = []
 
@@ -213,23 +214,36 @@ def test_a_strict_agent_is_paused_before_a_thread_a_process_or_a_connection(tmp_
         threading.Thread(target=began.append, args=["thread"]).start()
 
     @holdfast.agent(strict=True)
-    async def forks() -> None:
-        multiprocessing.get_context("fork").Process(target=began.append, args=["process"]).start()
+    async def pools() -> None:
+        with ThreadPool(1) as pool:
+            pool.apply(began.append, ["thread of a pool"])
+
+    @holdfast.agent(strict=True)
+    async def forks(method: str) -> None:
+        multiprocessing.get_context(method).Process(target=opens, args=[tmp_path]).start()
+
+    @holdfast.agent(strict=True)
+    async def processes() -> None:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            pool.submit(opens, tmp_path).result()
 
     @holdfast.agent(strict=True)
     async def wires() -> None:
         await asyncio.open_connection("127.0.0.1", 9)
 
     async def main():
-        async with holdfast.testing.open(agents=[aside, starts, forks, wires]) as hf:
-            for agent in (aside, starts, forks, wires):
-                run = await hf.start(agent)
+        agents = [aside, starts, pools, forks, processes, wires]
+        async with holdfast.testing.open(agents=agents) as hf:
+            methods = [(forks, method) for method in ("fork", "spawn", "forkserver")]
+            for agent in ((aside,), (starts,), (pools,), *methods, (processes,), (wires,)):
+                run = await hf.start(*agent)
                 await run.wait("paused", timeout=20)
                 assert f"{__file__}:" in (await run.info()).reason
 
     alive = threading.enumerate()
     asyncio.run(main())
-    assert began == []
+    assert caplog.text.count("never retrieved") == 0
+    assert began == list(tmp_path.iterdir()) == []
     assert set(threading.enumerate()) <= set(alive)
 
 

@@ -28,11 +28,15 @@ from holdfast.engine.tasks import _PACKAGE, Stirring
 from holdfast.errors import Suspended
 from holdfast.runtime import UNSET, Placed, StepContext, _here, around
 
+if sys.platform != "win32":
+    import _posixsubprocess
+
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
     from holdfast.engine.scope import Scope
 
 _THREADS: Final = frozenset(("_thread.start_new_thread", "_thread.start_joinable_thread"))
+_PROCESS: Final = "a process of multiprocessing"  # of which Python tells no hook
 # Audit events that are effects, or depend on the world outside. https://docs.python.org/3/library/audit_events.html
 _EFFECTS: Final = frozenset((
     "open", "builtins.input", "time.sleep", "sqlite3.connect", "webbrowser.open",
@@ -45,7 +49,7 @@ _EFFECTS: Final = frozenset((
     "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.gethostbyaddr", "socket.gethostbyname",
     "socket.getnameinfo", "socket.sendmsg", "socket.sendto",
     "ftplib.connect", "http.client.connect", "imaplib.open", "nntplib.connect", "poplib.connect", "smtplib.connect",
-    "telnetlib.Telnet.open", "urllib.Request", *_THREADS,
+    "telnetlib.Telnet.open", "urllib.Request", _PROCESS, *_THREADS,
 ))  # fmt: skip
 _MACHINERY: Final = frozenset(("importlib", "zipimport", "logging", "warnings", "traceback"))
 # Modules of the standard library that open files, or ask the system, for purposes of their own.
@@ -55,7 +59,9 @@ _OWN_PURPOSES: Final = frozenset((
     "sysconfig", "threading", "tokenize", "uuid", "weakref", "zoneinfo",
 ))  # fmt: skip
 # And those of them that start something for whoever calls them: not asyncio, of whose threads the loop tells.
-_STARTERS: Final = dict.fromkeys(_THREADS, ("threading", "concurrent")) | {"os.fork": ("multiprocessing", "concurrent")}
+_STARTERS: Final = dict.fromkeys(
+    (*_THREADS, "os.fork", "socket.connect", _PROCESS), ("threading", "multiprocessing", "concurrent")
+)
 _DEVICES: Final = ("/dev/null", "/dev/random", "/dev/urandom", "/proc/self/", "/usr/share/zoneinfo/", "/etc/localtime")
 _CHANGES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -68,6 +74,8 @@ _STANDARD: Final = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(os.pa
 def watch() -> None:
     """Notice effects in agent code, in this process, from now on."""
     sys.addaudithook(_heard)
+    if sys.platform != "win32":  # who looks it up there is multiprocessing; `subprocess` has it already, and tells
+        _posixsubprocess.fork_exec = _told_of(_PROCESS, _posixsubprocess.fork_exec)
     if sys.version_info < (3, 13):  # before which it told no hook
         time.sleep = _told_of("time.sleep", time.sleep)
     if sys.version_info < (3, 12):  # nor did this
@@ -163,8 +171,8 @@ def _line(frame: FrameType | None, through: tuple[str, ...]) -> str | None:
 
 
 def _in_words(event: str, args: tuple[Any, ...]) -> str:
-    if event in _THREADS:
-        return "a new thread"
+    if event in _THREADS or event == _PROCESS:
+        return "a new process" if event == _PROCESS else "a new thread"
     shown = ", ".join(_short(arg) for arg in args[:2] if not isinstance(arg, FrameType))
     return f"{event}({shown})"
 

@@ -113,6 +113,10 @@ class Stirring(Coroutine[Any, Any, Any]):
             left = asyncio.CancelledError()
         except SystemExit as error:  # ends the run, not the worker with all its runs
             raise RuntimeError(f"the agent raised SystemExit: {error}") from error
+        except Exception as error:
+            if not execution.closing or isinstance(error, StopIteration):
+                raise
+            left = asyncio.CancelledError()  # what it met on its way out matters to nobody
         if left is not None:
             raise left
         if waits_for is not None and not isinstance(waits_for, GateFuture):
