@@ -118,11 +118,9 @@ class Shape:
             # A bytearray, which pydantic does not know, or a TypedDict before Python 3.12.
             reason = "a key, or the type of a value, is not as annotated" if type(value) is dict else ""
             raise _misfit(where, value, self.name, argument, reason) from None
-        zones = (
-            not lean
-        )  # what `==` takes for its default is left out of an identity, and in another zone it is read again
         if not self.has_defaults:
-            return self._checked(adapter, value, where, argument, False, zones)
+            return self._checked(adapter, value, where, argument, False, True)
+        zones = not lean  # an identity leaves out what equals its default, though in another zone
         try:
             return self._checked(adapter, value, where, argument, lean, zones)
         except NotStorable as first:

@@ -129,11 +129,11 @@ class Bound:
     `args` and `kwargs` are copies to call the function with.
     """
 
-    __slots__ = ("_canonical", "_parts", "_text", "by_keyword", "by_position", "identity")
+    __slots__ = ("_canonical", "_parts", "_text", "_whole", "by_keyword", "by_position", "identity")
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
         self._parts, self.by_position, self.by_keyword = parts, by_position, by_keyword
-        self._text = ""
+        self._text = self._whole = ""
         pieces = []
         for argument in by_position:
             text, parameter = argument.text, argument.parameter
@@ -160,8 +160,12 @@ class Bound:
         """All arguments as they are recorded, in the order of the parameters: those at their default too."""
         if not self._text:
             parts = self._parts
-            varies = parts.optional or any(parameter.shape.has_defaults for parameter in parts.in_order)
-            self._text = _object(self._recorded()) if varies else self.identity
+            if parts.optional or any(parameter.shape.has_defaults for parameter in parts.in_order):
+                pieces = self._recorded()
+                self._text = _object(pieces)
+                self._whole = _canonical(parts, self._text, pieces)
+            else:
+                self._text = self.identity
         return self._text
 
     @property
@@ -169,8 +173,7 @@ class Bound:
         """The digest of the record, if it is another text than the identity."""
         if self.text == self.identity:
             return ""
-        canonical = _canonical(self._parts, self.text, self._recorded())
-        return hashed(canonical) if canonical else digest(self.text)
+        return hashed(self._whole) if self._whole else digest(self.text)
 
     def _recorded(self) -> list[str]:
         parts, count = self._parts, len(self._parts.positional)

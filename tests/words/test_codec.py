@@ -280,6 +280,8 @@ def test_a_time_zone_that_its_type_replaces_is_refused() -> None:
         "result.at: datetime.datetime(2024, 6, 1, 0, 0, tzinfo=zoneinfo.ZoneInfo(key='Europe/Berlin')) would"
         in refusal(Moved, kept)
     )
+    with pytest.raises(NotStorable):
+        shape_of(Moved).identity(kept)
 
 
 def test_a_time_that_pydantic_parsed_can_be_stored() -> None:
