@@ -157,6 +157,28 @@ async def family(name: str) -> None:
         await act("last")
 
 
+@holdfast.step
+async def buy() -> bool:
+    """Costs a cent; True when the test says that it is enough."""
+    effect("buy")
+    holdfast.spend(usd=0.01)
+    await asyncio.sleep(0.02)
+    return allowed("enough")
+
+
+@holdfast.agent
+async def buyer(number: int) -> int:
+    bought = 1
+    while not await buy():
+        bought += 1
+    return bought
+
+
+@holdfast.agent
+async def buyers(count: int) -> list[int]:
+    return await asyncio.gather(*[buyer(number) for number in range(count)])
+
+
 @holdfast.agent
 async def unwilling(name: str) -> None:
     """Does not stop when told."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import time
 
 import pytest
 from tests.fleet import agents
@@ -98,6 +99,32 @@ def test_children_end_first_whichever_workers_die(fleet):
     assert whats(fleet).count("last") == 1
     assert whats(fleet).count("tidies") == 3  # recorded before the first kill
     assert sorted(deeds(fleet)) == [("cancel", "ana"), *[("cancel", "run r")] * 3]
+
+
+def test_a_family_on_two_workers_is_paused_though_one_is_killed(fleet):
+    """All of it stops and spends nothing more, whoever carried whom; after the resume each child ends with what it bought."""
+    first, second = (fleet.worker(*LONG, "--concurrency", "2") for _ in range(2))
+    fleet.start((agents.buyers, [4], "r"))
+    fleet.until(lambda: {effect.pid for effect in fleet.effects()} == {first.pid, second.pid})
+    fleet.until(lambda: len({effect.run for effect in fleet.effects()}) == 4)
+    fleet.ask(lambda hf: hf.get("r").pause(by="ana"))
+    first.kill()
+    fleet.until(lambda: [info.status for info in fleet.ask(lambda hf: hf.runs())] == ["paused"] * 5)
+    spent, done = fleet.ask(lambda hf: hf.get("r").info()).spent, len(fleet.effects())
+    fleet.worker(*LONG)  # one that is new finds nothing to do either
+    time.sleep(0.3)
+    assert (fleet.ask(lambda hf: hf.get("r").info()).spent, len(fleet.effects())) == (spent, done)
+    assert spent.usd == pytest.approx(len(fleet.events("step.completed")) / 100)
+    fleet.ask(lambda hf: hf.get("r").resume(by="ana"))
+    fleet.until(lambda: len(fleet.effects()) > done + 8)
+    fleet.allow("enough")
+    ((_, bought),) = fleet.results(["r"]).items()
+    assert {info.status for info in fleet.ask(lambda hf: hf.runs())} == {"completed"}
+    counts = fleet.counts()
+    assert sum(bought) == len(counts) == len(fleet.events("step.completed"))
+    assert sum(counts.values()) - len(counts) <= 2  # the bodies that were killed, once more
+    assert fleet.ask(lambda hf: hf.get("r").info()).spent.usd == pytest.approx(sum(bought) / 100)
+    assert deeds(fleet, "r") == [("pause", "ana")] * 5 + [("resume", "ana")] * 5
 
 
 @pytest.mark.parametrize("how", ["second", "grace"])
