@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
 from tests.store.scenes import TTL, ManualClock, Place, new, scenario
 
 from holdfast.flow import Lane, interval_us
@@ -122,3 +123,24 @@ async def test_no_more_tokens_than_the_rate_over_time(place: Place) -> None:
             await own.charge("k", tokens, THOUSAND_A_SECOND, turn.at)
         end = await store.take_turn("k", 0, THOUSAND_A_SECOND)
         assert used <= end.at - began <= used + 100 * 2_600  # a token a millisecond; and the pauses we made ourselves
+
+
+@pytest.mark.parametrize(("sizes", "callers", "least", "most"), [
+    ([1_000], 1, 0.98, 1.0), ([300, 3_000], 1, 0.66, 0.76), ([300, 3_000], 4, 0.86, 1.0),
+])  # fmt: skip
+@scenario
+async def test_what_calls_of_even_and_of_uneven_sizes_get_of_a_rate(
+    place: Place, sizes: list[int], callers: int, least: float, most: float
+) -> None:
+    """Even ones all of it. Of those that differ tenfold, several callers nine tenths, and a single one seven: the docs say so."""
+    clock, chance = ManualClock(), random.Random(5)
+    async with place.open(clock) as store:
+        began, used = clock.time, 0
+        turns = [await store.take_turn("k", 1_000, THOUSAND_A_SECOND) for _ in range(callers)]
+        for _ in range(160):
+            turn = turns.pop(0)
+            clock.time, tokens = max(clock.time, turn.at), chance.choice(sizes)
+            used += tokens
+            await store.charge("k", tokens, THOUSAND_A_SECOND, turn.at)
+            turns.append(await store.take_turn("k", 1_000, THOUSAND_A_SECOND))
+        assert least <= used / (turns[0].at - began) <= most
