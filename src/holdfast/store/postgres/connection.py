@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import os
 import random
 import re
 import socket
@@ -84,6 +86,10 @@ def parse_url(url: str) -> Options:
         raise BadArguments(
             f"schema={schema!r} is no name for a schema; use small letters, digits and '_', for example 'holdfast'"
         )
+    given = dict(rest)
+    said = not given.keys().isdisjoint({"sslmode", "service"}) or "PGSSLMODE" in os.environ
+    if not said and _leaves_this_machine(parts, given):
+        rest.append(("sslmode", "require"))  # the driver's own default goes on in the clear where there is no TLS
     return Options(_joined(parts._replace(query=urlencode(rest))), shown, schema, cache)
 
 
@@ -98,6 +104,23 @@ def _check_hosts(parts: SplitResult, shown: str) -> None:
         )
     if "\0" in unquote(user + parts.path):
         raise BadArguments(f"{shown!r} has a NUL in it")
+
+
+def _leaves_this_machine(parts: SplitResult, given: dict[str, str]) -> bool:
+    """Is one of the hosts neither a socket nor this machine's own loopback interface?"""
+    named = parts.netloc.rpartition("@")[2] or given.get("host", "") or os.environ.get("PGHOST", "")
+    return any(not _is_here(unquote(host)) for host in named.split(","))
+
+
+def _is_here(host: str) -> bool:
+    name = (
+        host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0] if host.count(":") == 1 else host
+    )
+    if not name or name.startswith(("/", "@")) or name == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(name).is_loopback
+    return False
 
 
 def _joined(parts: SplitResult) -> str:

@@ -5,6 +5,7 @@ Of many processes that open an empty database at once one applies; the others wa
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 
 import asyncpg
@@ -16,8 +17,8 @@ from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import migrations, schema_text
 
 
-async def migrate(connection: Connection, schema: str, now: int) -> int:
-    """Apply what is missing; returns how many. `NewerJournal` when the database knows more than we do."""
+async def migrate(connection: Connection, schema: str, now: int) -> bool:
+    """Apply what is missing. Returns whether we may write here. `NewerJournal` when the database knows more than we do."""
     wanted = migrations()
     lacking = await _missing(connection, schema, wanted)
     if lacking:  # the usual case takes no lock
@@ -25,8 +26,17 @@ async def migrate(connection: Connection, schema: str, now: int) -> int:
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('holdfast:' || $1, 0))", schema)
             lacking = await _missing(connection, schema, wanted)
             await _apply(connection, schema, lacking, now)
-    await ask(connection, "raise_base")
-    return len(lacking)
+    try:
+        await ask(connection, "raise_base")
+    except asyncpg.InsufficientPrivilegeError:  # a role that may only look
+        return False
+    return True
+
+
+async def secret_of(connection: Connection) -> str:
+    """A word that only roles which may read this schema know: any role of a database may listen to any channel of it."""
+    ((itself, *_),) = await ask(connection, "identity")
+    return hashlib.sha256(f"holdfast-wake-up {itself}".encode()).hexdigest()[:24]
 
 
 async def _apply(connection: Connection, schema: str, lacking: list[Migration], now: int) -> None:

@@ -33,7 +33,7 @@ from holdfast.store.postgres.connection import TROUBLE, Connection, Options, con
 from holdfast.store.postgres.lanes import Lanes
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.loans import Loans
-from holdfast.store.postgres.migrate import migrate
+from holdfast.store.postgres.migrate import migrate, secret_of
 from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.shared import SharedStore, forget
@@ -57,7 +57,7 @@ class PostgresStore(SharedStore):
         passing = functools.partial(connect, self._options, durable=False)
         self._readers = Readers(functools.partial(connect, self._options), self._check_open, self._limit_of_reads)
         self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
-        self._wakeups = Wakeups(passing, self.clock, f"holdfast_{self._options.schema}", self.worker_id, self._tell)
+        self._wakeups = Wakeups(passing, self.clock, self.worker_id, self._tell)
         self._writer = Lanes(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
                              faults=faults)  # fmt: skip
         self._loans = Loans(
@@ -80,14 +80,15 @@ class PostgresStore(SharedStore):
         db = None
         try:
             db = await self._connect_writer()
-            await insist(functools.partial(migrate, db, self._options.schema, self.clock.now()))
-            await self._wakeups.open()
+            if not await insist(functools.partial(migrate, db, self._options.schema, self.clock.now())):
+                self.refuses = f"{self.url!r} can only be looked at and cannot be changed: its role may not write"
+            await self._wakeups.open(f"holdfast_{await secret_of(db)}")
         except BaseException as error:
             await goodbye(db)
             if isinstance(
                 error, (*TROUBLE, asyncpg.PostgresError, ValueError)
             ):  # what the driver cannot read of the URL
-                raise StoreUnavailable(f"{self.url!r} cannot be opened: {self._told(error)}") from None
+                raise StoreUnavailable(f"{self.url!r} cannot be opened: {self._told(error)}{_advice(error)}") from None
             raise
         self._writer.open(db)
         self._open = True
@@ -257,3 +258,13 @@ def _bury(worker: str) -> Callable[[Transaction], Any]:
         return (yield from leases.bury(worker)(tx))
 
     return work
+
+
+def _advice(error: BaseException) -> str:
+    """What to do about a server that has no TLS, where none was asked for in the URL."""
+    if "rejected SSL" not in str(error):
+        return ""
+    return (
+        "; to another machine nothing goes in the clear unless the URL says so: give the server a certificate and write "
+        "?sslmode=verify-full, or write ?sslmode=disable for a network that you trust"
+    )

@@ -36,9 +36,10 @@ _LEAVE_S: Final = 2.0  # for the last words
 class Wakeups:
     """Hears of other processes' commits and tells of ours."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], clock: Clock, channel: str, worker: str,
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], clock: Clock, worker: str,
                  heard: Callable[[Changes], None]) -> None:  # fmt: skip
-        self._connect, self._clock, self._channel, self._worker, self._heard = connect, clock, channel, worker, heard
+        self._connect, self._clock, self._worker, self._heard = connect, clock, worker, heard
+        self._channel = ""
         self._pending: dict[str, News] = {}
         self._more = asyncio.Event()
         self._db: Connection | None = None
@@ -47,7 +48,8 @@ class Wakeups:
         self._later: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
+    async def open(self, channel: str) -> None:
+        self._channel = channel
         await self._listen()
         self._task = asyncio.get_running_loop().create_task(self._main())
 

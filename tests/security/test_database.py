@@ -1,0 +1,163 @@
+"""PostgreSQL with roles of its own: what each may do, what others hear, and what goes over the network in the clear."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.chaos.server import Server, programs
+from tests.deploy.files import DEPLOY
+from tests.servers import NEVER_FLUSH
+
+import holdfast
+from holdfast.errors import StoreUnavailable
+from holdfast.store.postgres.connection import parse_url
+
+
+@holdfast.agent
+async def asks(secret: str) -> str:
+    return secret if await holdfast.approve("Go on?") else ""
+
+
+@pytest.fixture(scope="module")
+def database():
+    """URLs of a database made by the roles that are deployed: for its owner, a person who may only look, and a stranger."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-postgres-") as place:
+        server = Server(Path(place) / "cluster")
+        server.create()
+        server.start(NEVER_FLUSH)
+        for script in (
+            (DEPLOY / "postgres" / "roles.sql").read_text(),
+            "CREATE ROLE eve LOGIN IN ROLE holdfast_reader; CREATE ROLE mallory LOGIN",
+            "GRANT CONNECT ON DATABASE holdfast TO mallory",
+        ):
+            command = [programs() / "psql", "--quiet", "--set=ON_ERROR_STOP=1", server.url]
+            subprocess.run(command, input=script, text=True, check=True, env={"STORE_PASSWORD": "p'w"})
+        place = f"127.0.0.1:{server.port}/holdfast"
+        yield {role: f"postgresql://{role}@{place}" for role in ("holdfast", "eve", "mallory")}
+        server.stop()
+
+
+def test_the_role_that_is_deployed_is_enough_and_no_more(database):
+    """It is no superuser, makes neither roles nor databases, and carries runs to their end."""
+
+    async def main():
+        async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
+            run = await hf.start(asks, "s3cret")
+            question = await run.wait_for_question()
+            await hf.approve(question.id, by="ana")
+            assert await run.result(timeout=20) == "s3cret"
+        db = await asyncpg.connect(database["holdfast"])
+        try:
+            row = await db.fetchrow(
+                "SELECT rolsuper, rolcreaterole, rolcreatedb, rolreplication FROM pg_roles WHERE rolname = user"
+            )
+            assert list(row) == [False] * 4
+        finally:
+            await db.close()
+
+    asyncio.run(main())
+
+
+def test_a_role_that_may_only_read_looks_and_changes_nothing(database):
+    """It lists, shows and follows; each write is refused with the reason, and the command line says the same."""
+
+    async def main():
+        async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
+            run = await hf.start(asks, "s3cret", id="seen")
+            question = await run.wait_for_question()
+            async with holdfast.open(database["eve"]) as eve:
+                assert "seen" in [each.id for each in await eve.runs()]
+                assert [each.id for each in await eve.approvals()] == [question.id]
+                for write in (
+                    eve.start("asks", "x"),
+                    eve.approve(question.id, by="eve"),
+                    eve.get("seen").cancel(by="eve"),
+                ):
+                    with pytest.raises(StoreUnavailable, match="can only be looked at"):
+                        await write
+            said = await asyncio.to_thread(
+                subprocess.run,
+                [sys.executable, "-m", "holdfast", "--db", database["eve"], "show", "seen"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert "Go on?" in said.stdout
+            assert (await run.info()).status == "waiting"
+            await run.cancel(by="ana")
+
+    asyncio.run(main())
+
+
+def test_other_roles_hear_nothing(database):
+    """One that knows the schema listens to every name that it could guess while runs are started and decided."""
+    heard = []
+
+    async def main():
+        async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
+            mallory = await asyncpg.connect(database["mallory"])
+            try:
+                names = [
+                    row[0]
+                    for row in await mallory.fetch("SELECT query FROM pg_stat_activity WHERE query ILIKE '%listen%'")
+                ]
+                assert not [name for name in names if "holdfast_" in name and "pg_stat" not in name]
+                for channel in ("holdfast_holdfast", "holdfast", "holdfast_"):
+                    await mallory.add_listener(channel, lambda *said: heard.append(said))
+                async with holdfast.open(database["holdfast"]) as other:  # whoever listens elsewhere does hear
+                    run = await hf.start(asks, "s3cret", id="unheard")
+                    waiting = asyncio.create_task(other.get("unheard").wait("waiting"))
+                    await run.wait_for_question()
+                    await asyncio.wait_for(waiting, 20)
+                    await run.cancel(by="ana")
+                await asyncio.sleep(0.1)
+            finally:
+                await mallory.close()
+
+    asyncio.run(main())
+    assert heard == []
+
+
+@pytest.mark.parametrize(
+    ("url", "mode"),
+    [
+        ("postgresql://u@localhost/d", None),
+        ("postgresql://u@127.0.0.3:5433/d", None),
+        ("postgresql://u@[::1]:5433/d", None),
+        ("postgresql:///d?host=/run/postgresql", None),
+        ("postgresql://u@%2Frun%2Fpostgresql/d", None),
+        ("postgresql://u@db.example.com/d", "require"),
+        ("postgresql://u@10.1.2.3/d", "require"),
+        ("postgresql://u@localhost,db.example.com/d", "require"),
+        ("postgresql://u@/d?host=db.example.com", "require"),
+        ("postgresql://u@[2001:db8::1]/d", "require"),
+        ("postgresql://u@db.example.com/d?sslmode=verify-full", "verify-full"),
+        ("postgresql://u@db.example.com/d?sslmode=disable", "disable"),
+    ],
+)
+def test_what_leaves_this_machine_is_encrypted(monkeypatch, url, mode):
+    """Where the URL says nothing, TLS is needed if one host is another machine; what it says is what holds."""
+    monkeypatch.delenv("PGHOST", raising=False)
+    monkeypatch.delenv("PGSSLMODE", raising=False)
+    dsn = parse_url(url).dsn
+    assert ("sslmode=" in dsn) == (mode is not None)
+    assert mode is None or f"sslmode={mode}" in dsn
+
+
+@pytest.mark.skipif("PGSSLMODE" in os.environ, reason="the environment says what is wanted")
+def test_a_server_without_tls_is_not_spoken_to_in_the_clear(database):
+    """A name that may be another machine's: refused with both ways out; one of them works."""
+    far = database["holdfast"].replace("127.0.0.1", "2130706433")  # an address that only resolving makes loopback
+
+    async def main(url):
+        async with holdfast.open(url) as hf:
+            return await hf.count_runs()
+
+    with pytest.raises(StoreUnavailable, match=r"verify-full.*sslmode=disable"):
+        asyncio.run(main(far))
+    asyncio.run(main(far + "?sslmode=disable"))
