@@ -7,18 +7,28 @@ did so, for it goes on while they think.
 
 from __future__ import annotations
 
-import math
+import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard
 
-from holdfast.durations import Duration, seconds, spoken
+from holdfast.durations import LONGEST_S, Duration, seconds, spoken
 from holdfast.errors import BadArguments, BudgetExceeded
+from holdfast.naming import cut, is_whole, short
 from holdfast.people import checked_names
 from holdfast.spent import Spent, count, dollars
 
 AtLimit = Literal["ask", "fail"]
 DIMENSIONS: Final = ("usd", "tokens", "model_calls", "steps", "wall")
+# Of each; what is summed up to it is exact, and no database has to round it.
+MOST: Final[dict[str, int]] = {
+    "usd": 1_000_000_000,
+    "tokens": 10**15,
+    "model_calls": 10**12,
+    "steps": 10**12,
+    "wall": round(LONGEST_S),
+}
 _WHOLE: Final = ("tokens", "model_calls", "steps")
 
 
@@ -43,10 +53,11 @@ class Budget:
     def __post_init__(self) -> None:
         for name in _WHOLE:
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise BadArguments(f"Budget({name}={value!r}): use a whole number from 1 on")
-        if self.usd is not None and not (_is_number(self.usd) and self.usd > 0):
-            raise BadArguments(f"Budget(usd={self.usd!r}): use an amount of dollars above 0, such as 2.5")
+            if value is not None and not is_whole(value, 1, MOST[name]):
+                raise BadArguments(f"Budget({name}={short(value)}): use a whole number from 1 to {MOST[name]:,}")
+        if self.usd is not None and not (_is_number(self.usd) and 0 < self.usd <= MOST["usd"]):
+            told = f"use an amount of dollars above 0, such as 2.5, and at most {MOST['usd']:,}"
+            raise BadArguments(f"Budget(usd={short(self.usd)}): {told}")
         object.__setattr__(self, "usd", None if self.usd is None else float(self.usd))
         if self.wall is not None:
             object.__setattr__(self, "wall", seconds(self.wall))
@@ -55,7 +66,7 @@ class Budget:
         if self.at_limit not in ("ask", "fail"):
             raise BadArguments(f"Budget(at_limit={self.at_limit!r}): use 'ask' or 'fail'")
         if not _is_number(self.soft) or not 0 < self.soft <= 1:
-            raise BadArguments(f"Budget(soft={self.soft!r}): use a part of the whole, such as 0.8")
+            raise BadArguments(f"Budget(soft={short(self.soft)}): use a part of the whole, such as 0.8")
         if not self.limits():
             raise BadArguments(f"a budget limits something; use one or more of: {', '.join(DIMENSIONS)}")
         object.__setattr__(self, "to", tuple(checked_names(self.to)))
@@ -71,8 +82,17 @@ class Budget:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Budget:
-        """What was published."""
-        return cls(**data)
+        """What was published. More than there can be, which was taken once, is the most that can be."""
+        bounded = {name: min(data[name], most) for name, most in MOST.items() if data.get(name) is not None}
+        return cls(**{**data, **bounded})
+
+    @classmethod
+    def seen(cls, text: str | None) -> Budget | None:
+        """What a row says, for lists: one that nobody can read is none, and hides no other run."""
+        try:
+            return None if text in (None, "{}") else cls.of(json.loads(text or ""))
+        except (BadArguments, ValueError, TypeError, AttributeError):
+            return None
 
     @classmethod
     def parse(cls, text: str) -> Budget:
@@ -86,7 +106,7 @@ class Budget:
             try:
                 given[name] = int(value) if name in _WHOLE else float(value) if name in ("usd", "soft") else value
             except ValueError:
-                raise BadArguments(f"{name}={value!r} in a budget must be a number") from None
+                raise BadArguments(f"{name}={cut(value, 60)!r} in a budget must be a number") from None
         return cls(**given)
 
 
@@ -150,7 +170,7 @@ class Purse:
                 more = each.more.get(name)
                 if _is_number(more) and more > 0:
                     late = (each.at or 0) - self.began if name == "wall" else 0
-                    found[name] = round(max(found[name], late / 1000) + more, 9)
+                    found[name] = round(max(found[name], late / 1000) + min(more, MOST[name]), 9)
         return found
 
     def used(self, name: str, now: int, running: int = 0) -> float:
@@ -231,7 +251,7 @@ def rebuilt(message: str, data: Any) -> BudgetExceeded:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _usd(value: float) -> str:

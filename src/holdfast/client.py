@@ -24,7 +24,17 @@ from holdfast.durations import Duration, milliseconds, past_ms
 from holdfast.errors import BadArguments, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
-from holdfast.model import FINISHED, KINDS, RunRow, checked_run_id, checked_statuses, is_awkward, plain_id
+from holdfast.model import (
+    FINISHED,
+    KINDS,
+    RunRow,
+    checked_limit,
+    checked_place,
+    checked_run_id,
+    checked_statuses,
+    is_awkward,
+    plain_id,
+)
 from holdfast.naming import near, spell
 from holdfast.overrides import Override, active, check_seen
 from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
@@ -447,7 +457,7 @@ class Client(Questions, Conversations, Control, Tokens):
         `since` and `until` are when they were started: a moment, or so long ago. `search` is a piece of text in the id, the
         agent, a label, the arguments, the reason or the error.
         """
-        fits = self._fits(status, agent, labels, since, until, search)
+        fits, limit = self._fits(status, agent, labels, since, until, search), checked_limit(limit)
         rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
         if await bury_owners(self.store, rows):
             rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
@@ -502,7 +512,8 @@ class Client(Questions, Conversations, Control, Tokens):
         `before` is the id of the last deed of the page before. No row is ever taken out; `erase_audit` takes out values.
         """
         actions = [action] if isinstance(action, str) else action
-        found = await self.store.audit(run, limit, by=by, actions=actions, before=before)
+        place = None if before is None else checked_place(before, "before")
+        found = await self.store.audit(run, checked_limit(limit), by=by, actions=actions, before=place)
         return [Deed.of(row, await unspilled(self.store, row["value"])) for row in found]
 
     async def erase_audit(
@@ -523,7 +534,7 @@ class Client(Questions, Conversations, Control, Tokens):
         With `follow=False` those that are there now. An open transaction in PostgreSQL, anybody's, keeps back what was
         committed after it began, for it may yet take a place before that: it is waited for, at most 5 seconds.
         """
-        chosen = None if kinds is None else _checked_kinds(kinds)
+        chosen, after = None if kinds is None else _checked_kinds(kinds), checked_place(after)
         with self._listening("", News.GREW) as heard:
             end = 0 if follow else (await self.store.feed_reach())[1]
             patience: float | None = None

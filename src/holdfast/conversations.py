@@ -10,7 +10,7 @@ from holdfast.codec import UNTYPED, Shape, shape_of
 from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.model import checked_conversation_id
+from holdfast.model import checked_conversation_id, checked_limit
 from holdfast.store.base import unspilled
 from holdfast.verbs.conversations import slice_of
 
@@ -59,7 +59,9 @@ class Conversations(Writes):
 
     async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
         """Conversations in the order of their ids; `after` is the last id of the page before."""
-        return [ConversationInfo.of(row) for row in await self.store.conversations(after=after, limit=limit)]
+        return [
+            ConversationInfo.of(row) for row in await self.store.conversations(after=after, limit=checked_limit(limit))
+        ]
 
 
 class Transcript(Generic[T]):

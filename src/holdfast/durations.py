@@ -18,7 +18,7 @@ _WORDS = {
 }  # fmt: skip
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)[ ,]*", re.ASCII)
 _LENGTH = 100  # of what is written
-_LIMIT_S = 100 * 365 * 86400.0  # a longer wait is a mistake, and would overflow dates
+LONGEST_S = 100 * 365 * 86400.0  # a longer wait is a mistake, and would overflow dates
 
 
 def seconds(duration: Duration) -> float:
@@ -28,12 +28,12 @@ def seconds(duration: Duration) -> float:
     elif isinstance(duration, bool):
         raise _bad(duration)
     elif isinstance(duration, int | float):
-        value = float(duration) if abs(duration) <= _LIMIT_S else math.inf
+        value = float(duration) if abs(duration) <= LONGEST_S else math.inf
     elif isinstance(duration, str):
         value = _parse(duration)
     else:
         raise _bad(duration)
-    if not math.isfinite(value) or value < 0 or value > _LIMIT_S:
+    if not math.isfinite(value) or value < 0 or value > LONGEST_S:
         raise _bad(duration)
     return value
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from holdfast.codec import digest
 from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments
+from holdfast.naming import short
 from holdfast.signature import Signature
 
 NORMAL: Final = 5  # the priority of what declares none
@@ -25,7 +26,7 @@ HIGHEST: Final = 9
 _MOST: Final = 1_000_000
 _MOST_TOKENS: Final = 10_000_000_000
 _WINDOWS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_RATE: Final = re.compile(r"(\d+)/([smhd])")
+_RATE: Final = re.compile(r"(\d{1,20})/([smhd])", re.ASCII)
 _NAME: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
 SHARED: Final = "rate:"  # begins the key of a rate that has a name
 _LATE_US: Final = 500_000
@@ -34,7 +35,7 @@ _LONG: Final = 120  # characters of a key's value; of a longer one only the dige
 
 def _checked_count(n: object, what: str, most: int = _MOST) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
-        raise BadArguments(f"{what} must be a whole number from 1 to {most:,}, not {n!r}")
+        raise BadArguments(f"{what} must be a whole number from 1 to {most:,}, not {short(n)}")
     return n
 
 
@@ -93,7 +94,7 @@ def _in_a_time(n: object, every: Duration | None, most: int = _MOST) -> tuple[in
         found = _RATE.fullmatch(n)
         if found is None or every is not None:
             raise BadArguments(
-                f"{n!r} is not a rate; write it as '5/s', '60/m', '1000/h' or '10/d', or as Rate(60, every='1m')"
+                f"{short(n)} is not a rate; write it as '5/s', '60/m', '1000/h' or '10/d', or as Rate(60, every='1m')"
             )
         n, every = int(found[1]), _WINDOWS_MS[found[2]] / 1000
     if n is None:
@@ -241,7 +242,9 @@ def declared(
     if queue is not None and (not isinstance(queue, str) or not _NAME.fullmatch(queue)):
         raise BadArguments(f"{what}: queue={queue!r}: use 1 to 200 letters, digits or any of '_ . : @ -'")
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= HIGHEST:
-        raise BadArguments(f"{what}: priority={priority!r}: use a whole number from 0 to {HIGHEST}, higher goes first")
+        raise BadArguments(
+            f"{what}: priority={short(priority)}: use a whole number from 0 to {HIGHEST}, higher goes first"
+        )
     if limit is not None and not isinstance(limit, Limit):
         limit = Limit(_checked_count(limit, f"{what}: limit="))
     if rate is not None and not isinstance(rate, Rate):

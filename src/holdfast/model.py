@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from holdfast.errors import BadArguments
+from holdfast.naming import is_whole, short
 
 Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled"]
 WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate", "conversation", "group"]
@@ -275,6 +276,20 @@ def checked_statuses(states: str | Iterable[str]) -> list[str]:
         if state not in TRANSITIONS:
             raise BadArguments(f"{state!r} is no state of a run; there are: {', '.join(TRANSITIONS)}")
     return found
+
+
+def checked_limit(limit: int) -> int:
+    """How many are listed at most, or `BadArguments`."""
+    if not is_whole(limit, 0):
+        raise BadArguments(f"limit={short(limit)}: give a whole number from 0 on")
+    return limit
+
+
+def checked_place(place: int, name: str = "after") -> int:
+    """The place of an event or a deed in an order, or `BadArguments`."""
+    if not is_whole(place, -1):
+        raise BadArguments(f"{name}={short(place)}: give the place of the last one seen, or 0")
+    return place
 
 
 def checked_run_id(run_id: str) -> str:

@@ -15,6 +15,7 @@ ATOMS: Final = frozenset(
     {str, int, bool, float, type(None), bytes, complex, datetime, date, time, timedelta, Decimal, UUID}
 )  # immutable and without parts: a copy of one is the value itself
 
+MOST: Final = 2**53  # of anything that is counted
 _NAME_LIMIT: Final = 100
 _NAMES_LIMIT: Final = 1000
 
@@ -98,6 +99,11 @@ def _join(parts: Iterable[str], room: int) -> str:
         if room < 0:
             break
     return ", ".join(out)
+
+
+def is_whole(value: object, least: int, most: int = MOST) -> bool:
+    """Is this a whole number in these bounds? Anything that is a number of ours is: databases keep it, floats hold it."""
+    return type(value) is int and least <= value <= most
 
 
 def size(count: int) -> str:

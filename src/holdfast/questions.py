@@ -18,7 +18,7 @@ from holdfast.codec import UNTYPED, checked_size, digest, shape_of
 from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
-from holdfast.model import ApprovalRow, is_served
+from holdfast.model import ApprovalRow, checked_limit, is_served
 from holdfast.naming import cut, show
 from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on, votes_for
 from holdfast.schema import check_value, check_whole, filled
@@ -119,7 +119,7 @@ class Questions(Writes):
 
         Only open ones unless told otherwise; then the newest, if there are more than `limit`.
         """
-        statuses = _STATUSES[:1] if open else _STATUSES
+        statuses, limit = _STATUSES[:1] if open else _STATUSES, checked_limit(limit)
         rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
         if open:  # one that is over is nobody's any more, though its run may have to notice yet
             now = self.store.clock.now()

@@ -6,7 +6,6 @@ The errors of HTTP clients are known by what they carry (a status, headers), so 
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -15,10 +14,12 @@ from typing import Any, ClassVar
 
 from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotStorable, Permanent, RetryAfter
+from holdfast.naming import is_whole, short
 
 _BUSY = (429, 503, 529)  # not this request: the server has enough of them
 _LATER = (408, 409, 425, 429)  # the refusals that are not about the request itself: it may be granted later
 _CAUSES = 5
+_MOST_FACTOR = 1000
 _LONGEST_PAUSE_S = 3600.0
 _NEVER_AGAIN = (Permanent, NotStorable, LeafError, BadArguments)  # what can never succeed is never retried
 
@@ -38,10 +39,12 @@ class Retry:
         max: Duration = "1m",
         on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] = (Exception,),
     ) -> None:
-        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise BadArguments(f"retry attempts must be a whole number of at least 1 (all attempts), not {attempts!r}")
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor < math.inf:
-            raise BadArguments(f"retry factor must be a number of at least 1, not {factor!r}")
+        if not is_whole(attempts, 1):
+            raise BadArguments(
+                f"retry attempts must be a whole number of at least 1 (all attempts), not {short(attempts)}"
+            )
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _MOST_FACTOR:
+            raise BadArguments(f"retry factor must be a number from 1 to {_MOST_FACTOR}, not {short(factor)}")
         if isinstance(on, type):
             on = (on,)  # a class is callable too: as a predicate it would hold for everything
         kinds = on if isinstance(on, tuple) else ()
@@ -94,13 +97,13 @@ def asked_wait_s(error: object) -> float | None:
     for value, unit in said:
         try:
             return seconds(float(value) * unit)
-        except (TypeError, ValueError, HoldfastError):
+        except (TypeError, ValueError, OverflowError, HoldfastError):
             continue  # not said, a date, or nonsense
     try:
         until, here = parsedate_to_datetime(after), _header(error, "date")
         now = parsedate_to_datetime(here) if here else datetime.now(UTC)  # the server's own clock if it tells it
         return seconds(max((until - now).total_seconds(), 0.0))
-    except (TypeError, ValueError, HoldfastError):
+    except (TypeError, ValueError, OverflowError, HoldfastError):
         return None  # nonsense from a server: the usual wait applies
 
 

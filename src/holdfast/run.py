@@ -31,8 +31,8 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from holdfast.model import CRASHES_APART, FINISHED, Event, Published, RunRow, checked_statuses, is_served
-from holdfast.naming import cut
+from holdfast.model import CRASHES_APART, FINISHED, Event, Published, RunRow, checked_place, checked_statuses, is_served
+from holdfast.naming import MOST, cut
 from holdfast.people import checked_note, checked_text
 from holdfast.questions import Approval, read_value, stored_text
 from holdfast.spent import NOTHING, Spent
@@ -74,7 +74,8 @@ class Progress:
         return cls(sum(done for _, done in items), len(items), next((name for name, done in items if not done), ""))
 
     def __str__(self) -> str:
-        count = f"{self.done:g}" if self.total is None else f"{self.done:g} of {self.total:g}"
+        done, total = (None if each is None else min(each, MOST) for each in (self.done, self.total))
+        count = f"{done:g}" if total is None else f"{done:g} of {total:g}"
         return f"{count}, {self.text}" if self.text else count
 
 
@@ -134,7 +135,7 @@ class RunInfo:
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
             progress=Progress.of((said or {}).get("progress") or (said or {}).get("plan")),
             plan=Progress.of((said or {}).get("plan")), spent=spent or NOTHING,
-            budget=Budget.of(json.loads(row.budget)) if row.budget not in (None, "{}") else None,
+            budget=Budget.seen(row.budget),
             worker=row.lease_owner if row.status == "running" else None, worker_gone=is_forsaken(row, now),
         )  # fmt: skip
 
@@ -437,7 +438,7 @@ class Run(Generic[R_co]):
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
         """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
-        lonely = _Lonely(self)
+        lonely, after = _Lonely(self), checked_place(after)
         with self._client._listening(self.id, News.GREW) as heard:
             while True:
                 heard.clear()

@@ -26,6 +26,7 @@ from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.flow import Flow
 from holdfast.loops import Loops
 from holdfast.model import Recorded
+from holdfast.naming import is_whole, short
 from holdfast.retry import Retry
 from holdfast.salvage import Reason, Salvaged
 from holdfast.signature import Signature
@@ -88,6 +89,7 @@ class NoDefault:
 
 
 NO_DEFAULT: Final = NoDefault()
+_MOST_PEOPLE: Final = 1_000  # that one question needs
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -117,8 +119,10 @@ class Question:
     def needed(self, value: Any) -> int:
         """How many people must agree to this value."""
         needs = self.needs(value) if callable(self.needs) else self.needs
-        if type(needs) is not int or needs < 1:
-            raise BadArguments(f"needs={needs!r}: say how many different people must agree, 1 or more")
+        if not is_whole(needs, 1, _MOST_PEOPLE):
+            raise BadArguments(
+                f"needs={short(needs)}: say how many different people must agree, from 1 to {_MOST_PEOPLE:,}"
+            )
         return needs
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from holdfast.errors import BadArguments
 from holdfast.model import FINISHED
+from holdfast.naming import is_whole, short
 from holdfast.salvage import Reason
 from holdfast.store.base import News
 
@@ -36,8 +37,8 @@ class Chunk:
 
 def checked_offset(after: int) -> int:
     """The offset itself; `BadArguments` if it is none."""
-    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise BadArguments(f"after={after!r}: give the offset of the last chunk seen, or 0")
+    if not is_whole(after, 0):
+        raise BadArguments(f"after={short(after)}: give the offset of the last chunk seen, or 0")
     return after
 
 

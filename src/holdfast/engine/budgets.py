@@ -22,7 +22,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from holdfast.budget import Budget, Purse, left
+from holdfast.budget import MOST, Budget, Purse, left
 from holdfast.codec import UNTYPED, digest
 from holdfast.engine.approvals import answered
 from holdfast.engine.bills import Bill, Ledger
@@ -139,5 +139,7 @@ def inherited(execution: Execution, budget: Budget | None) -> str | None:
 def _form(budget: Budget) -> dict[str, Any]:
     """What may be entered: how much more there may be of each thing that is limited."""
     kinds = {"usd": "number", "wall": "number"}
-    fields = {name: {"type": kinds.get(name, "integer"), "minimum": 0} for name in budget.limits()}
+    fields = {
+        name: {"type": kinds.get(name, "integer"), "minimum": 0, "maximum": MOST[name]} for name in budget.limits()
+    }
     return {"type": "object", "title": "More", "properties": fields, "additionalProperties": False}

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from holdfast.codec import UNTYPED, Shape, shape_of
 from holdfast.errors import BadArguments, HoldfastError
 from holdfast.model import checked_conversation_id
+from holdfast.naming import is_whole, short
 from holdfast.runtime import Called, Talk, current
 
 T = TypeVar("T")
@@ -74,8 +75,8 @@ class Conversation(Generic[T]):
 def slice_of(length: int, last: int | None, after: int, limit: int | None) -> tuple[int, int]:
     """The positions from the first to before the last that these name."""
     for name, number in (("last", last), ("after", after), ("limit", limit)):
-        if number is not None and (type(number) is not int or number < 0):
-            raise BadArguments(f"{name}={number!r}: found something else than a count of messages, 0 or more")
+        if number is not None and not is_whole(number, 0):
+            raise BadArguments(f"{name}={short(number)}: found something else than a count of messages, 0 or more")
     if last is not None and (after or limit is not None):
         raise BadArguments("messages takes either last=, or after= and limit=")
     first = min(after, length) if last is None else max(length - last, 0)

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Generator, Iterable, Iterator
 from typing import Any
 
 from holdfast.errors import BadArguments
+from holdfast.naming import MOST, short
 from holdfast.runtime import Called, Durable, StepContext, current, here
 
 _MOST_ITEMS = 1_000
@@ -18,8 +19,10 @@ def progress(done: float, total: float | None = None, text: str = "") -> Called[
     In the body of a step it is said when it is called, in a plain function too, and need not be awaited.
     """
     for name, value in (("done", done), ("total", total)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
-            raise BadArguments(f"progress({name}={value!r}): give a number from 0 on")
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST
+        ):
+            raise BadArguments(f"progress({name}={short(value)}): give a number from 0 on, at most {MOST:,}")
     if not isinstance(text, str):
         raise BadArguments(f"progress(text={text!r}): give a text")
     data = {"done": done, "total": total, "text": text[:_LONGEST_TEXT]}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-import math
-from typing import Any
+from typing import Any, Final
 
 from holdfast.budget import Remaining
 from holdfast.budget import remaining as what_remains
 from holdfast.errors import BadArguments, NotInRun
+from holdfast.naming import is_whole, short
 from holdfast.runtime import StepContext, here
 from holdfast.spent import Spent
+
+_MOST_USD: Final = 1_000_000  # of one call: more is a mistake
+_MOST_TOKENS: Final = 10**12
 
 
 def spend(
@@ -27,12 +30,12 @@ def spend(
     `provider`) in `genai-prices`, if that is installed (`holdfast[prices]`); one that is not known stays unpriced. Outside a
     run this does nothing.
     """
-    money = usd is None or (isinstance(usd, int | float) and not isinstance(usd, bool) and 0 <= usd < math.inf)
+    money = usd is None or (isinstance(usd, int | float) and not isinstance(usd, bool) and 0 <= usd <= _MOST_USD)
     if not money:
-        raise BadArguments(f"spend(usd={usd!r}): use an amount of dollars, 0 or more")
+        raise BadArguments(f"spend(usd={short(usd)}): use an amount of dollars, from 0 to {_MOST_USD:,}")
     for name, value in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
-        if type(value) is not int or value < 0:
-            raise BadArguments(f"spend({name}={value!r}): use a whole number, 0 or more")
+        if not is_whole(value, 0, _MOST_TOKENS):
+            raise BadArguments(f"spend({name}={short(value)}): use a whole number, from 0 to {_MOST_TOKENS:,}")
     place = here()
     if place is None or (isinstance(place, StepContext) and place.run is None):
         return

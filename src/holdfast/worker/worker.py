@@ -21,8 +21,9 @@ from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
 from holdfast.engine.passing import Freed
 from holdfast.engine.tasks import install
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.model import Event, RunRow
+from holdfast.naming import cut, type_name
 from holdfast.overrides import Override
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
@@ -271,7 +272,9 @@ class Worker:
                     return
                 spec = self._served.spec_of(run.agent, run.version)
                 assert spec is not None, f"run {run.id!r} was claimed, and no agent {run.agent!r} is served"
-                execution = await begin(self, run, spec)
+                execution = await self._begun(run, spec)
+                if execution is None:
+                    return
                 execution.lease_until = lease_until
                 self.executions[run.id] = execution
             finally:
@@ -306,6 +309,25 @@ class Worker:
             if execution is not None:
                 execution.close("lost")
                 await execution.unwound()
+
+    async def _begun(self, run: RunRow, spec: AgentSpec) -> Execution | None:
+        """The run, in memory; None when it cannot be set up by this code, and would fail in the same way each time."""
+        try:
+            return await begin(self, run, spec)
+        except (
+            StoreUnavailable,
+            LeaseLost,
+            Suspended,
+            OSError,
+            MemoryError,
+        ):  # the store is away, another has it, or there is no room now
+            raise
+        except Exception as error:
+            told = f"{type_name(type(error))}: {cut(str(error), 300)}"
+            reason = f"run {run.id!r} cannot be set up: {told}. Mend the cause and resume it, or cancel it"
+            _log.exception("%s", reason)
+            await self.store.refuse(run, reason)
+            return None
 
     def _remember(self, execution: Execution, outcome: str) -> None:
         """A park that brought nothing new doubles the next one's grace, so that a run does not flap."""
