@@ -628,7 +628,9 @@ def _published_input(agent: str, schema: dict[str, Any], given: _Arguments) -> I
     by_name = given.by_name(agent, properties, schema.get("x-positional", properties), _takes_any(schema))
     arguments, identity = arguments_from_published(schema, given.args, by_name, agent)
     check_against(schema, arguments, agent)
-    return Input(arguments_text(filled(schema, arguments), agent), identity, digest(identity))
+    whole, notes = filled(schema, arguments)
+    notes.pop(id(whole), None)  # the arguments themselves are no model
+    return Input(arguments_text(whole, agent, notes), identity, digest(identity))
 
 
 def _takes_any(schema: dict[str, Any]) -> bool:

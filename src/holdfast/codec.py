@@ -8,7 +8,9 @@ with the path and the reason.
 
 A value has two texts. The whole one (`store`) is what is kept, shown and returned, so a default that changes later changes
 nothing that was recorded. The one without the fields that are at their default (`identity`) tells one input from another,
-so a field that is added with a default changes no digest. Where a type has no defaults they are the same text.
+so a field that is added with a default changes no digest. Where a type has no defaults they are the same text. The whole
+one also has notes that no reader sees but the type: which fields of a pydantic model nobody set (`model_fields_set`), and
+which member of a union it is (`holdfast.unions`).
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from zoneinfo import ZoneInfo
 from holdfast import tagged
 from holdfast.errors import NotStorable
 from holdfast.exact import exact_check, is_untyped
-from holdfast.fields import Stranger, advice, fields_of, has_own_validator, stranger
+from holdfast.fields import Stranger, advice, fields_of, has_own_validator, notes_of, restore_notes, stranger
 from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
 from holdfast.sameness import Difference, difference
-from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Refused
+from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Notes, Refused
+from holdfast.unions import alike, by_names, parts_of
 
 __all__ = [
     "BLOB_BYTES", "DEFAULT_LIMIT_BYTES", "DEPTH_LIMIT", "UNTYPED", "Migrate", "Misfit", "Shape", "Unknown",
@@ -60,13 +63,18 @@ class Unknown(Misfit):
 class Shape:
     """How values of one annotation are stored and read."""
 
-    __slots__ = ("_adapter", "_fits", "_trusted", "annotation", "has_defaults", "name")
+    __slots__ = (
+        "_adapter", "_by_names", "_fits", "_has_notes", "_kinds", "_trusted", "annotation", "has_defaults", "name",
+    )  # fmt: skip
 
     def __init__(self, annotation: Any = Any) -> None:
         self.annotation, self.name = annotation, annotation_name(annotation)
         self._fits = exact_check(annotation)
         self._adapter: Any = None
-        self.has_defaults = False  # known once there is an adapter
+        self.has_defaults = False  # can the two texts differ? Known once there is an adapter
+        self._has_notes = False
+        self._kinds = frozenset[type]()  # members of unions that are noted
+        self._by_names: Any = None
         self._trusted = has_own_validator(annotation)  # with a validator that takes whatever it likes
 
     def __repr__(self) -> str:
@@ -98,7 +106,7 @@ class Shape:
         """A value that was stored, as plain data for people; `identity` is its text."""
         if self.has_defaults and not (self._fits is not None and self._fits(value)):
             with contextlib.suppress(NotStorable):
-                return tagged.read(_taken_apart(self._adapter, value, "value", False, False))
+                return tagged.read(_written(_dumped(self._adapter, value, "value", False), "value", False, _leaf))
         return tagged.read(identity)
 
     def _typed(self, value: Any, where: str, argument: bool, *, lean: bool) -> tuple[str, Any]:
@@ -120,14 +128,13 @@ class Shape:
             raise _misfit(where, value, self.name, argument, reason) from None
         if not self.has_defaults:
             return self._checked(adapter, value, where, argument, False, True)
-        zones = not lean  # an identity leaves out what equals its default, though in another zone
         try:
-            return self._checked(adapter, value, where, argument, lean, zones)
+            return self._checked(adapter, value, where, argument, lean, not lean)
         except NotStorable as first:
             # A union whose members are told apart by a `kind` field is not read without it; a default that is a secret, or
             # that its type does not take, is not read with it.
             try:
-                text, copy = self._checked(adapter, value, where, argument, not lean, zones)
+                text, copy = self._checked(adapter, value, where, argument, not lean, not lean)
             except NotStorable as second:
                 without, whole = (first, second) if lean else (second, first)
                 root = isinstance(without, Misfit) and without.path == where  # for want of a default, perhaps
@@ -140,7 +147,9 @@ class Shape:
         for holder, key, default in _left_out(plain, whole):
             holder[key] = default
             try:
-                tried = _written(plain, where, argument, _leaf)
+                tried = _written(
+                    plain, where, argument, _leaf, notes_of(plain, value, self._kinds) if self._has_notes else None
+                )
                 text, copy = tried, self._read_back(tried, value, where, argument)
             except NotStorable:
                 del holder[key]
@@ -151,9 +160,9 @@ class Shape:
 
         Data that does not fit is given to `migrate`, if there is one. `drop`: fields that the type does not know are dropped.
         """
-        plain = tagged.read(text)
+        plain, notes = tagged.read_noting(text)
         try:
-            return self.revive(plain, where, drop=drop)
+            return self.revive(plain, where, drop=drop, notes=notes)
         except NotStorable as misfit:
             if migrate is not None:
                 return self._migrated(plain, where, migrate)
@@ -172,13 +181,33 @@ class Shape:
         except NotStorable as error:
             raise NotStorable(f"{where}: what migrate returned does not fit either: {error}") from None
 
-    def revive(self, plain: Any, where: str = "value", *, drop: bool = False) -> Any:
+    def revive(self, plain: Any, where: str = "value", *, drop: bool = False, notes: Notes | None = None) -> Any:
         """Plain data as a value of the annotated type: what fits is itself, the rest is validated (laxly).
 
         What the type has no field for is refused (`Unknown`), unless the type says that it is fine, or with `drop`.
         """
         if self._fits is not None and self._fits(plain):
             return plain
+        value = self._valid(plain, where, drop)
+        if not notes or restore_notes(plain, value, notes):
+            return value
+        return self._as_noted(plain, value, notes, drop)
+
+    def _as_noted(self, plain: Any, value: Any, notes: Notes, drop: bool) -> Any:
+        """The value of the types that are noted, if they are still there. It was read as one that has become like them."""
+        with contextlib.suppress(
+            Exception
+        ):  # of pydantic's core, of which this knows much, and of the type's own validators
+            if self._by_names is None:
+                self._by_names = by_names(self._adapter.core_schema, _library()[1].SchemaValidator)
+            strictly = {} if drop else _strictly()
+            made = self._by_names(plain, notes, strict=False, by_alias=False, by_name=True, **strictly)
+            fits = strictly or drop or self._trusted or stranger(plain, made) is None
+            if restore_notes(plain, made, notes) and fits:
+                return made
+        return value
+
+    def _valid(self, plain: Any, where: str, drop: bool) -> Any:
         adapter = self._reader(plain, where)
         strictly = {} if drop else _strictly()
         try:
@@ -239,23 +268,29 @@ class Shape:
         adapter = _for_schema(self)
         return {} if adapter is None else dict(adapter.json_schema(by_alias=False, schema_generator=_generator()))
 
-    def _checked(
-        self, adapter: Any, value: Any, where: str, argument: bool, lean: bool, zones: bool
-    ) -> tuple[str, Any]:
-        text = _taken_apart(adapter, value, where, argument, lean)
+    def _checked(self, adapter: Any, value: Any, where: str, argument: bool, lean: bool, kept: bool) -> tuple[str, Any]:
+        """A text that is read as the value: with defaults or without (`lean`), to be kept or to be an identity."""
+        # What `==` takes for its default is left out of an identity, and in another zone it is read again.
+        zones, noting = kept, self._kinds if kept and self._has_notes else None
+        text = _taken_apart(adapter, value, where, argument, lean, noting)
         copy = self._read_back(text, value, where, argument, zones)
-        again = _taken_apart(adapter, copy, where, argument, lean)
+        again = _taken_apart(adapter, copy, where, argument, lean, noting)
         if again != text:
             # An int became the float it was annotated as, or the keys took the order of the type: settled, or unstable?
             text, copy = again, self._read_back(again, value, where, argument, zones)
-            if _taken_apart(adapter, copy, where, argument, lean) != text:
-                raise NotStorable(f"{where}: {self.name} is written differently each time; check its serializers")
+            again = _taken_apart(adapter, copy, where, argument, lean, noting)
+            if again != text:
+                if tagged.bare(again) != tagged.bare(text):
+                    raise NotStorable(f"{where}: {self.name} is written differently each time; check its serializers")
+                text = tagged.bare(text)  # a validator of the type's own sets fields now and then
+                copy = self._read_back(text, value, where, argument, zones)
         return text, copy
 
     def _read_back(self, text: str, value: Any, where: str, argument: bool, zones: bool = True) -> Any:
-        plain = tagged.read(text)
+        plain, notes = tagged.read_noting(text)
         try:
-            copy = self.revive(plain, where)
+            copy = self.revive(plain, where)  # also without the help of notes, for there are none in an identity
+            restore_notes(plain, copy, notes)
         except Misfit as misfit:
             if misfit.path != where:
                 raise
@@ -288,7 +323,12 @@ class Shape:
         """The pydantic adapter of the annotation. Raises `NotStorable` if there is none."""
         if self._adapter is None:
             made = _adapter(self.annotation, self.name, where)
-            self.has_defaults = _has_defaults(made.core_schema)
+            parts = list(parts_of(made.core_schema))
+            self._kinds = alike(parts)
+            self.has_defaults = bool(self._kinds) or any(map(_is_default, parts))
+            self._has_notes = self.has_defaults and (
+                bool(self._kinds) or any(part.get("type") == "model" for part in parts)
+            )
             self._adapter = made
         return self._adapter
 
@@ -342,22 +382,10 @@ def _instead(annotation: Any) -> str:
     return f"annotate {plain.__name__}, and convert the value with {plain.__name__}(...)"
 
 
-def _has_defaults(schema: Any) -> bool:
-    """Can leaving out defaults make another text? Also if a serializer of the type's own might ask for it."""
-    parts, seen = [schema], set[int]()
-    while parts:
-        part = parts.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, list | tuple):
-            parts += part
-        elif isinstance(part, dict):
-            asks = part.get("info_arg") and not str(getattr(part["function"], "__module__", "")).startswith("pydantic.")
-            if part.get("type") == "default" or asks:
-                return True
-            parts += [each for name, each in part.items() if name != "metadata"]
-    return False
+def _is_default(part: dict[str, Any]) -> bool:
+    """Can leaving out defaults make another text because of this? Also if a serializer of the type's own might ask for it."""
+    asks = part.get("info_arg") and not str(getattr(part["function"], "__module__", "")).startswith("pydantic.")
+    return part.get("type") == "default" or bool(asks)
 
 
 def _leaf(value: Any) -> Any:
@@ -387,8 +415,11 @@ def _leaf(value: Any) -> Any:
     return plain_value
 
 
-def _taken_apart(adapter: Any, value: Any, where: str, argument: bool, lean: bool) -> str:
-    return _written(_dumped(adapter, value, where, lean), where, argument, _leaf)
+def _taken_apart(
+    adapter: Any, value: Any, where: str, argument: bool, lean: bool, noting: frozenset[type] | None
+) -> str:
+    plain = _dumped(adapter, value, where, lean)
+    return _written(plain, where, argument, _leaf, None if noting is None else notes_of(plain, value, noting))
 
 
 def _dumped(adapter: Any, value: Any, where: str, lean: bool) -> Any:
@@ -420,14 +451,14 @@ def _left_out(lean: Any, whole: Any) -> list[tuple[dict[Any, Any], Any, Any]]:
     return found
 
 
-def arguments_text(arguments: dict[str, Any], where: str) -> str:
+def arguments_text(arguments: dict[str, Any], where: str, notes: Notes | None = None) -> str:
     """Arguments by name as one text, as a `Signature` joins it from theirs. Each of them may be as deep as any value."""
-    return _written(arguments, where, True, tagged.refuse, AROUND)
+    return _written(arguments, where, True, tagged.refuse, notes, AROUND)
 
 
-def _written(value: Any, where: str, argument: bool, other: Any, around: int = 0) -> str:
+def _written(value: Any, where: str, argument: bool, other: Any, notes: Notes | None = None, around: int = 0) -> str:
     try:
-        return tagged.write(value, other, around=around)
+        return tagged.write(value, other, notes, around=around)
     except Refused as refused:
         advice = f"; {_FOR_ARGUMENTS if argument else _FOR_RESULTS}" if refused.advise else ""
         raise NotStorable(f"{spell(where, reversed(refused.path))}: {refused.reason}{advice}") from None

@@ -3,6 +3,10 @@
 pydantic ignores what a dataclass, model or TypedDict has no field for, unless it is told otherwise. Here the plain data is
 held against the value that was made of it, part by part. A type may say that other keys are fine: by an `extra=` in its
 config, or by a validator that sees the data before the fields do (`mode="before"`, `"wrap"`), which may rename them.
+
+And the other way round: fields of a model that it was not given (`model_fields_set`). Its plain data has all of them, so
+which those are is noted beside it when it is stored, and restored when it has become a model again. So is the type that it is
+of, if it is a member of a union of types that may become alike.
 """
 
 from __future__ import annotations
@@ -11,13 +15,16 @@ import dataclasses
 import functools
 import typing
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.naming import near, segment, type_name
+from holdfast.tagged import Note, Notes
 
 _EARLY = ("before", "wrap", "plain")  # validators that see a value before its type does
 _EARLY_KINDS = ("BeforeValidator", "WrapValidator", "PlainValidator")
+_ROWS = (list, tuple, deque)
+_NESTED = (dict, *_ROWS)
 
 
 class Stranger(NamedTuple):
@@ -165,6 +172,72 @@ def _aliases(kind: Any) -> dict[str, str]:
                 if isinstance(path[0], str):
                     found[path[0]] = name
     return found
+
+
+def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
+    """What is noted of the plain data of a value: fields of models that nobody set, and types, if they are of these."""
+    notes: Notes = {}
+    for data, made in _structures(plain, value):
+        kind, given = type(made), getattr(made, "__pydantic_fields_set__", None)
+        if given is not None and not given >= data.keys():
+            known = kind.model_fields
+            names = [name for name in data if name not in given and name in known]
+            if names:
+                notes[id(data)] = Note(data, names)
+        if kind in kinds:
+            notes[id(data)] = notes.get(id(data), Note(data))._replace(kind=kind.__name__)
+    return notes
+
+
+def restore_notes(plain: Any, value: Any, notes: Notes) -> bool:
+    """Let the models in a value that was made of plain data know which fields nobody set. Are all of the types noted?"""
+    as_noted = True
+    for data, made in _structures(plain, value):
+        note = notes.get(id(data))
+        if note is None:
+            continue
+        as_noted = as_noted and note.kind in ("", type(made).__name__)
+        if note.unset and hasattr(made, "__pydantic_fields_set__"):
+            aliases = _aliases(_kind(made))
+            given = made.__pydantic_fields_set__.difference(
+                note.unset, [aliases.get(name, name) for name in note.unset]
+            )
+            object.__setattr__(made, "__pydantic_fields_set__", given)  # so that a frozen one takes it too
+    return as_noted
+
+
+def _structures(plain: Any, value: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    """The models and dataclasses in a value, each with its plain data, as far as the one is made like the other."""
+    pairs = [(plain, value)]
+    while pairs:
+        data, made = pairs.pop()
+        kind = type(made)
+        if getattr(kind, "__pydantic_root_model__", False):
+            pairs.append((data, made.root))
+        elif isinstance(data, dict):
+            if hasattr(kind, "__pydantic_fields_set__") or hasattr(kind, "__dataclass_fields__"):
+                yield data, made
+            nested = [(key, item) for key, item in data.items() if isinstance(item, _NESTED)]
+            if nested:
+                parts = _parts(data, made)
+                pairs += [(item, parts[key]) for key, item in nested if key in parts]
+        elif isinstance(data, _ROWS) and isinstance(made, _ROWS) and len(data) == len(made):
+            pairs += [(item, other) for item, other in zip(data, made, strict=True) if isinstance(item, _NESTED)]
+
+
+def _parts(data: dict[Any, Any], made: Any) -> Mapping[Any, Any]:
+    """The parts of what was made of a dict, by its keys."""
+    if isinstance(made, dict):  # keys may have been made into others, but their order is kept
+        return (
+            made
+            if made.keys() >= data.keys() or len(made) != len(data)
+            else dict(zip(data, made.values(), strict=True))
+        )
+    if dataclasses.is_dataclass(made):
+        return {name: getattr(made, name, None) for name in data if name in made.__dataclass_fields__}
+    own: dict[str, Any] = getattr(made, "__dict__", {})
+    more, aliases = getattr(made, "__pydantic_extra__", None) or {}, _aliases(_kind(made))
+    return {**{alias: own.get(name) for alias, name in aliases.items()}, **more, **own} if more or aliases else own
 
 
 def advice(key: str, known: Iterable[str]) -> str:

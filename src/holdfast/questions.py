@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast import tagged
 from holdfast.aside import aside
 from holdfast.codec import UNTYPED, checked_size, digest, shape_of
 from holdfast.deadline import Writes
@@ -21,8 +22,10 @@ from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, checked_limit, is_served
 from holdfast.naming import cut, show
 from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on, votes_for
+from holdfast.sameness import difference
 from holdfast.schema import check_value, check_whole, filled
 from holdfast.store.base import spilled, unspilled
+from holdfast.tagged import Note, Notes
 from holdfast.verbs.asking import Vote
 
 _STATUSES: Final = ("open", "decided", "expired", "withdrawn")
@@ -165,7 +168,8 @@ class Questions(Writes):
         if found.kind == "in_doubt":
             given = await aside(value, _checked_doubt, found, value)
         else:
-            given = await aside(value, _entered, json.loads(found.schema or "{}"), value, f"question {found.id!r}")
+            what = f"question {found.id!r}"
+            given = await aside(value, lambda: _entered(json.loads(found.schema or "{}"), stored_text(value), what))
         return await self._cast(found, by, note, True, given, None)
 
     async def delegate(self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "") -> Approval:
@@ -189,22 +193,21 @@ class Questions(Writes):
             wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
             raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
         if data is _LATER:
-            return await self._cast(found, by, note, yes, _LATER, seen)
+            return await self._cast(found, by, note, yes, None, seen)
         if found.schema is None:
             raise BadArguments(
                 f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
             )
-        shown = read_value(await unspilled(self.store, found.shown if found.data is None else found.data))
-        what = f"question {found.id!r}: data"
-        given = await aside((data, shown), _entered, json.loads(found.schema), data, what, shown=shown)
+        shown = await unspilled(self.store, found.shown if found.data is None else found.data)
+        schema, what = json.loads(found.schema), f"question {found.id!r}: data"
+        given = await aside((data, shown), lambda: _entered(schema, stored_text(data), what, shown))
         return await self._cast(found, by, note, yes, given, seen)
 
     async def _cast(
-        self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, value: Any, seen: str | None
+        self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, text: str | None, seen: str | None
     ) -> Approval:
-        text, blobs = None, dict[str, bytes]()
-        if value is not _LATER:
-            text = await aside(value, UNTYPED.text, value, "value")
+        blobs = dict[str, bytes]()
+        if text is not None:
             checked_size(text, self._settings.value_limit_bytes, "the answer")
         of = None if text is None else await aside(text, digest, text)
         if of is not None and found.data is None:
@@ -269,10 +272,10 @@ def _look(row: ApprovalRow) -> str:
     return f"`await hf.approval({row.id!r})` says how the question stands"
 
 
-def _checked_doubt(row: ApprovalRow, value: Any) -> Any:
+def _checked_doubt(row: ApprovalRow, value: Any) -> str:
     """One of the three answers to a question about a step in doubt."""
     if isinstance(value, str) and value in ("run", "fail"):
-        return value
+        return tagged.write(value)
     if not isinstance(value, dict) or set(value) != {"result"}:
         raise BadArguments(
             f"{cut(show(value, 60), 60)} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it "
@@ -280,18 +283,41 @@ def _checked_doubt(row: ApprovalRow, value: Any) -> Any:
         )
     schema = json.loads(row.schema or "{}")
     wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
-    return _entered(wrapped, {"result": stored_value(value["result"])}, f"question {row.id!r}")
+    return _entered(wrapped, f'{{"result":{stored_text(value["result"])}}}', f"question {row.id!r}")
 
 
-def _entered(schema: dict[str, Any], value: Any, what: str, **shown: Any) -> Any:
-    """What a person has entered, as plain data: checked, and whole, with what was left out at its default of today.
+def _entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:
+    """The text of what a person has entered: checked, and whole, with what was left out at its default of today.
 
     An edit leaves out nothing of what is `shown`: in the place of that nobody expects a default.
     """
-    given = stored_value(value)
+    given, notes = tagged.read_noting(text)
     check_value(schema, given, what)
-    check_whole(schema, given, what, **shown)
-    return filled(schema, given, what)
+    if shown is None:
+        check_whole(schema, given, what)
+    else:
+        before, notes_before = tagged.read_noting(shown)
+        check_whole(schema, given, what, before)
+        notes |= _untouched(given, before, notes_before)
+    whole, notes = filled(schema, given, what, notes)
+    return tagged.write(whole, notes=notes)
+
+
+def _untouched(given: Any, shown: Any, notes: Notes) -> Notes:
+    """The fields of an edit that nobody set: they are as they were shown, and nobody had set them before."""
+    found: Notes = {}
+    pairs = [(given, shown)] if notes else []
+    while pairs:
+        now, before = pairs.pop()
+        if type(now) is dict and type(before) is dict:
+            note = notes.get(id(before), Note(before))
+            unset = [name for name in note.unset if name in now and difference(now[name], before[name]) is None]
+            if unset:
+                found[id(now)] = Note(now, unset)
+            pairs += [(item, before[name]) for name, item in now.items() if name in before]
+        elif type(now) is list and type(before) is list:
+            pairs += zip(now, before, strict=False)
+    return found
 
 
 def read_value(text: str | None) -> Any:
@@ -306,8 +332,3 @@ def stored_text(value: Any) -> str:
     """A value as text, by its own type."""
     shape = UNTYPED if type(value) in _PLAIN else shape_of(type(value))
     return shape.store(value, "value")[0]
-
-
-def stored_value(value: Any) -> Any:
-    """A value as the plain data that is stored of it."""
-    return UNTYPED.load(stored_text(value))

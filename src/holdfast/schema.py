@@ -21,6 +21,7 @@ from holdfast import tagged
 from holdfast.codec import UNTYPED, arguments_text, shape_of
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.naming import ATOMS, cut, key_text, near, segment, short, show, spell, type_name
+from holdfast.tagged import Note, Notes
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),),
@@ -107,14 +108,17 @@ def arguments_from_published(
     return ordered, arguments_text(recorded, agent_name)
 
 
-def filled(schema: dict[str, Any], value: Any, what: str = "the value") -> Any:
+def filled(
+    schema: dict[str, Any], value: Any, what: str = "the value", notes: Notes | None = None
+) -> tuple[Any, Notes]:
     """A value that was checked by the schema, with the defaults that the schema tells in place of what it leaves out.
 
-    A default that is made anew each time (a factory) is in no schema: it is filled in when the value is read. Where that
-    may be too late, see `check_whole`.
+    And which these are, noted with what is known of the value: nobody set them. A default that is made anew each time (a
+    factory) is in no schema: it is filled in when the value is read. Where that may be too late, see `check_whole`.
     """
+    form = _Form(schema, notes)
     try:
-        return _Form(schema).filled(schema, value)
+        return form.filled(schema, value), form.notes
     except RecursionError:
         raise _too_deep(what) from None
 
@@ -149,8 +153,9 @@ _LeftOut = tuple[tuple[tuple[str, ...], Any], ...]  # the path of each field tha
 class _Form:
     """A schema, and what was found with it so far: no part of a value is held against a part of the schema twice."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], notes: Notes | None = None) -> None:
         self._definitions: dict[str, Any] = schema.get("$defs", {})
+        self.notes: Notes = dict(notes or {})  # of what is filled in, and of the values before that
         # By identity. The values are kept, so that no other one gets the id of one that is gone.
         self._wrongs: dict[tuple[int, int], tuple[Any, _Wrong | None]] = {}
         self._lacks: dict[tuple[int, int, int], tuple[Any, Any, _LeftOut]] = {}
@@ -287,14 +292,26 @@ class _Form:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
         # What the type alone can read, perhaps by an old name, stays as it is.
         told = properties.items() if others is not True or all(name in properties for name in value) else ()
-        whole = {name: _default(own) for name, own in told if "default" in own or "x-default" in own}
+        whole = {name: self._default(own) for name, own in told if "default" in own or "x-default" in own}
         whole = {
             name: whole[name] if name not in value else value[name]
             for name in properties
             if name in whole or name in value
         }
         whole |= {name: item for name, item in value.items() if name not in whole}
-        return {name: self.filled(properties.get(name, others), item) for name, item in whole.items()}
+        made = {name: self.filled(properties.get(name, others), item) for name, item in whole.items()}
+        before = self.notes.get(id(value), Note(value))
+        unset = [name for name in made if name in before.unset or name not in value]
+        if unset or before.kind:
+            self.notes[id(made)] = Note(made, unset, before.kind)
+        return made
+
+    def _default(self, schema: dict[str, Any]) -> Any:
+        if "x-default" not in schema:
+            return schema["default"]
+        default, notes = tagged.read_noting(json.dumps(schema["x-default"]))
+        self.notes |= notes
+        return default
 
     def _target(self, schema: Any) -> Any:
         for _ in range(len(self._definitions) + 2):  # no way from one to the next is longer
@@ -305,10 +322,6 @@ class _Form:
 
 
 _PARTED = frozenset({dict, list, tuple, set, frozenset})
-
-
-def _default(schema: dict[str, Any]) -> Any:
-    return tagged.read(json.dumps(schema["x-default"])) if "x-default" in schema else schema["default"]
 
 
 def _as_json(value: Any) -> Any:

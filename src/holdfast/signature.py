@@ -25,6 +25,7 @@ from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shap
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved, signature_of
 from holdfast.naming import ATOMS, cut, near, short, show
+from holdfast.tagged import Notes
 
 __all__ = ["Bound", "Input", "Local", "Signature"]
 
@@ -428,15 +429,15 @@ class Signature:
     def load(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a stored input, for the call. Raises `BadArguments` if they no longer fit the function."""
         try:
-            return self._called(self._values(text))
+            return self._called(*self._values(text))
         except Misfit as misfit:
             raise self._unfit(misfit) from misfit
 
-    def _values(self, text: str) -> dict[str, Any]:
-        values = tagged.read(text)
+    def _values(self, text: str) -> tuple[dict[str, Any], Notes]:
+        values, notes = tagged.read_noting(text)
         if type(values) is not dict or not all(type(name) is str for name in values):
             raise BadArguments(f"{self.what}: a stored input is an object of arguments by name, not {short(values)}")
-        return values
+        return values, notes
 
     def _more(self, values: dict[str, Any]) -> list[Any] | None:
         rest = self._parts.rest
@@ -450,7 +451,7 @@ class Signature:
 
         Raises `BadArguments` or `NotStorable` if they no longer fit the function.
         """
-        values, parts = self._values(text), self._parts
+        (values, notes), parts = self._values(text), self._parts
         if parts.rest is not None:
             values |= {f"{parts.rest.name}[{at}]": each for at, each in enumerate(self._more(values) or ())}
             values.pop(parts.rest.name, None)
@@ -458,7 +459,7 @@ class Signature:
         def before(argument: _Argument) -> Any:
             if argument.where not in values or argument.parameter.local:
                 return argument.fresh()
-            return argument.parameter.shape.revive(values.pop(argument.where), argument.where)
+            return argument.parameter.shape.revive(values.pop(argument.where), argument.where, notes=notes)
 
         args = [before(argument) for argument in live.by_position]
         kwargs = {name: before(argument) for name, argument in live.by_keyword.items()}
@@ -471,7 +472,7 @@ class Signature:
             raise BadArguments(f"{self.what} takes {self}; the stored input has {short(next(iter(values)))} as well")
         return self.bind(args, kwargs)
 
-    def _called(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _called(self, values: dict[str, Any], notes: Notes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         positional, by_name, rest, extra, taken = self._parts[:5]
         more = self._more(values)
         args: list[Any] = []
@@ -484,15 +485,15 @@ class Signature:
             # What stands before positional-only or rest arguments must be passed by position too, default or not.
             if parameter.kind is _ONLY_POSITION or (more and parameter.kind is _POSITION):
                 value = values.get(parameter.name)
-                args.append(parameter.shape.revive(value, parameter.name) if given else parameter.default)
+                args.append(parameter.shape.revive(value, parameter.name, notes=notes) if given else parameter.default)
             elif given:
-                kwargs[parameter.name] = parameter.shape.revive(values[parameter.name], parameter.name)
+                kwargs[parameter.name] = parameter.shape.revive(values[parameter.name], parameter.name, notes=notes)
         if rest and more:
-            args += [rest.shape.revive(value, f"{rest.name}[{at}]") for at, value in enumerate(more)]
+            args += [rest.shape.revive(value, f"{rest.name}[{at}]", notes=notes) for at, value in enumerate(more)]
         for name in [name for name in values if name not in taken]:
             if extra is None:
                 raise BadArguments(f"{self.what} takes {self}; the stored input has {short(name)} as well")
-            kwargs[name] = extra.shape.revive(values[name], name)
+            kwargs[name] = extra.shape.revive(values[name], name, notes=notes)
         return tuple(args), kwargs
 
     def parse(self, strings: Sequence[str], named: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -544,11 +545,13 @@ class Signature:
 
 def _published_default(parameter: Parameter) -> dict[str, Any]:
     """What a schema says of a default. One that JSON has no word for stands there as it is stored."""
-    whole, identity = parameter.default_whole, parameter.default_text
-    if whole is None or identity is None:
+    if parameter.default_whole is None or parameter.default_text is None:
         return {}
+    whole, identity = tagged.bare(parameter.default_whole), parameter.default_text
     # A quote inside a string is escaped, so this is a tag.
     found = {"x-default" if '{"$' in whole else "default": json.loads(whole)}
+    if whole != parameter.default_whole:  # it also has notes
+        found["x-default"] = json.loads(parameter.default_whole)
     return found if identity == whole or '{"$' in identity else {**found, "x-identity": json.loads(identity)}
 
 

@@ -9,6 +9,10 @@ is an object with a single key that starts with "$":
     {"$bytes": base64}   {"$bytearray": base64}   {"$decimal": text}   {"$uuid": text}
     {"$datetime": iso}   {"$date": iso}   {"$time": iso}   {"$timedelta": [days, seconds, microseconds]}
     {"$datetime": {"at": iso, "zone": "Europe/Berlin", "fold": 1}}      also "name", for a named fixed offset
+    {"$unset": [[name, ..], {..}]}                                      a model's fields, and which of them nobody set
+    {"$of": [name, {..}]}                                               which member of a union the fields are of
+
+The last two are the dict itself to all readers but those that make a value of its type again (`read_noting`), and to digests.
 
 Nothing can be mistaken for a tag: a dict of the user's whose only key starts with "$" is written as a "$map". Kinds are
 told apart by their exact type and each has its own form, so reading gives back the value that was written, by
@@ -24,11 +28,11 @@ import enum
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -37,6 +41,7 @@ from holdfast.naming import segment, type_name
 
 BLOB_BYTES: Final = 64 * 1024
 DEPTH_LIMIT: Final = 200
+_NOTED_DEPTH: Final = 50  # a note takes levels of its own, and what is deep must not become too deep by it
 AROUND: Final = 2  # levels that we put around the values of a call: arguments by name, and the rest as a list
 DEFAULT_LIMIT_BYTES: Final = 16 * 1024 * 1024
 # Shared parts are written once for each place they are in: thirty lists that each hold the one before twice would be
@@ -47,6 +52,17 @@ _CONTAINER_COUNT: Final = 16  # what a list or dict counts beside its members: i
 quote: Final = encode_basestring_ascii  # a string as JSON text
 _TOO_DEEP: Final = f"it is nested more than {DEPTH_LIMIT} levels deep"
 _AS_IT_IS: Final = frozenset({str, bool, type(None)})
+
+
+class Note(NamedTuple):
+    """What is noted of the plain data of a model or dataclass."""
+
+    data: dict[Any, Any]  # the data itself: while it is kept, its `id` is no other's
+    unset: Sequence[str] = ()  # the fields that nobody set
+    kind: str = ""  # the name of its type, where that is one of several that are alike
+
+
+Notes = dict[int, Note]  # by the `id` of the data
 
 
 class Refused(Exception):
@@ -182,6 +198,24 @@ class _Writer:
 _CONTAINERS: Final = frozenset({dict, list, tuple, set, frozenset})
 
 
+class _Noting(_Writer):
+    """Writes notes as well."""
+
+    __slots__ = ("notes",)
+
+    def __init__(self, other: Callable[[Any], Any], notes: Notes) -> None:
+        super().__init__(other)
+        self.notes = notes
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        made = super().mapping(value, depth)
+        note = self.notes.get(id(value))
+        if note is not None and depth <= _NOTED_DEPTH:
+            made = {"$unset": [note.unset, made]} if note.unset else made
+            made = {"$of": [note.kind, made]} if note.kind else made
+        return made
+
+
 def refuse(value: Any) -> Any:
     """What becomes of a value of no plain kind where no type is annotated."""
     kind = type(value)
@@ -247,11 +281,13 @@ def plainest(value: Any, depth: int = 0) -> Any:
     raise Refused(f"{type_name(kind)} cannot be stored")
 
 
-def write(value: Any, other: Callable[[Any], Any] = refuse, *, around: int = 0) -> str:
+def write(value: Any, other: Callable[[Any], Any] = refuse, notes: Notes | None = None, *, around: int = 0) -> str:
     """The value as text; raises `Refused`, or `RecursionError` where the caller's own stack leaves no room.
 
     Its first `around` levels are ours, and do not count as those of a value.
     """
+    if notes:
+        return _encode(_Noting(other, notes).tree(value, -around))
     kind = type(value)
     if kind is str:
         return quote(value)
@@ -314,6 +350,20 @@ def _read_map(payload: Any) -> Any:
     return _members(dict(map(_row, _row(payload))), payload)
 
 
+def _read_unset(payload: Any) -> tuple[list[str], dict[Any, Any]]:
+    names, data = _row(payload)
+    if type(data) is not dict or not all(type(name) is str and name in data for name in _row(names)):
+        raise TypeError("names of fields and an object with them are expected")
+    return names, data
+
+
+def _read_of(payload: Any) -> tuple[str, dict[Any, Any]]:
+    name, data = _row(payload)
+    if type(data) is not dict:
+        raise TypeError("a name and an object are expected")
+    return _text(name), data
+
+
 def _read_moment(kind: Any, payload: Any) -> Any:
     if type(payload) is not dict:
         return kind.fromisoformat(_text(payload))
@@ -343,6 +393,8 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$time": lambda payload: _read_moment(time, payload),
     "$date": lambda payload: date.fromisoformat(_text(payload)),
     "$timedelta": _read_timedelta,
+    "$unset": lambda payload: _read_unset(payload)[1],
+    "$of": lambda payload: _read_of(payload)[1],
 }
 
 
@@ -383,7 +435,29 @@ def _decode(text: str, decoder: json.JSONDecoder) -> Any:
 def read(text: str) -> Any:
     """The value that was written; `NotStorable` for text that nothing wrote. Never runs code, whatever the text."""
     # Without a "$" (or its escape, which only a forger would write) there is no tag, and no callback is needed.
-    decoder = _tag_decoder if "$" in text or "\\u0024" in text else _plain_decoder
+    return _read(text, _tag_decoder if "$" in text or "\\u0024" in text else _plain_decoder)
+
+
+def read_noting(text: str) -> tuple[Any, Notes]:
+    """The same, and what is noted in it."""
+    notes: Notes = {}
+    if not _is_noted(text):
+        return read(text), notes
+
+    def untag(found: dict[str, Any]) -> Any:
+        if len(found) != 1:
+            return found
+        value = _untag(found)
+        if "$unset" in found:
+            notes[id(value)] = Note(value, found["$unset"][0])
+        elif "$of" in found:
+            notes[id(value)] = notes.get(id(value), Note(value))._replace(kind=found["$of"][0])
+        return value
+
+    return _read(text, json.JSONDecoder(parse_constant=_no_constant, object_hook=untag)), notes
+
+
+def _read(text: str, decoder: json.JSONDecoder) -> Any:
     value = _decode(text, decoder)
     if text.count("[") + text.count("{") > DEPTH_LIMIT + AROUND:
         _check_depth(value)
@@ -412,15 +486,30 @@ def canonical(text: str) -> str:
     if "{" not in text:
         return text
     try:
-        return in_order(_decode(text, _map_decoder if '"$map"' in text else _plain_decoder))
+        return in_order(_decode(text, _order_decoder if '"$map"' in text or _is_noted(text) else _plain_decoder))
     except RecursionError:
         raise _malformed(_TOO_DEEP) from None
 
 
-def _sort_map(found: dict[str, Any]) -> dict[str, Any]:
+def bare(text: str) -> str:
+    """The text of the same value, without notes."""
+    return _encode(_decode(text, _bare_decoder)) if _is_noted(text) else text
+
+
+def _is_noted(text: str) -> bool:
+    return '"$unset"' in text or '"$of"' in text
+
+
+def _bared(found: dict[str, Any]) -> Any:
+    noted = found.get("$unset", found.get("$of")) if len(found) == 1 else None
+    return noted[1] if type(noted) is list and len(noted) == 2 else found
+
+
+def _ordered(found: dict[str, Any]) -> Any:
     if len(found) == 1 and type(found.get("$map")) is list:
         found["$map"].sort(key=in_order)
-    return found
+    return _bared(found)
 
 
-_map_decoder = json.JSONDecoder(parse_constant=_no_constant, object_hook=_sort_map)
+_bare_decoder = json.JSONDecoder(parse_constant=_no_constant, object_hook=_bared)
+_order_decoder = json.JSONDecoder(parse_constant=_no_constant, object_hook=_ordered)

@@ -5,6 +5,7 @@ import dataclasses
 import re
 from typing import Any, NotRequired
 
+import pydantic
 import pytest
 from tests.agents.acting import history, kinds, with_client
 from tests.engine.lives import lives
@@ -531,3 +532,80 @@ def test_arguments_that_no_longer_fit_the_step_stop_the_run(tmp_path):
                 await run.result(timeout=20)
 
     lives(tmp_path / "a.db", code(old), code(new), code(old), act=act)
+
+
+class Patch(pydantic.BaseModel):
+    """What is to be changed: only what was given, and that even if it is nothing."""
+
+    name: str
+    email: str | None = None
+    phone: str | None = None
+
+
+def given(patch: Patch) -> str:
+    """The fields that were given."""
+    return " ".join(patch.model_dump(exclude_unset=True))
+
+
+@holdfast.step
+async def apply(patch: Patch) -> str:
+    return given(patch)
+
+
+@holdfast.step(in_doubt="ask", retry=1)
+async def plan(phone: str | None) -> Patch:
+    if phone == "lost":
+        raise holdfast.InDoubt("the line went dead")
+    return Patch(name="b", phone=phone)
+
+
+@holdfast.agent
+async def nested(patch: Patch, more: Patch = Patch(name="d")) -> list[Patch]:  # noqa: B008 - nobody changes it
+    return [await holdfast.checkpoint(await holdfast.restore(patch)), more]
+
+
+@holdfast.agent
+async def patches(patch: Patch, more: dict[str, Patch] | None = None) -> list[str]:
+    found = [patch, *(more or {}).values(), await plan(None), *(await nested(Patch(name="c", email=None)))]
+    async with holdfast.conversation("c", Patch) as talk:
+        await talk.add(Patch(name="t", phone=None))
+        found += await talk.messages()
+    found += [await holdfast.ask("What?", Patch), await plan("lost"), await holdfast.receive("go", Patch)]
+    shown = {"a": Patch(name="p"), "b": Patch(name="q", email=None)}
+    for edit in (False, True):
+        found += (await holdfast.approve("Change?", show=shown, edit=edit)).data.values()
+    await holdfast.receive("end")
+    return [await apply(each) for each in found]
+
+
+def test_what_was_not_set_in_a_model_is_not_set_wherever_it_goes(tmp_path):
+    """Inputs, results, states, messages, answers, edits and what was said, of a run that was started without its code."""
+
+    async def act(hf, life):
+        run = hf.get("r")
+        if life == 1:
+            await hf.start("patches", {"name": "i"}, {"x": {"name": "j", "phone": None}}, id="r")
+            await hf.start("nested", {"name": "n"}, id="n")
+        elif life == 2:
+            assert [given(each) for each in await hf.get("n", nested).result(timeout=20)] == ["name", "name"]
+            for answer in ({"name": "a"}, {"result": {"name": "k", "phone": None}}):
+                await run.wait_for_question()
+                await hf.answer("r", answer, by="ana")
+            await run.send("go", Patch(name="m", phone=None))
+            await run.wait_for_question()
+            await hf.approve("r", by="ana")
+            question = await run.wait_for_question()
+            assert question.shown["a"] == {"name": "p", "email": None, "phone": None}
+            edited = {"a": question.shown["a"] | {"phone": "7"}, "b": question.shown["b"] | {"name": "z"}}
+            assert (await hf.approve("r", data=edited, by="ana")).data == edited
+            await run.wait("waiting", waits_for="message")
+        elif life == 3:
+            await run.send("end")
+            return await run.result(timeout=20)
+        return None
+
+    code = [patches, nested]
+    assert lives(tmp_path / "a.db", code, [], code, code, act=act)[3] == [
+        "name", "name phone", "name phone", "name email", "name", "name phone",
+        "name", "name phone", "name phone", "name", "name email", "name phone", "name email",
+    ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import ipaddress
+import itertools
 import math
 import pathlib
 import re
@@ -15,7 +16,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, NewType, TypedDict
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 from zoneinfo import ZoneInfo
 
 import pydantic
@@ -27,8 +28,11 @@ from pydantic_core import core_schema
 from tests.words.values import BERLIN, Cat, Color, Holder, Level, Point, Ticket, exactly, refusal, relaxed, values
 
 import holdfast
+from holdfast import codec, tagged
 from holdfast.codec import UNTYPED, shape_of
 from holdfast.errors import NotStorable
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +242,7 @@ def test_an_annotated_value_comes_back_as_itself(annotation: Any, value: Any, te
 )
 def test_a_stored_value_is_whole(annotation: Any, value: Any, text: str) -> None:
     """Fields at their default are stored like others, if the type can be read with them."""
-    assert assert_back(annotation, value) == text
+    assert tagged.bare(assert_back(annotation, value)) == text
 
 
 def test_a_type_without_defaults_has_one_text() -> None:
@@ -518,6 +522,210 @@ def test_so_it_is_inside_of_others():
     assert shape_of(Sloppy).identity(value) == '{"who":"ana","inner":[{"who":"bo"},{"who":"cy","days":5}]}'
 
 
+class Patch(pydantic.BaseModel):
+    name: str
+    email: str | None = None
+    parts: list[Patch] = []
+
+
+class Fixed(pydantic.BaseModel, frozen=True):
+    patch: Patch = Patch(name="y", email="e")
+    size: int = 1
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    __pydantic_extra__: dict[str, Patch]
+    size: int = pydantic.Field(1, alias="Size")
+
+
+class Patches(pydantic.RootModel[dict[int, Patch]]):
+    pass
+
+
+class Box(pydantic.BaseModel, Generic[T]):
+    held: T
+    count: int = 1
+
+
+class Pair(NamedTuple):
+    one: Patch
+    other: Patch
+
+
+@dataclasses.dataclass
+class Letter:
+    patch: Patch
+    stamps: int = 0
+
+
+class Shouted(pydantic.BaseModel):
+    """Stored as one text, by its own serializer: what was set in it cannot be known."""
+
+    name: str = "x"
+    size: int = 1
+
+    @pydantic.model_serializer
+    def short(self) -> str:
+        return f"{self.name} {self.size}"
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def long(cls, given: Any) -> Any:
+        return given if isinstance(given, dict) else dict(zip(("name", "size"), given.split(), strict=True))
+
+
+class Touched(pydantic.BaseModel):
+    """Its validator sets a field each other time."""
+
+    name: str = "x"
+    size: int = 1
+    turns: ClassVar[Iterator[bool]] = itertools.cycle([True, False])
+
+    @pydantic.model_validator(mode="after")
+    def touch(self) -> Touched:
+        self.__pydantic_fields_set__.symmetric_difference_update({"size"} if next(self.turns) else ())
+        return self
+
+
+def given_fields(value: Any) -> Any:
+    """What was given to the models in a value."""
+    if isinstance(value, pydantic.RootModel):
+        return given_fields(value.root)
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(exclude_unset=True, round_trip=True, by_alias=False), value.model_fields_set
+    if isinstance(value, dict):
+        return {key: given_fields(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [given_fields(item) for item in value]
+    return given_fields(value.patch) if isinstance(value, Letter) else value
+
+
+SPARSE, CLEARING = Patch(name="x"), Patch(name="x", email=None)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Patch, SPARSE),
+        (Patch, CLEARING),
+        (Patch, Patch(name="x", parts=[SPARSE, CLEARING, Patch(name="z", email="e", parts=[])])),
+        (list[Patch] | None, [SPARSE, CLEARING]),
+        (dict[Color, Patch], {Color.RED: SPARSE, Color.PAIR: CLEARING}),
+        (tuple[Patch, ...], (SPARSE, CLEARING)),
+        (collections.OrderedDict[str, Patch], collections.OrderedDict(a=SPARSE, b=CLEARING)),
+        (Order | Patch, SPARSE),
+        (Letter, Letter(SPARSE)),
+        (Fixed, Fixed(patch=SPARSE)),
+        (Fixed, Fixed(size=1)),
+        (Open, Open(Size=1, more=SPARSE)),
+        (Open, Open(more=CLEARING)),
+        (Patches, Patches({1: SPARSE, 2: CLEARING})),
+        (Box[Box[Patch]], Box[Box[Patch]](held=Box[Patch](held=SPARSE, count=1))),
+        (Pair, Pair(SPARSE, CLEARING)),
+        (Annotated[Cat | Dog, pydantic.Field(discriminator="kind")], Dog(lives=1)),
+        (Account, Account(name="a", note=None)),
+    ],
+)
+def test_a_model_knows_what_was_given_to_it(annotation: Any, value: Any) -> None:
+    """`model_fields_set` comes back, live and from the record. Nobody else sees that it is kept."""
+    shape, seen = shape_of(annotation), given_fields(value)
+    text, copy = shape.store(value)
+    assert (given_fields(copy), given_fields(shape.load(text)), given_fields(value)) == (seen, seen, seen)
+    shown = tagged.bare(text)
+    assert UNTYPED.load(text) == UNTYPED.load(shown)
+    assert codec.digest(text) == codec.digest(shown)
+    assert codec.preview(text) == codec.preview(shown)
+    assert "$unset" not in shape.identity(value) + shown
+    assert shape.load(shown) == value  # as it was stored once
+
+
+@pytest.mark.parametrize("value", [Shouted(size=2), Touched(), Touched(name="y")])
+def test_a_type_of_which_that_cannot_be_known_is_stored_all_the_same(value: Any) -> None:
+    text, copy = shape_of(type(value)).store(value)
+    assert copy == shape_of(type(value)).load(text) == value
+
+
+def test_a_default_that_changes_leaves_what_was_not_set_as_it_was() -> None:
+    """What nobody set is still in the record, and is read from there; a field that was renamed is known by its old name."""
+    text = shape_of(Patch).store(Patch(name="x", email=None))[0]
+    after = pydantic.create_model(
+        "Patch",
+        name=(str, ...),
+        mail=(str | None, pydantic.Field("new", alias="email")),
+        parts=(list[Patch] | None, None),
+    )
+    copy = shape_of(after).load(text)
+    assert (copy.mail, copy.parts, copy.model_fields_set) == (None, [], {"name", "mail"})
+    copy = shape_of(after).load(shape_of(Patch).store(SPARSE)[0])
+    assert (copy.mail, copy.model_fields_set) == (None, {"name"})
+
+
 def test_a_field_that_is_unknown_is_refused_behind_a_key_that_became_a_number():
     with pytest.raises(NotStorable, match="amuont"):
         shape_of(dict[int, SloppyToo]).revive({"1": {"who": "ana", "amuont": 99}})
+
+
+def test_a_deep_model_is_stored_as_ever() -> None:
+    deep = Patch(name="x")
+    for _ in range(90):  # each is two levels
+        deep = Patch(name="x", parts=[deep])
+    text, copy = shape_of(Patch).store(deep)
+    assert copy == shape_of(Patch).load(text) == deep
+    assert copy.model_fields_set == {"name", "parts"}
+
+
+def bills(*more: Any, tagged: bool = False, dataclass: bool = False) -> Any:
+    """Two types that are alike, and what holds them, as one deploy has them: `more` is added to the first."""
+    kinds = {"kind": (Literal["paid"], "paid")}, {"kind": (Literal["due"], "due")}
+    paid, due = ({"euros": (int, ...), **dict(more)}, {"euros": (int, ...), "days": (int, 30)})
+    if dataclass:
+        rows = [
+            [(key, *hint) if hint[1] is not ... else (key, hint[0]) for key, hint in own.items()] for own in (paid, due)
+        ]
+        made = [dataclasses.make_dataclass(name, row) for name, row in zip(("Paid", "Due"), rows, strict=True)]
+    else:
+        fields = [{**own, **kind} if tagged else own for own, kind in zip((paid, due), kinds, strict=True)]
+        made = [pydantic.create_model(name, **own) for name, own in zip(("Paid", "Due"), fields, strict=True)]
+    either: Any = made[0] | made[1]
+    return (
+        *made,
+        either,
+        pydantic.create_model("Ledger", bills=(dict[str, list[either]], ...), last=(either | None, None)),
+    )
+
+
+DAYS, NOTE = ("days", (int, 5)), ("note", (str, ""))
+
+
+@pytest.mark.parametrize("dataclass", [False, True])
+@pytest.mark.parametrize("added", [(DAYS,), (DAYS, NOTE)])
+def test_a_member_of_a_union_stays_what_it_was_when_another_becomes_like_it(added: Any, dataclass: bool) -> None:
+    """Pydantic takes the first of several that fit as well, so what was recorded says which one it is of."""
+    Paid, Due, either, Ledger = bills(dataclass=dataclass)  # noqa: N806 - types
+    Paid2, Due2, either2, Ledger2 = bills(*added, dataclass=dataclass)  # noqa: N806 - types
+    assert type(shape_of(either2).load('{"euros":7,"days":30}')) is Paid2  # as it was stored once
+    text = shape_of(either).store(Due(euros=7))[0]
+    assert shape_of(either2).load(text) == Due2(euros=7, days=30)
+    assert shape_of(either2).load(shape_of(either).store(Paid(euros=7))[0]) == Paid2(euros=7)
+    value = Ledger(bills={"a": [Due(euros=1), Paid(euros=2)], "b": [Due(euros=3, days=4)]}, last=Due(euros=5))
+    text, copy = shape_of(Ledger).store(value)
+    assert copy == value
+    found = shape_of(Ledger2).load(text)
+    assert [type(each) for row in found.bills.values() for each in row] == [Due2, Paid2, Due2]
+    assert type(found.last) is Due2
+    assert found.model_fields_set == {"bills", "last"}
+    assert "$of" not in shape_of(Ledger).identity(value)
+
+
+def test_a_literal_tells_the_members_of_a_union_apart_for_good() -> None:
+    Due, either = bills(tagged=True)[1:3]  # noqa: N806 - a type
+    text = shape_of(either).store(Due(euros=7))[0]
+    assert "$of" not in text
+    Due2, either2 = bills(DAYS, tagged=True)[1:3]  # noqa: N806 - a type
+    assert type(shape_of(either2).load(text)) is Due2
+
+
+def test_a_member_whose_type_was_renamed_is_read_as_what_it_fits() -> None:
+    text = '{"$of":["Gone",{"euros":7,"days":30}]}'
+    Due, either = bills()[1:3]  # noqa: N806 - a type
+    assert shape_of(either).load(text) == Due(euros=7, days=30)

@@ -83,7 +83,7 @@ def test_the_text_of_each_kind_is_fixed(value: Any, text: str) -> None:
     assert exactly(UNTYPED.load(text)) == exactly(value)
 
 
-@pytest.mark.parametrize("key", ["$tuple", "$map", "$anything", "$"])
+@pytest.mark.parametrize("key", ["$tuple", "$map", "$unset", "$of", "$anything", "$"])
 def test_a_dict_of_the_users_is_never_taken_for_a_tag(key: str) -> None:
     """A dict that looks like a tag, even one read from JSON, is stored as the dict it is."""
     forged = json.loads(json.dumps({key: [[1, 2]]}))
@@ -144,6 +144,13 @@ def test_two_nans_as_keys_stay_two() -> None:
         '{"$datetime":{"at":"2024-01-01T00:00:00","zone":"Europe"}}',
         '{"\\u0024nope":1}',
         '{"$time":{"zone":"UTC"}}',
+        '{"$unset":[]}',
+        '{"$unset":[["a"],{}]}',
+        '{"$unset":[[1],{"a":1}]}',
+        '{"$unset":[["a"],["a"]]}',
+        '{"$of":[{}]}',
+        '{"$of":[1,{"a":1}]}',
+        '{"$of":["A",["a"]]}',
         "1" * 5000,
         "[" * 100_000,
         '{"$tuple":[' * 50_000,

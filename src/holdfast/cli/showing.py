@@ -49,6 +49,7 @@ from holdfast.durations import moment, spoken
 from holdfast.model import FINISHED, Event
 from holdfast.run import RunInfo, is_forsaken, wants_worker
 from holdfast.spent import count
+from holdfast.tagged import bare
 
 _RESULT_LINES: Final = 24
 _UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: whoever searches it looks for whole ones
@@ -302,7 +303,7 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
 
 def event_document(event: Event) -> dict[str, Any]:
     """An event as data; its value is what was stored."""
-    value = None if event.value is None else json.loads(event.value)
+    value = None if event.value is None else json.loads(bare(event.value))
     return {"position": event.position, "run": event.run, "seq": event.seq, "kind": event.kind, "key": event.key,
             "at": moment(event.at), "data": event.data, "value": value, "blob": event.blob, "epoch": event.epoch,
             "dropped": event.dropped}  # fmt: skip

@@ -30,6 +30,7 @@ from holdfast.runtime import NO_DEFAULT, Answer, Question
 from holdfast.sameness import lost
 from holdfast.store.base import spilled
 from holdfast.store.questions import NewApproval
+from holdfast.tagged import bare
 
 if TYPE_CHECKING:
     from holdfast.clock import Timer
@@ -52,7 +53,7 @@ class ApprovalCall(Call):
         self._timer: Timer | None = None
 
     def weigh(self) -> str:
-        return digest_of({"question": self._question.text, "show": self._shown})
+        return digest_of({"question": self._question.text, "show": bare(self._shown)})
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution

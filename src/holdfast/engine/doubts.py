@@ -17,6 +17,7 @@ from holdfast.errors import InDoubt, StepTimeout
 from holdfast.people import writable
 from holdfast.runtime import Placed
 from holdfast.store.questions import NewApproval
+from holdfast.tagged import read_noting
 
 if TYPE_CHECKING:
     from holdfast.engine.steps import StepCall
@@ -78,14 +79,14 @@ async def _ask(call: StepCall, error: Exception) -> Ended:
         await _put_question(call, question, text)
     decided = await answered(call, question)
     past.question = None
-    answer = UNTYPED.load(execution.text_of(decided))
+    answer, notes = read_noting(execution.text_of(decided))
     if answer == "run":
         return RUN_IT
     if answer == "fail":
         by = decided.data.get("by")
         unknown = InDoubt(f"whether the effect happened is not known; {by} decided to fail the step")
         return Ended(error=unknown, final=True)
-    return Ended(call.spec.signature.returns.load(UNTYPED.store(answer["result"])[0]))
+    return Ended(call.spec.signature.returns.revive(answer["result"], notes=notes))
 
 
 async def _put_question(call: StepCall, question: str, text: str) -> None:
