@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from holdfast.controlling import Control
 from holdfast.conversations import Conversations
 from holdfast.declaring import Agent
 from holdfast.durations import Duration, milliseconds, past_ms
-from holdfast.errors import BadArguments, RunExists, UnknownAgent
+from holdfast.errors import BadArguments, NotStorable, RunExists, UnknownAgent
 from holdfast.flow import Flow, Lane, lane_of
 from holdfast.hearing import Ear, Hearing
 from holdfast.model import (
@@ -332,7 +333,7 @@ class Client(Questions, Conversations, Control, Tokens):
         if row.id != run_id and id is not None:
             raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
         if not created and row.id == run_id:
-            await self._check_same(row, name, given)
+            await self._check_same(row, name, given, agent.spec if isinstance(agent, Agent) else self._spec(name))
         return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
 
     def _begins(self, run: str) -> None:
@@ -375,11 +376,15 @@ class Client(Questions, Conversations, Control, Tokens):
                 "version, or open the client anew"
             )
 
-    async def _check_same(self, row: RunRow, name: str, given: Input) -> None:
+    async def _check_same(self, row: RunRow, name: str, given: Input, spec: AgentSpec | None) -> None:
         before = await unspilled(self.store, row.input) or "{}"
         whole = digest(before)
         if row.agent == name and ((row.identity or whole) == given.digest or whole == digest(given.text)):
             return  # as a whole too, for a default may have become what is given, or was it then
+        if row.agent == name and spec is not None and given.lean:
+            with contextlib.suppress(BadArguments, NotStorable):  # or a field was added, which it lacks
+                if spec.signature.bind(*spec.signature.load(before)).lean == given.lean:
+                    return
         one, other = f"{row.agent}({preview(before)})", f"{name}({preview(given.text)})"
         found = difference(tagged.read(before), tagged.read(given.text)) if one == other else None
         differs = "" if found is None else f" (they differ in {spell('', found.path)})"

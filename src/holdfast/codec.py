@@ -35,7 +35,7 @@ from holdfast.fields import Stranger, advice, fields_of, has_own_validator, note
 from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
 from holdfast.sameness import Difference, difference
 from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Notes, Refused
-from holdfast.unions import alike, by_names, parts_of
+from holdfast.unions import alike, by_names, parts_of, telling
 
 __all__ = [
     "BLOB_BYTES", "DEFAULT_LIMIT_BYTES", "DEPTH_LIMIT", "UNTYPED", "Migrate", "Misfit", "Shape", "Unknown",
@@ -64,7 +64,7 @@ class Shape:
     """How values of one annotation are stored and read."""
 
     __slots__ = (
-        "_adapter", "_by_names", "_fits", "_has_notes", "_kinds", "_trusted", "annotation", "has_defaults", "name",
+        "_adapter", "_by_names", "_fits", "_has_notes", "_kinds", "_trusted", "annotation", "has_defaults", "name", "telling",
     )  # fmt: skip
 
     def __init__(self, annotation: Any = Any) -> None:
@@ -75,6 +75,7 @@ class Shape:
         self._has_notes = False
         self._kinds = frozenset[type]()  # members of unions that are noted
         self._by_names: Any = None
+        self.telling = frozenset[str]()  # fields that tell members of unions apart, and may be at their default
         self._trusted = has_own_validator(annotation)  # with a validator that takes whatever it likes
 
     def __repr__(self) -> str:
@@ -101,6 +102,24 @@ class Shape:
         if self._fits is not None and self._fits(value):
             return _written(value, where, argument, tagged.refuse)
         return self._typed(value, where, argument, lean=True)[0]
+
+    def lean(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
+        """An identity that has of all fields at their default only those that tell the members of unions apart.
+
+        An `identity` of such a value has all of them, because without these it cannot be read: so it once was, and digests
+        must not move.
+        """
+        copy = self.store(value, where, argument=argument)[1]
+        plain, whole = (_dumped(self._adapter, copy, where, lean) for lean in (True, False))
+        for holder, key, default in _left_out(plain, whole):
+            if key in self.telling:
+                holder[key] = default
+        try:
+            text = _written(plain, where, argument, _leaf)
+            self._read_back(text, copy, where, argument, zones=False)
+        except NotStorable:
+            return self.identity(value, where, argument=argument)
+        return text
 
     def shown(self, value: Any, identity: str) -> Any:
         """A value that was stored, as plain data for people; `identity` is its text."""
@@ -326,6 +345,7 @@ class Shape:
             parts = list(parts_of(made.core_schema))
             self._kinds = alike(parts)
             self.has_defaults = bool(self._kinds) or any(map(_is_default, parts))
+            self.telling = telling(parts) if self.has_defaults else frozenset()
             self._has_notes = self.has_defaults and (
                 bool(self._kinds) or any(part.get("type") == "model" for part in parts)
             )

@@ -9,6 +9,7 @@ resolved at the first call, when every module has been imported.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import itertools
@@ -94,6 +95,13 @@ class _Argument:
             self._whole = shape.text(self.value, self.where, argument=True) if shape.has_defaults else self.text
         return self._whole
 
+    def lean(self) -> Self:
+        """The same argument, identified without the defaults that its identity has only to be read."""
+        made = copy.copy(self)
+        if self.text is not None and self.text != self.parameter.default_text and self.parameter.shape.telling:
+            made.text = self.parameter.shape.lean(self.fresh(), self.where, argument=True)
+        return made
+
     def fresh(self) -> Any:
         """A copy of the argument as it was when it was held: of all of it, for an identity lacks what only equals a default."""
         text = None if type(self.value) in ATOMS or self.text is None else self.whole()
@@ -117,6 +125,7 @@ class Input(NamedTuple):
     text: str
     identity: str
     digest: str
+    lean: str = ""  # as `Bound.lean`
 
     @property
     def whole(self) -> str:
@@ -176,6 +185,18 @@ class Bound:
             return ""
         return hashed(self._whole) if self._whole else digest(self.text)
 
+    @property
+    def lean(self) -> str:
+        """The digest of an identity that has no defaults but those by which members of unions are told apart, if it is another.
+
+        Adding a field with a default to such a member changes the digest, but not this one.
+        """
+        given, named = self.by_position, self.by_keyword
+        if not any(argument.parameter.shape.telling for argument in (*given, *named.values())):
+            return ""
+        made = Bound(self._parts, [each.lean() for each in given], {name: each.lean() for name, each in named.items()})
+        return "" if made.identity == self.identity else made.digest
+
     def _recorded(self) -> list[str]:
         parts, count = self._parts, len(self._parts.positional)
         rest = self.by_position[count:]
@@ -198,7 +219,7 @@ class Bound:
     @property
     def input(self) -> Input:
         """What a run that is called so begins with. Made at once, because the caller may change its values later."""
-        return Input(self.text, self.identity, self.digest)
+        return Input(self.text, self.identity, self.digest, self.lean)
 
     @property
     def args(self) -> tuple[Any, ...]:

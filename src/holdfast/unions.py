@@ -45,11 +45,26 @@ def alike(parts: list[dict[str, Any]]) -> frozenset[type]:
     for part in parts:
         if part.get("type") == "union" and isinstance(part.get("choices"), list):
             for one, other in itertools.combinations(_members(part["choices"], named).values(), 2):
-                if not any(
-                    one.literals[name].isdisjoint(other.literals[name]) for name in one.literals.keys() & other.literals
-                ):
-                    found |= {one.kind, other.kind}
+                found |= set() if _apart(one, other) else {one.kind, other.kind}
     return frozenset(found)
+
+
+def telling(parts: list[dict[str, Any]]) -> frozenset[str]:
+    """The names of the fields by which members of unions are told apart: those with a `Literal` of its own in each."""
+    named = {part["ref"]: part for part in parts if isinstance(part.get("ref"), str)}
+    found = set[str]()
+    for part in parts:
+        if part.get("type") == "tagged-union" and isinstance(part.get("discriminator"), str):
+            found.add(part["discriminator"])
+        elif part.get("type") == "union" and isinstance(part.get("choices"), list):
+            for one, other in itertools.combinations(_members(part["choices"], named).values(), 2):
+                found |= _apart(one, other)
+    return frozenset(found)
+
+
+def _apart(one: _Member, other: _Member) -> set[str]:
+    both = one.literals.keys() & other.literals.keys()
+    return {name for name in both if one.literals[name].isdisjoint(other.literals[name])}
 
 
 def _members(choices: list[Any], named: dict[str, Any]) -> dict[int, _Member]:

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import re
-from typing import Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 import pydantic
 import pytest
@@ -609,3 +609,60 @@ def test_what_was_not_set_in_a_model_is_not_set_wherever_it_goes(tmp_path):
         "name", "name phone", "name phone", "name email", "name", "name phone",
         "name", "name phone", "name phone", "name", "name email", "name phone", "name email",
     ]  # fmt: skip
+
+
+def shops(*more: Any) -> list[Any]:
+    """The agents as one deploy has them: all that changes is that a field is added to a member of a union."""
+    fields: dict[str, Any] = {"kind": (Literal["cash"], "cash"), "euros": (int, 30), **dict(more)}
+    Cash = pydantic.create_model("Cash", **fields)  # noqa: N806 - a type
+    fields = {"kind": (Literal["card"], "card"), "number": (str, "none"), "limit": (Cash | None, None)}
+    Card = pydantic.create_model("Card", **fields)  # noqa: N806 - a type
+    Means = Annotated[Card | Cash, pydantic.Field(discriminator="kind")]  # noqa: N806 - a type
+
+    @holdfast.step
+    async def pay(means: Means, more: list[Card | Cash]) -> str:
+        return f"{means.kind} {[each.kind for each in more]}"
+
+    @holdfast.agent
+    async def till(means: Means) -> str:
+        await holdfast.receive("go")
+        return means.kind
+
+    @holdfast.agent
+    async def shop(means: Means) -> list[Any]:
+        found = [await pay(Cash(), [Cash(euros=5), Card()])]
+        spawned = await holdfast.spawn(till, Cash(euros=7))
+        called = asyncio.create_task(till(Card(limit=Cash())))
+        decision = await holdfast.approve("Pay?", show=Card(limit=Cash()))
+        async with holdfast.conversation("c", Means) as talk:
+            await talk.add(Cash(), Card())
+            await holdfast.receive("go")
+        return [*found, await spawned, await called, bool(decision)]
+
+    shop.means = Cash
+    return [shop, till]
+
+
+def test_a_field_with_a_default_may_be_added_to_a_member_of_a_union(tmp_path):
+    """Though what tells the members apart is at its default too: of steps, children, questions, conversations and runs."""
+
+    async def act(hf, life):
+        shop = codes[life][0]
+        run = await hf.start(shop, shop.means(), id="r")
+        if life == 0:
+            await run.wait_for_question()
+        elif life == 1:
+            await hf.approve("r", by="ana")
+            await run.wait("waiting", waits_for="message")
+        else:
+            with pytest.raises(RunExists):
+                await hf.start(shop, shop.means(euros=31), id="r")
+            await run.send("go")
+            for each in await hf.runs(agent="till"):
+                await hf.get(each.id).send("go")
+            return await run.result(timeout=20)
+        return None
+
+    codes = [shops(), shops(("note", (str, "added"))), shops(("note", (str, "added")), ("tip", (int, 0)))]
+    expected = ["cash ['cash', 'card']", "cash", "card", True]
+    assert lives(tmp_path / "a.db", *codes, act=act)[2] == expected

@@ -725,6 +725,21 @@ def test_a_literal_tells_the_members_of_a_union_apart_for_good() -> None:
     assert type(shape_of(either2).load(text)) is Due2
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value", "text"),
+    [
+        (Annotated[Cat | Dog, pydantic.Field(discriminator="kind")], Dog(), '{"kind":"dog"}'),
+        (list[Cat | Dog], [Dog(), Cat(), Dog(lives=2)], '[{"kind":"dog"},{"kind":"cat"},{"kind":"dog","lives":2}]'),
+        (dict[str, Dog], {"a": Dog()}, '{"a":{}}'),
+    ],
+)
+def test_an_identity_can_do_with_the_fields_that_tell_members_of_a_union_apart(annotation, value, text) -> None:
+    """It is beside the identity, which has all fields at their default where it cannot be read without these."""
+    shape = shape_of(annotation)
+    assert codec.digest(shape.lean(value)) == codec.digest(text)
+    assert shape.identity(value) == (tagged.bare(shape.store(value)[0]) if shape.telling else text)
+
+
 def test_a_member_whose_type_was_renamed_is_read_as_what_it_fits() -> None:
     text = '{"$of":["Gone",{"euros":7,"days":30}]}'
     Due, either = bills()[1:3]  # noqa: N806 - a type

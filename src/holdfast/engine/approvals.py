@@ -55,6 +55,12 @@ class ApprovalCall(Call):
     def weigh(self) -> str:
         return digest_of({"question": self._question.text, "show": bare(self._shown)})
 
+    def thin(self) -> str:
+        shape = self._question.shown_shape
+        if not shape.telling:
+            return self.digest
+        return digest_of({"question": self._question.text, "show": shape.lean(self._copy, "show")})
+
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution
         asked = first_of(self.past(), "approval.asked")
@@ -107,8 +113,8 @@ class ApprovalCall(Call):
         if asked is not None:  # and listened to since it was asked for
             self._watch(asked)
             return
-        question, whole = self._question, self.weigh()
-        self.whole = "" if whole == self.digest else whole
+        question, whole, lean = self._question, self.weigh(), self.thin()
+        self.whole, self.lean = ("" if each == self.digest else each for each in (whole, lean))
         self._listen(approval_id(self.execution, self.key))
         new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
         new.shown, new.digest, new.schema = spilled(self._shown)[0], self.digest, question.schema

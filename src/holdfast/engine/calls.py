@@ -38,12 +38,14 @@ class Call:
 
     of: ClassVar[str] = ""  # which kinds of events are its own: those that begin with this word
     __slots__ = (
-        "asked", "begun", "digest", "execution", "future", "key", "name", "numbered", "preview", "settled", "whole", "withdrawn",
+        "asked", "begun", "digest", "execution", "future", "key", "lean", "name", "numbered", "preview", "settled", "whole",
+        "withdrawn",
     )  # fmt: skip
 
     def __init__(self, execution: Execution, key: str, name: str, digest: str, preview: str) -> None:
         self.execution, self.key, self.name, self.digest, self.preview = execution, key, name, digest, preview
         self.whole = ""  # the digest of the input with all that is at its default, if it is another
+        self.lean = ""  # and of that which has less of it than the digest needs
         self.asked = 0  # how many outcomes the run had seen when this was asked
         self.begun = self.numbered = self.settled = self.withdrawn = False
         self.future: asyncio.Future[Any] = GateFuture(loop=execution.loop)
@@ -88,21 +90,31 @@ class Call:
         data = {"name": self.name, "digest": self.digest, "input": self.preview, "asked": self.asked, **more}
         if self.whole:
             data["whole_digest"] = self.whole
+        if self.lean:
+            data["lean_digest"] = self.lean
         return data
 
     def weigh(self) -> str:
         """The digest of the input with all that is at its default."""
         return self.digest
 
+    def thin(self) -> str:
+        """The digest of the input with as little as possible of that."""
+        return self.digest
+
     def is_of(self, record: Divergence) -> bool:
         """Is this the call of a record that has another digest? It is if the input is the same with all that is at its default.
 
-        Then a default has become what the code gives, or what it gives was the default; and the call keeps the digest that it
-        is known by, for its idempotency key is made of that.
+        Then a default has become what the code gives, or what it gives was the default. It also is if the input is the same
+        with nothing of it but what tells members of unions apart: then a field was added to one. The call keeps the digest that
+        it is known by, for its idempotency key is made of that.
         """
-        if (record.family, record.name) != (self.of, self.name) or record.whole != self.weigh():
+        if (record.family, record.name) != (self.of, self.name):
+            return False
+        if record.whole != self.weigh() and record.lean != self.thin():
             return False
         self.digest, self.whole = record.digest, "" if record.whole == record.digest else record.whole
+        self.lean = "" if record.lean == record.digest else record.lean
         return True
 
     def past(self) -> Sequence[Event]:

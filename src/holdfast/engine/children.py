@@ -42,11 +42,14 @@ class SpawnCall(Call):
     def weigh(self) -> str:
         return digest(self._input.text)
 
+    def thin(self) -> str:
+        return self._input.lean or self.digest
+
     def begin(self) -> None:
         if postpones(self.execution, self):
             return
         self.numbered = True
-        self.whole = self._input.whole
+        self.whole, self.lean = self._input.whole, self._input.lean
         child = new_child(self.execution, self._spec, self._child, self.key, self._input)
         self.execution.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
 
@@ -69,6 +72,9 @@ class ChildCall(Call):
 
     def weigh(self) -> str:
         return self.digest if self._input is None else digest(self._input.text)
+
+    def thin(self) -> str:
+        return self.digest if self._input is None else self._input.lean or self.digest
 
     def awaits(self, child: str, agent: str) -> None:
         self._spec, self._input, self._child = self.execution.host.spec_of(agent), None, child
@@ -102,7 +108,7 @@ class ChildCall(Call):
             assert self._spec is not None
             assert self._input is not None
             child = new_child(execution, self._spec, self._child, self.key, self._input)
-            self.whole = self._input.whole
+            self.whole, self.lean = self._input.whole, self._input.lean
             execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
             return
         if self._spec is not None:

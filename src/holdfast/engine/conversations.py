@@ -200,13 +200,16 @@ class AddCall(Call):
     """Adds messages, in one transaction with the event that says so."""
 
     of = "conversation"
-    __slots__ = ("_talk", "_texts", "_varies")
+    __slots__ = ("_talk", "_texts", "_thin", "_varies")
 
-    def prepare(self, talk: Talk, texts: list[str], varies: bool) -> None:
-        self._talk, self._texts, self._varies = talk, texts, varies
+    def prepare(self, talk: Talk, texts: list[str], varies: bool, thin: str) -> None:
+        self._talk, self._texts, self._varies, self._thin = talk, texts, varies, thin
 
     def weigh(self) -> str:
         return digest(f"[{','.join(self._texts)}]")
+
+    def thin(self) -> str:
+        return self._thin
 
     def begin(self) -> None:
         self._talk.once_held(self._write)
@@ -217,6 +220,7 @@ class AddCall(Call):
         self.numbered = True
         talk = self._talk
         self.whole = self.weigh() if self._varies else ""
+        self.lean = "" if self._thin == self.digest else self._thin
         say = Say(talk.conversation, talk.request, talk.said, [])
         for text in self._texts:
             kept, blobs = spilled(text)

@@ -128,13 +128,15 @@ class Divergence:
     input: str
     digest: str
     whole: str = ""  # the digest of the input with all that was at its default
+    lean: str = ""  # and with as little as possible of that
     family: str = ""  # of the calls that it may be a record of
 
     @classmethod
     def of(cls, event: Event) -> Divergence:
         data = event.data
         name, given, digest = (data.get(each, "") for each in ("name", "input", "digest"))
-        return cls(event.key or "", event.kind, name, given, digest, data.get("whole_digest", digest), _family(event))
+        whole, lean = (data.get(each, digest) for each in ("whole_digest", "lean_digest"))
+        return cls(event.key or "", event.kind, name, given, digest, whole, lean, _family(event))
 
     def found(self, name: str, preview: str, family: str) -> str:
         """What the code calls now. Where that looks like what was recorded, in what it differs."""

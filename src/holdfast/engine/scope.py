@@ -294,7 +294,8 @@ class Scope:
         named = [shape.identity(each, f"messages[{n}]") for n, each in enumerate(messages)]
         label, what = ":conversation.add", digest(f"[{','.join(named)}]")
         call = AddCall(self.execution, self.key(label), label, what, preview(texts[-1]) if texts else "")
-        call.prepare(talk, texts, texts != named)
+        lean = [shape.lean(each, f"messages[{n}]") for n, each in enumerate(messages)] if shape.telling else named
+        call.prepare(talk, texts, texts != named, digest(f"[{','.join(lean)}]") if shape.telling else what)
         return self._durable("add", call)
 
     def leave(self, talk: Talk) -> Durable[None]:

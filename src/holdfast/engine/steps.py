@@ -109,6 +109,9 @@ class StepCall(Call):
     def weigh(self) -> str:
         return self.bound.whole or self.bound.digest
 
+    def thin(self) -> str:
+        return self.bound.lean or self.bound.digest
+
     def ask(self) -> Generator[Any, Any, None]:
         yield from super().ask()
         if self.key in self.execution.journal.begun and self.key not in self.execution.journal.closed:
@@ -148,6 +151,7 @@ class StepCall(Call):
         self._began_at, self._limit_s = 0, self.spec.timeout_s
         whole = self.whole or self.bound.whole
         self.whole = "" if whole == self.digest else whole
+        self.lean = self.lean or self.bound.lean
         self.bill = Bill()
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
         self._context = None
