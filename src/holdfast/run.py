@@ -438,7 +438,7 @@ class Run(Generic[R_co]):
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
         """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
-        lonely, after = _Lonely(self), checked_place(after)
+        lonely, after, size = _Lonely(self), checked_place(after), 32
         with self._client._listening(self.id, News.GREW) as heard:
             while True:
                 heard.clear()
@@ -446,7 +446,8 @@ class Run(Generic[R_co]):
                 if after > row.next_seq:
                     raise BadArguments(f"after={after}: run {self.id!r} has a history of {row.next_seq} events")
                 # Without their values: these are large, and a slow reader takes its time.
-                page = [RunEvent.of(event) for event in await self._client.store.journal(self.id, after, 500)]
+                page = [RunEvent.of(event) for event in await self._client.store.journal(self.id, after, size)]
+                size = min(size * 2, 500)  # few first: who reads no more of it, or slowly, holds no more
                 for event in page:
                     after = event.seq + 1
                     yield event

@@ -15,7 +15,10 @@ from holdfast.store.base import News
 if TYPE_CHECKING:
     from holdfast.run import Run
 
-_PAGE: Final = 32  # rows; each has up to 16 Ki characters, and they stay in memory while a slow reader takes them
+_FIRST_PAGE, _PAGE = (
+    2,
+    32,
+)  # rows; each has up to 16 Ki characters, and they stay in memory while a slow reader takes them
 _REASONS: Final[dict[str, Reason | None]] = {"completed": None, "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -56,12 +59,13 @@ class StreamInfo:
 
 async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
     """A stream from an offset on. It is over when the run is: before that, whoever ended a text may begin another."""
-    client, checked = run._client, after == 0
+    client, checked, size = run._client, after == 0, _FIRST_PAGE
     with client._listening(run.id, News.GREW) as heard:
         while True:
             heard.clear()
             row = await run._row()
-            page = await client.store.pieces(run.id, name, after, _PAGE)
+            page = await client.store.pieces(run.id, name, after, size)
+            size = min(size * 2, _PAGE)
             for piece in page:
                 data = piece.text[after - piece.position :] if piece.kind == "data" else ""
                 after = piece.position

@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.deploy.files import SERVER_UNIT, UNIT, commands, option, unit
 
-from holdfast.http.server import END_S
+from holdfast.http.server import END_S, Limits
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed: the unit was not read by systemd"
@@ -70,3 +70,4 @@ def test_the_server_has_the_folder_and_the_limits_of_the_workers():
     }
     assert "HOLDFAST_URL=sqlite:/var/lib/holdfast/" in server["Environment"]
     assert float(server["TimeoutStopSec"]) > END_S + 5
+    assert int(server["LimitNOFILE"]) > Limits().connections + 1_000

@@ -43,7 +43,7 @@ def told(pieces):
 
 async def read_all(followers, source, after=0, slowness=0.0, chance=None):
     pieces = []
-    async for piece in followers.follow(source, after):
+    async for _, piece in followers.follow(source, after):
         pieces.append(piece)
         for _ in range(chance.randrange(5) if chance and chance.random() < slowness else 0):
             await asyncio.sleep(0)

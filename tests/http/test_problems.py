@@ -10,7 +10,6 @@ from tests.docs.test_pages import between, page
 from tests.http.serving import on_a_server, served, twice
 
 import holdfast
-from holdfast.http import receiving
 from holdfast.http.paths import PATHS
 from holdfast.http.problems import HINTS, REFUSALS, Refused, code_of, codes, problem
 from holdfast.http.receiving import MOST_BYTES
@@ -197,16 +196,3 @@ def test_a_store_that_is_away_is_told(own_server):
             assert (await site.get("/api/runs/b/result?timeout=20"))["result"] == 4
 
     asyncio.run(main())
-
-
-@on_a_server
-async def test_a_document_that_never_comes(site, monkeypatch):
-    """Whoever sends half of one and no more is told, and holds nothing for longer."""
-    monkeypatch.setattr(receiving, "PATIENCE_S", 0.2)
-    host, _, port = site.address.removeprefix("http://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(
-        f"POST /api/runs HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{".encode()
-    )
-    assert b"408" in await reader.readline()
-    writer.close()

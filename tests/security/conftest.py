@@ -1,6 +1,7 @@
 """Servers and workers to attack: real processes on a real store, asked through real sockets."""
 
 import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -15,13 +16,25 @@ class Target:
     """A process that answers HTTP somewhere."""
 
     def __init__(self, process, url, folder):
-        self.process, self.url, self.folder = process, url, folder
+        self.process, self.url, self.folder, self.held = process, url, folder, []
         found = re.search(r"http://([\d.]+):(\d+)", process.until("http://"))
         self.place = (found[1], int(found[2]))
 
-    def connect(self, source=None, timeout=20.0):
-        """A connection, from an address of this computer."""
-        return socket.create_connection(self.place, timeout, (source, 0) if source else None)
+    def connect(self, source=None, room=None):
+        """A connection from an address of this computer, with so much room for what is not read. It ends with the test."""
+        connection = socket.socket()
+        self.held.append(connection)
+        connection.settimeout(20)
+        if room is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        if source is not None:
+            connection.bind((source, 0))
+        connection.connect(self.place)
+        return connection
+
+    def close(self):
+        for each in self.held:
+            each.close()
 
     def send(self, head, source=None):
         """All that comes back to these bytes, until the other side closes."""
@@ -44,9 +57,11 @@ class Target:
 
 
 def rest(connection):
+    """All that comes until the other side closes, or does not take what is still sent to it."""
     found = b""
-    while part := connection.recv(65_536):
-        found += part
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            found += part
     return found
 
 
@@ -64,14 +79,17 @@ def parsed(answer):
 @pytest.fixture
 def target(commands, tmp_path):
     """Starts `holdfast serve` or another command with a port of its own: `target("serve", "--port", "0")`."""
-    started, url = [], f"sqlite:{tmp_path / 'runs.db'}"
+    started, targets, url = [], [], f"sqlite:{tmp_path / 'runs.db'}"
 
     def start(*words, env=()):
         process = Worker(commands.start([*words, "--db", url], tmp_path, dict(env)))
         started.append(process)
-        return Target(process, url, tmp_path)
+        targets.append(Target(process, url, tmp_path))
+        return targets[-1]
 
     yield start
+    for each in targets:
+        each.close()
     for each in started:
         each.kill()
 

@@ -137,8 +137,15 @@ def worker(
     metavar="DURATION",
     help="How long a request may wait for the store.",
 )
+@click.option(
+    "--limits",
+    default="",
+    metavar="NAME=VALUE,...",
+    envvar="HOLDFAST_LIMITS",
+    help="Of connections; default: connections=2000,address=200,token=1000,head=10s,body=30s,send=20s.",
+)
 @db_option
-def serve(host: str, port: int, deadline: str, db: str | None) -> None:
+def serve(host: str, port: int, deadline: str, limits: str, db: str | None) -> None:
     """Serve the store over HTTP until stopped.
 
     Runs are started and followed, and people's decisions taken; none is carried: workers do that. Needs holdfast[server].
@@ -147,7 +154,7 @@ def serve(host: str, port: int, deadline: str, db: str | None) -> None:
     """
     from holdfast.cli.hosting import serve as listen
 
-    click.get_current_context().exit(listen(db, host, port, deadline))
+    click.get_current_context().exit(listen(db, host, port, deadline, limits))
 
 
 @holdfast.command()

@@ -18,13 +18,14 @@ from holdfast.worker.settings import Settings
 _GRACE_S: Final = 5.0
 
 
-def serve(url: str | None, host: str, port: int, deadline: str) -> int:
+def serve(url: str | None, host: str, port: int, deadline: str, limits: str) -> int:
     """The command; returns its exit code."""
     settings = Settings(deadline_s=seconds(deadline))
     server = _server()
+    known = server.Limits.parse(limits)
     listen_to_logs(logging.WARNING)
     with server.listening(host, port) as listener:
-        asyncio.run(_serve(server, url, listener, settings))
+        asyncio.run(_serve(server, url, listener, settings, known))
     return 0  # to be stopped is how a server ends
 
 
@@ -40,9 +41,9 @@ def _server() -> Any:
     return server
 
 
-async def _serve(server: Any, url: str | None, listener: socket.socket, settings: Settings) -> None:
+async def _serve(server: Any, url: str | None, listener: socket.socket, settings: Settings, limits: Any) -> None:
     with Stop(lambda: say("Stopped at once.", "yellow"), grace_s=_GRACE_S, late_code=0) as stop:
-        async with open_store(url, settings=settings) as hf, server.serving(hf, listener) as address:
+        async with open_store(url, settings=settings) as hf, server.serving(hf, listener, limits) as address:
             say(f"Serving {hf.store.url} at {address}. Ctrl-C stops.")
             await stop.asked.wait()
             say("Stopping: whoever follows something comes back by itself.", "yellow")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.client import Client
-from holdfast.http.following import Followers, Source
+from holdfast.http.following import Followers, Permission, Source
 from holdfast.people import Actor
 from holdfast.tokens import Scope
 
@@ -40,7 +40,7 @@ class Call(Generic[Q, B]):
     body: B
     request: Request
     followers: Followers
-    allowed: Callable[[], Awaitable[object]]  # raises when the caller may no longer do this
+    allowed: Permission
 
     def __getitem__(self, name: str) -> str:
         """A part of the path."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,13 +19,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.documents import json_bytes
+from holdfast.http.doors import KEY, Connection
 from holdfast.http.problems import Refused, problem
 
 MOST_FOLLOWERS: Final = 1_000  # of one server
 _TAIL_BYTES: Final = 128 * 1024
 _AT_ONCE_BYTES: Final = 16 * 1024
+_READING: Final = 16
 _SIGN_OF_LIFE_S: Final = 15.0
-_SEND_S: Final = 60.0  # who takes nothing for so long is gone
+_LOOK_S: Final = 1.0  # between looks whether those who wait still may
 _COME_BACK: Final = b"retry: 1000\n\n"
 
 Message = tuple[int, bytes]  # the place behind it, and how it is told
@@ -36,12 +38,32 @@ class Source:
     """Something that can be followed. `read(after, follow)` are its items with the places behind them."""
 
     key: Hashable
-    read: Callable[[int, bool], AsyncIterator[tuple[int, Any]]]
+    read: Callable[[int, bool], AsyncGenerator[tuple[int, Any], None]]
 
-    async def messages(self, after: int, *, follow: bool) -> AsyncIterator[Message]:
+    async def messages(self, after: int, *, follow: bool) -> AsyncGenerator[Message, None]:
         """Its items as messages."""
-        async for place, document in self.read(after, follow):
-            yield place, b"id: %d\ndata: %b\n\n" % (place, json_bytes(document))
+        async with contextlib.aclosing(self.read(after, follow)) as found:
+            async for place, document in found:
+                yield place, b"id: %d\ndata: %b\n\n" % (place, json_bytes(document))
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a caller was allowed. `check` raises `Refused` when that is no longer so; where the key is the same, so is it."""
+
+    key: Hashable
+    check: Callable[[], Awaitable[object]]
+
+    async def lost(self) -> Refused:
+        """Waits until it is taken back. A store that is away takes nothing back."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self.check()
+            except Refused as refused:
+                return refused
+            except Exception:  # noqa: BLE001, S112 - whatever else it is, it takes nothing back
+                continue
 
 
 class Tail:
@@ -104,32 +126,43 @@ class Followers:
         self.closing = asyncio.Event()
         self.count = 0
         self._tails: dict[Hashable, Tail] = {}
+        self._reading = asyncio.Semaphore(_READING)
+        self._looking: dict[Hashable, asyncio.Task[Refused]] = {}
+        self._waiting: Counter[Hashable] = Counter()
 
-    async def follow(self, source: Source, after: int) -> AsyncGenerator[bytes, None]:
-        """Messages behind a place, several in one piece, until the source is over."""
+    async def follow(self, source: Source, after: int) -> AsyncGenerator[Message, None]:
+        """Messages behind a place, several in one piece, until the source is over; each with the place behind it."""
         while True:
-            began_at, pieces, size = after, list[bytes](), 0
-            async for place, message in source.messages(began_at, follow=False):
-                after = place
-                pieces.append(message)
-                size += len(message)
-                if size >= _AT_ONCE_BYTES:
-                    yield b"".join(pieces)
-                    pieces, size = [], 0
-            if pieces:
-                yield b"".join(pieces)
+            began_at = after
+            async with contextlib.aclosing(source.messages(after, follow=False)) as messages:
+                while piece := await self._some(messages):
+                    after = piece[0]
+                    yield piece
+                    del piece
             async with self._sharing(source, after) as tail:
                 if tail.start <= after:
                     while found := await tail.behind(after):
-                        after = found[-1][0]
-                        yield b"".join(message for _, message in found)
+                        piece = _joined(found)
+                        after = piece[0]
+                        del found  # it must not be kept while a slow reader takes the first of it
+                        yield piece
+                        del piece
                     if found is not None:
                         return
                     continue
             if after == began_at:  # there is nothing between us and a tail that begins later: it is no place of ours
-                async for _, message in source.messages(after, follow=True):
-                    yield message
+                async for each in source.messages(after, follow=True):
+                    yield each
                 return
+
+    async def _some(self, messages: AsyncIterator[Message]) -> Message | None:
+        """The next of them as one piece. Few read at a time: what is read is many times as large while it is made."""
+        found, size = list[Message](), 0
+        async with self._reading:
+            while size < _AT_ONCE_BYTES and (message := await anext(messages, None)):
+                found.append(message)
+                size += len(message[1])
+            return _joined(found) if found else None
 
     @contextlib.asynccontextmanager
     async def _sharing(self, source: Source, after: int) -> AsyncIterator[Tail]:
@@ -155,8 +188,24 @@ class Followers:
         finally:
             self.count -= 1
 
-    def response(self, source: Source, after: int, allowed: Callable[[], Awaitable[object]]) -> Response:
-        """The answer to one who wants to follow; `allowed` raises when that is no longer so."""
+    @contextlib.asynccontextmanager
+    async def watched(self, permission: Permission) -> AsyncIterator[asyncio.Task[Refused]]:
+        """A task that ends when a permission is taken back; one looks for all who have the same."""
+        key = permission.key
+        looking = self._looking.get(key)
+        if looking is None:
+            looking = self._looking[key] = asyncio.get_running_loop().create_task(permission.lost())
+        self._waiting[key] += 1
+        try:
+            yield looking
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key], self._looking[key]
+                looking.cancel()
+
+    def response(self, source: Source, after: int, allowed: Permission) -> Response:
+        """The answer to one who wants to follow, for as long as that is allowed."""
         if self.count >= MOST_FOLLOWERS:
             told = f"{self.count} others follow something at this server, and it takes no more"
             raise Refused("too_busy", told, {"Retry-After": "5"})
@@ -168,65 +217,93 @@ class _Followed(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self, followers: Followers, source: Source, after: int, allowed: Callable[[], Awaitable[object]]
-    ) -> None:
+    def __init__(self, followers: Followers, source: Source, after: int, allowed: Permission) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._followers, self._source, self._after, self._allowed = followers, source, after, allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop = asyncio.get_running_loop()
+        loop, connection = asyncio.get_running_loop(), scope[KEY]
+        connection.follows()
         leaving = [loop.create_task(_gone(receive)), loop.create_task(self._followers.closing.wait())]
         try:
-            with self._followers.counted(), contextlib.suppress(TimeoutError):
-                await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await self._body(send, _COME_BACK)
-                async with contextlib.aclosing(self._pieces(leaving)) as pieces:
+            with self._followers.counted():
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await _send(send, _COME_BACK)
+                async with (
+                    self._followers.watched(self._allowed) as lost,
+                    contextlib.aclosing(self._pieces(connection, lost, leaving)) as pieces,
+                ):
                     async for piece in pieces:
-                        await self._body(send, piece)
-                await self._body(send, b"", more=False)
+                        await _send(send, piece)
+                        del piece  # it is on its way, and must not be kept while the next is waited for
+                if not connection.is_full:  # a reader that takes nothing would keep the server from its end
+                    await _send(send, b"", more=False)
         finally:
             for each in leaving:
                 each.cancel()
 
-    async def _pieces(self, leaving: list[asyncio.Task[Any]]) -> AsyncGenerator[bytes, None]:
+    async def _pieces(
+        self, connection: Connection, lost: asyncio.Task[Refused], leaving: list[asyncio.Task[Any]]
+    ) -> AsyncGenerator[bytes, None]:
         """What comes, a sign of life now and then, and at the end how it ended; nothing any more when one is to leave."""
-        loop = asyncio.get_running_loop()
-        coming = self._followers.follow(self._source, self._after)
-        next_piece = asyncio.ensure_future(anext(coming, b""))
-        looked_at = loop.time()
+        coming: AsyncGenerator[Message, None] | None = None
+        next_piece: asyncio.Future[Message | None] | None = None
         try:
             while True:
-                await asyncio.wait([next_piece, *leaving], timeout=_SIGN_OF_LIFE_S, return_when=asyncio.FIRST_COMPLETED)
+                if connection.is_full:
+                    if coming is not None:  # what it holds is read again for a reader that comes to it
+                        await coming.aclose()
+                        coming = None
+                    draining = asyncio.ensure_future(connection.drained())
+                    await _first(draining, *leaving)
+                    draining.cancel()
+                if coming is None:
+                    coming = self._followers.follow(self._source, self._after)
+                if next_piece is None:
+                    next_piece = asyncio.ensure_future(anext(coming, None))
+                await _first(next_piece, lost, *leaving, within_s=_SIGN_OF_LIFE_S)
                 if any(each.done() for each in leaving):
                     return
-                if loop.time() > looked_at + _SIGN_OF_LIFE_S:
-                    await self._allowed()
-                    looked_at = loop.time()
+                if lost.done():
+                    raise lost.result()
                 if not next_piece.done():
                     yield b":\n\n"
                     continue
-                piece = next_piece.result()
-                yield piece or b"event: end\ndata: {}\n\n"
-                if not piece:
+                found = next_piece.result()
+                if found is None:
+                    yield b"event: end\ndata: {}\n\n"
                     return
-                next_piece = asyncio.ensure_future(anext(coming, b""))
+                self._after, piece = found
+                next_piece = found = None
+                yield piece
+                del piece
         except Exception as error:  # noqa: BLE001 - the headers are sent; what is left is to say it in the stream
             yield b"event: problem\ndata: %b\n\n" % json_bytes(problem(error)[1])
         finally:
-            next_piece.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await next_piece
-            await coming.aclose()
+            if next_piece is not None:
+                next_piece.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await next_piece
+            if coming is not None:
+                await coming.aclose()
 
-    async def _body(self, send: Send, body: bytes, *, more: bool = True) -> None:
-        await self._send(send, {"type": "http.response.body", "body": body, "more_body": more})
 
-    @staticmethod
-    async def _send(send: Send, message: dict[str, Any]) -> None:
-        async with asyncio.timeout(_SEND_S):
-            await send(message)
+def _joined(found: list[Message]) -> Message:
+    """The first of some messages as one piece, which is not large unless one of them is."""
+    count = size = 0
+    while count < len(found) and size < _AT_ONCE_BYTES:
+        size += len(found[count][1])
+        count += 1
+    return found[count - 1][0], b"".join(message for _, message in found[:count])
+
+
+async def _send(send: Send, body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _first(*wanted: asyncio.Future[Any], within_s: float | None = None) -> None:
+    await asyncio.wait(wanted, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _gone(receive: Receive) -> None:

@@ -134,4 +134,4 @@ class Tokens:
 
 
 def _unauthorized(message: str) -> Refused:
-    return Refused("unauthorized", message, {"WWW-Authenticate": 'Bearer realm="holdfast"'})
+    return Refused("unauthorized", message, {"WWW-Authenticate": 'Bearer realm="holdfast"', "Connection": "close"})

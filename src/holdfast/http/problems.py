@@ -45,6 +45,7 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
 
 # Code -> status and hint.
 REFUSALS: Final[dict[str, tuple[int, str]]] = {
+    "bad_request": (400, "Send a request of HTTP/1.1 that says once where it ends."),
     "bad_json": (400, "Send one JSON document, as UTF-8."),
     "unauthorized": (401, "Send `Authorization: Bearer TOKEN`; `holdfast token NAME` makes one."),
     "forbidden": (403, "Use a token that may do this; `holdfast token NAME` makes one."),

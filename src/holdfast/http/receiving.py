@@ -19,13 +19,13 @@ from holdfast.aside import aside, is_large
 from holdfast.client import Client
 from holdfast.documents import json_bytes
 from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.http.doors import KEY, Connection
 from holdfast.http.endpoints import Answer, Call, Endpoint
-from holdfast.http.following import Followers
-from holdfast.http.guard import Guard
+from holdfast.http.following import Followers, Permission
+from holdfast.http.guard import Caller, Guard
 from holdfast.http.problems import Refused, answer
 from holdfast.naming import cut, short
 
-PATIENCE_S: Final = 30.0  # for a document on its way
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
 MOST_PARTS: Final = 500_000  # values in it: what is done with each takes more time and room than what is sent
@@ -53,19 +53,26 @@ class Receiver:
         return response
 
     async def _do(self, endpoint: Endpoint, request: Request) -> Response:
-        async def allowed() -> Any:
+        async def allowed() -> Caller:
             caller = await self._guard(request)
             caller.check(endpoint.needs)
             return caller
 
         _check_text(request)
+        connection: Connection = request.scope[KEY]
         async with self._patience():
             caller = await allowed()
+        connection.admit(caller.via)
         query = _checked(endpoint.query, _parameters(endpoint.query, request), "the query")
-        body = None if endpoint.body is None else _checked(endpoint.body, await _document(request), "the document")
+        body = (
+            None
+            if endpoint.body is None
+            else _checked(endpoint.body, await _document(request, connection.limits.body), "the document")
+        )
         async with self._patience(getattr(query, "timeout", 0.0)):
+            may = Permission((caller.via, endpoint.needs), allowed)
             hf = self._hf._through(caller.actor, caller.via)  # noqa: SLF001 - users act through doors of their own
-            done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, allowed))
+            done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
         if isinstance(done, Response):
             return done
         status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
@@ -103,16 +110,16 @@ def _parameters(model: type[BaseModel], request: Request) -> dict[str, Any]:
     return found
 
 
-async def _document(request: Request) -> Any:
+async def _document(request: Request, limit_s: float) -> Any:
     """What was sent, as data. An empty body is an empty document."""
     kind = request.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", f"the document has the type {kind[:80]!r}" if kind else "the document has no type")
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(limit_s):
             text = await _text(request)
     except TimeoutError:
-        raise Refused("too_slow", f"the document did not come within {PATIENCE_S:g} s") from None
+        raise Refused("too_slow", f"the document did not come within {limit_s:g} s", {"Connection": "close"}) from None
     return await aside(text, _read, text)
 
 

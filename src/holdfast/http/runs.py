@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -189,7 +189,11 @@ async def result(call: Call[Within, None]) -> Result | Answer:
     closing = asyncio.ensure_future(call.followers.closing.wait())
     try:
         if (await run.info()).status not in {*FINISHED, "paused"}:
-            await asyncio.wait([ending, closing], timeout=call.query.timeout, return_when=asyncio.FIRST_COMPLETED)
+            async with call.followers.watched(call.allowed) as lost:
+                coming = [ending, closing, lost]
+                await asyncio.wait(coming, timeout=call.query.timeout, return_when=asyncio.FIRST_COMPLETED)
+                if lost.done():
+                    raise lost.result()
             if not ending.done():
                 return Answer(202, await _told(run))
         return Result(run.id, await run.result())
@@ -201,7 +205,7 @@ async def result(call: Call[Within, None]) -> Result | Answer:
 async def events(call: Call[Behind, None]) -> Any:
     run = call.hf.get(call["id"])
 
-    async def read(after: int, follow: bool) -> AsyncIterator[tuple[int, RunEvent]]:
+    async def read(after: int, follow: bool) -> AsyncGenerator[tuple[int, RunEvent], None]:
         async for event in run.events(after=after, follow=follow):
             yield event.seq + 1, event
 
@@ -211,7 +215,7 @@ async def events(call: Call[Behind, None]) -> Any:
 async def stream(call: Call[Behind, None]) -> Any:
     run, name = call.hf.get(call["id"]), call["name"]
 
-    async def read(after: int, follow: bool) -> AsyncIterator[tuple[int, Chunk]]:
+    async def read(after: int, follow: bool) -> AsyncGenerator[tuple[int, Chunk], None]:
         async for chunk in run.stream(name, after, follow=follow):
             yield chunk.offset, chunk
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -17,12 +18,13 @@ import uvicorn
 from holdfast.client import Client
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
-from holdfast.http.following import MOST_FOLLOWERS, Followers
+from holdfast.http.doors import AT_ONCE, Connection, Doors, Limits, seldom_logged
+from holdfast.http.following import Followers
 from holdfast.http.guard import Tokens, user
 from holdfast.people import Actor
 from holdfast.worker.probes import bound
 
-MOST_CONNECTIONS: Final = MOST_FOLLOWERS + 1_000
+_BACKLOG: Final = 1_024
 END_S: Final = 5.0  # that requests on their way have when the server ends
 
 
@@ -41,6 +43,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for each in sockets or []:
+            each.listen(_BACKLOG)  # as many may wait to be taken; the loop was told to take fewer in one turn
         self.answers.set()
 
     @contextlib.contextmanager
@@ -59,7 +63,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextlib.asynccontextmanager
-async def serving(hf: Client, listener: socket.socket) -> AsyncIterator[str]:
+async def serving(hf: Client, listener: socket.socket, limits: Limits | None = None) -> AsyncIterator[str]:
     """Answer requests as long as this lasts; the address is where. Refused for all the world without any token."""
     host, port = listener.getsockname()[:2]
     local = Actor(user()) if ipaddress.ip_address(host).is_loopback else None
@@ -68,20 +72,21 @@ async def serving(hf: Client, listener: socket.socket) -> AsyncIterator[str]:
             f"{host} can be reached by others, and this store has no token, so nobody could be told from anybody. Make one "
             "with `holdfast token NAME`, or serve this computer alone with --host 127.0.0.1"
         )
-    followers = Followers()
+    followers, doors = Followers(), Doors((limits or Limits()).affordable())
     config = uvicorn.Config(
         application(hf, Tokens(hf, local), followers), log_config=None, access_log=False, lifespan="off", ws="none",
         proxy_headers=False, server_header=False, headers=[("X-Content-Type-Options", "nosniff")], timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
-        limit_concurrency=MOST_CONNECTIONS,
+        http=functools.partial(Connection, doors), backlog=AT_ONCE,  # type: ignore[arg-type]
     )  # fmt: skip
     server = _Server(config)
     work = asyncio.get_running_loop().create_task(server.serve([listener]))
-    try:
-        await server.answers.wait()
-        if work.done():
+    with seldom_logged():
+        try:
+            await server.answers.wait()
+            if work.done():
+                await work
+            yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        finally:
+            followers.closing.set()
+            server.should_exit = True
             await work
-        yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    finally:
-        followers.closing.set()
-        server.should_exit = True
-        await work

@@ -1,0 +1,357 @@
+"""The connections of a server: how many there may be, whose they are, and how long each may take.
+
+A connection counts as its address's until a request on it has shown a token; while that request is answered it counts as the
+token's. Who says nothing keeps nobody out: where there are too many, a new one takes the place of the one that has waited
+longest for a request. Where all of them are at work, a few more are let in to be told so, and probes to be answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import ipaddress
+import logging
+import resource
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from holdfast.documents import json_bytes
+from holdfast.durations import seconds
+from holdfast.errors import BadArguments
+from holdfast.http.problems import Refused, answer, problem
+
+KEY: Final = "holdfast.connection"  # of a request's scope
+PROBES: Final = ("/healthz", "/readyz")
+AT_ONCE: Final = 64  # connections that are taken in one turn of the loop
+_BEYOND: Final = 64  # let in although there are too many, to be told so
+_OTHER_FILES: Final = 200  # that the process has open beside its connections: the store's, and those just taken
+_UNSENT_BYTES: Final = 4 * 1024  # where there is more, no more is made before the reader has taken some
+_SYSTEM_BYTES: Final = 16 * 1024  # that the system keeps for a follower, and as much again
+_LOG_S: Final = 10.0
+_MOST_KINDS: Final = 1_000  # of log lines that are told apart
+_CLOSE: Final = {"Connection": "close"}
+_TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)
+
+_log = logging.getLogger("holdfast.http")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What the connections of one server may take. Times are seconds."""
+
+    connections: int = 2_000
+    address: int = 200  # of one address, while no token was shown
+    token: int = 1_000  # requests with one token at a time
+    head: float = 10.0  # for a request to come
+    body: float = 30.0  # for its document
+    send: float = 20.0  # without any of the answer being taken
+
+    def __post_init__(self) -> None:
+        for name in ("connections", "address", "token"):
+            if not 1 <= getattr(self, name) <= 1_000_000:
+                raise BadArguments(f"{name}={getattr(self, name)} as a limit: it is a number from 1 to 1000000")
+        for name in ("head", "body", "send"):
+            if not 0.1 <= getattr(self, name) <= 3600:
+                raise BadArguments(f"{name}={getattr(self, name):g}s as a limit: it is a time from 100ms to 1h")
+
+    @classmethod
+    def parse(cls, text: str) -> Limits:
+        """`address=50,head=5s`, as it is typed; what is not named stays as it is."""
+        names = {field.name: field.type for field in dataclasses.fields(cls)}
+        given: dict[str, Any] = {}
+        for part in filter(None, (each.strip() for each in text.split(","))):
+            name, equals, value = (word.strip() for word in part.partition("="))
+            if not equals or name not in names or name in given:
+                raise BadArguments(f"{part!r} is no limit; write address=50,head=5s with any of: {', '.join(names)}")
+            if names[name] == "float":
+                given[name] = seconds(value)
+            elif value.isascii() and value.isdigit() and len(value) < 8:
+                given[name] = int(value)
+            else:
+                raise BadArguments(f"{name}={value!r} as a limit: it is a number from 1 to 1000000")
+        return cls(**given)
+
+    def affordable(self) -> Limits:
+        """These, or with fewer connections: as many as the process may open. It asks for more first."""
+        wanted = self.connections + _BEYOND + _OTHER_FILES
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY or soft >= wanted:
+            return self
+        more = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):  # forbidden: then it is as it was
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            soft = more
+        if soft >= wanted:
+            return self
+        fewer = max(soft - _BEYOND - _OTHER_FILES, soft // 4, 1)
+        told = "this process may open %d files, so it takes %d connections and not %d; LimitNOFILE or `ulimit -n` allow more"
+        _log.warning(told, soft, fewer, self.connections)
+        return dataclasses.replace(self, connections=fewer)
+
+
+class Doors:
+    """All connections of a server."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._here = 0
+        self._of: Counter[str] = Counter()  # by owner: an address or a token
+        self._waiting: dict[str, dict[Connection, None]] = {}  # for a request: by address, the oldest first
+
+    def enter(self, new: Connection) -> None:
+        """One more; another one may have to leave, or this one."""
+        self._here += 1
+        self._of[new.owner] += 1
+        if self._of[new.owner] > self.limits.address:
+            in_the_way = self._waiting.get(new.owner)
+        elif self._here > self.limits.connections:
+            in_the_way = max(self._waiting.values(), key=len, default=None)
+        else:
+            return
+        if in_the_way:
+            _log.warning("too many connections: one that waited longest for a request was closed")
+            oldest = next(iter(in_the_way))
+            self.works(oldest)  # it is not gone at once, and the next one must not choose it again
+            oldest.abort()
+        elif self._here > self.limits.connections + _BEYOND or self._of[new.owner] > self.limits.address + _BEYOND:
+            _log.warning("too many connections, and all are at work: a new one was closed")
+            new.abort()
+
+    def leave(self, gone: Connection) -> None:
+        """One less."""
+        self._here -= 1
+        self.works(gone)
+        self._take(gone.owner)
+
+    def own(self, connection: Connection, owner: str) -> None:
+        """It counts as another's from now on, unless it is gone."""
+        if connection.is_gone:
+            return
+        self._take(connection.owner)
+        connection.owner = owner
+        self._of[owner] += 1
+
+    def _take(self, owner: str) -> None:
+        self._of[owner] -= 1
+        if not self._of[owner]:
+            del self._of[owner]
+
+    def waits(self, connection: Connection) -> None:
+        """Until a request comes it may be closed for others."""
+        self._waiting.setdefault(connection.address, {})[connection] = None
+
+    def works(self, connection: Connection) -> None:
+        """It waits no longer."""
+        beside = self._waiting.get(connection.address, {})
+        beside.pop(connection, None)
+        if not beside:
+            self._waiting.pop(connection.address, None)
+
+    def admit(self, connection: Connection, token: str) -> None:
+        """Count it as a token's while its request is answered; `Refused` where that has too many."""
+        if self._of[token] >= self.limits.token:
+            told = f"{self._of[token]} requests with this token are being answered, and no more at a time"
+            raise Refused("too_busy", told, {"Retry-After": "1", **_CLOSE})
+        self.own(connection, token)
+
+    def check(self, connection: Connection) -> None:
+        """`Refused` where more connections are here than there should be."""
+        if self._here > self.limits.connections or self._of[connection.address] > self.limits.address:
+            told = "there are too many connections to this server, or from this address"
+            raise Refused("too_busy", told, {"Retry-After": "1", **_CLOSE})
+
+
+class Connection(H11Protocol):
+    """One of them. It is h11's in every installation: others bound neither the head of a request nor what it says twice."""
+
+    def __init__(self, doors: Doors, **more: Any) -> None:
+        super().__init__(**more)
+        self._doors, self.limits = doors, doors.limits
+        self._app: ASGIApp = self.app
+        self.app = self._serve
+        self.address = self.owner = ""
+        self._waits = self.is_gone = False
+        self._late: asyncio.TimerHandle | None = None  # while it waits for a request
+        self._stuck: asyncio.TimerHandle | None = None  # while an answer is not taken
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.owner = _network(self.client[0] if self.client else "")
+        transport.set_write_buffer_limits(high=_UNSENT_BYTES)
+        if _TIMEOUT is not None:
+            self._option(socket.IPPROTO_TCP, _TIMEOUT, int(self.limits.send * 1000))
+        self._doors.enter(self)
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.is_gone = True
+        self._settle()
+        if self._stuck is not None:
+            self._stuck.cancel()
+        self._doors.leave(self)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._settle()
+
+    def on_response_complete(self) -> None:
+        self._doors.own(self, self.address)
+        super().on_response_complete()
+        self._settle()
+
+    def abort(self) -> None:
+        """Close it now, whatever was to be sent."""
+        self.transport.abort()
+
+    def admit(self, token: str) -> None:
+        """The request has shown this token."""
+        self._doors.admit(self, token)
+
+    def follows(self) -> None:
+        """What is sent is sent for long, in small pieces: the system need not keep much for who does not read."""
+        self._option(socket.SOL_SOCKET, socket.SO_SNDBUF, _SYSTEM_BYTES)
+
+    @property
+    def is_full(self) -> bool:
+        """Is there so much on the way that no more can be sent?"""
+        return self.flow.write_paused
+
+    async def drained(self) -> None:
+        """Wait until more can be sent, or it is gone."""
+        await self.flow.drain()
+
+    def _option(self, level: int, name: int, value: int) -> None:
+        with contextlib.suppress(OSError):  # it is gone already
+            self.transport.get_extra_info("socket").setsockopt(level, name, value)
+
+    # Requests
+
+    def _settle(self) -> None:
+        """Note whether it waits for a request. What comes of one does not give it more time for the rest."""
+        waits = not self.is_gone and (self.cycle is None or self.cycle.response_complete)
+        if waits == self._waits:
+            return
+        self._waits = waits
+        if waits:
+            self._doors.waits(self)
+            self._late = self.loop.call_later(self.limits.head, self._too_late)
+        else:
+            self._doors.works(self)
+            if self._late is not None:
+                self._late.cancel()
+
+    def _too_late(self) -> None:
+        self._close(Refused("too_slow", f"no request came within {self.limits.head:g} s"))
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no request."""
+        self._close(Refused("bad_request", "this is no request of HTTP/1.1"))
+
+    def _close(self, why: Refused) -> None:
+        """Say why, where an answer can be said, and close."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.transport.get_write_buffer_size():
+            status, document, _ = problem(why)
+            body = json_bytes(document)
+            lines = [f"HTTP/1.1 {status} ", "Content-Type: application/json", f"Content-Length: {len(body)}",
+                     "Cache-Control: no-store", "X-Content-Type-Options: nosniff", "Connection: close", "", ""]  # fmt: skip
+            self.transport.write("\r\n".join(lines).encode() + body)
+        self.transport.close()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, unless it is refused here."""
+        cycle, app = self.cycle, self._app
+        scope[KEY] = self
+        try:
+            _check_framing(scope)
+            if scope["path"] not in PROBES:
+                self._doors.check(self)
+        except Refused as refused:
+            app = answer(refused)
+        try:
+            await app(scope, receive, send)
+        finally:
+            if cycle.response_started and not cycle.response_complete and not cycle.disconnected:
+                cycle.disconnected = True  # half an answer is no answer: what was sent of it must not look whole
+                self.abort()
+
+    # Answers
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+
+    def _watch(self, left: int) -> None:
+        self._stuck = self.loop.call_later(self.limits.send, self._look, left)
+
+    def _look(self, left: int) -> None:
+        """Who has taken nothing is gone, or might as well be."""
+        now = self.transport.get_write_buffer_size()
+        if now < left:
+            self._watch(now)
+        else:
+            _log.warning("an answer was not taken: its connection was closed")
+            self.abort()
+
+
+def _network(address: str) -> str:
+    """The address, or the network that one customer has of IPv6."""
+    if ":" not in address:
+        return address
+    return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+
+
+def _check_framing(scope: Scope) -> None:
+    """Two ways to say where a request ends are two requests, to whoever reads the other one."""
+    names = {name for name, _ in scope["headers"]}
+    if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0"):
+        told = "the request says in two ways where it ends: it has Transfer-Encoding beside Content-Length, or is of HTTP/1.0"
+        raise Refused("bad_request", told, _CLOSE)
+
+
+class _Seldom(logging.Filter):
+    """Lets one line of a kind through every ten seconds, with how many were like it since the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[Any, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = record.name, str(record.msg)[:80], record.exc_info and record.exc_info[0]
+        now = time.monotonic()
+        since, more = self._seen.get(kind, (-_LOG_S, 0))
+        if now < since + _LOG_S:
+            self._seen[kind] = since, more + 1
+            return False
+        if len(self._seen) >= _MOST_KINDS:
+            self._seen.clear()
+        self._seen[kind] = now, 0
+        if more:
+            record.msg = f"{record.msg} ({more} more since)"
+        return True
+
+
+@contextlib.contextmanager
+def seldom_logged() -> Iterator[None]:
+    """Whatever is done to a server, its log grows slowly."""
+    bound, loggers = _Seldom(), [logging.getLogger(name) for name in ("holdfast.http", "uvicorn.error", "asyncio")]
+    for each in loggers:
+        each.addFilter(bound)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeFilter(bound)

@@ -1,0 +1,329 @@
+"""Connections made to keep others out, by people who have no token or one of their own."""
+
+import asyncio
+import contextlib
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.security import agents
+from tests.security.conftest import Target, parsed, rest, with_store
+from tests.serving import Worker
+from tests.warm import environment
+
+import holdfast
+
+HEAD = "GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n"
+
+
+def sockets(server):
+    """How many the server has open."""
+    found = 0
+    for each in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += each.readlink().name.startswith("socket:")
+    return found
+
+
+def token(server, name):
+    return with_store(server, lambda hf: hf.create_token(name))[1]
+
+
+def begin(server, path, secret=None, source=None, **headers):
+    """Send a request, and read nothing."""
+    if secret is not None:
+        headers["Authorization"] = f"Bearer {secret}"
+    lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+    connection = server.connect(source)
+    connection.sendall(HEAD.format(path, lines).encode())
+    return connection
+
+
+def follow(server, secret):
+    """One that is let in."""
+    connection = begin(server, "/api/runs/l/events", secret, Accept="text/event-stream")
+    assert b"200 OK" in connection.recv(4096)
+    return connection
+
+
+def until(holds, within_s=20.0):
+    """How long it took until this held."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() < began + within_s, "it never held"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def idle(server, count, addresses=1, said=b""):
+    """Make so many connections that say this and nothing more; more than one address is not ours."""
+    for n in range(count):
+        connection = server.connect(f"127.0.0.{n % addresses + 2}" if addresses > 1 else None)
+        if said:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(said)
+
+
+@pytest.mark.parametrize(("addresses", "said"), [(1, b""), (11, b"GET /healthz HTTP/1.1\r\nHost: ")])
+def test_silence_keeps_nobody_out(server, addresses, said):
+    """2,005 connections from our own address, or from eleven others, half of a request on each: all answers come as ever."""
+    idle(server, 2_005, addresses, said)
+    for path in ("/healthz", "/readyz", "/api/runs", "/healthz"):
+        began = time.monotonic()
+        assert server.ask(path)[0] == 200
+        assert time.monotonic() - began < 1
+    assert sockets(server) < (400 if addresses == 1 else 2_200)
+    assert len(server.process.said()) < 2_000
+
+
+def test_few_descriptors_are_not_used_up(tmp_path):
+    """With 300 files at the most, 1,000 connections leave some for answers; the log says once what is the matter."""
+    words = f"ulimit -n 300; exec {sys.executable} -m holdfast serve --port 0 --db sqlite:{tmp_path}/runs.db"
+    made = subprocess.Popen(
+        ["/bin/sh", "-c", words], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    process = Worker(made)
+    try:
+        server = Target(process, "", tmp_path)
+        idle(server, 1_000, 5)
+        for _ in range(3):
+            assert server.ask("/healthz")[0] == 200
+        assert sockets(server) < 300
+        server.close()
+        assert len(process.said()) < 2_000
+        assert "may open 300 files" in process.said()
+    finally:
+        process.kill()
+
+
+def test_probes_are_answered_while_all_connections_are_at_work(target):
+    """With no room left, others are told to come again, and with one token too many the others are served."""
+    server = target("serve", "--port", "0", env={"HOLDFAST_LIMITS": "connections=5,token=3"})
+    with_store(server, _publish)
+    ana, ben = token(server, "ana"), token(server, "ben")
+    waiting = [follow(server, ana) for _ in range(3)]
+    status, headers, said = server.ask("/api/runs", token=ana)
+    assert (status, headers["retry-after"], said["error"]["code"]) == (503, "1", "too_busy")
+    assert server.ask("/api/runs", token=ben)[0] == 200
+    waiting += [follow(server, ben) for _ in range(2)]
+    for path, expected in (("/healthz", 200), ("/readyz", 200), ("/api/runs", 503), ("/metrics", 503), ("/", 503)):
+        assert server.ask(path)[0] == expected, path
+    for each in waiting:
+        each.close()
+    until(lambda: server.ask("/api/runs", token=ana)[0] == 200)
+
+
+def test_a_request_has_its_time(target):
+    """Half of a head and half of a document are told so and closed in time, however slowly more of them comes."""
+    server = target("serve", "--port", "0", "--limits", "head=500ms,body=500ms")
+    body = (
+        b"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+    )
+    for begun in (b"GET / HTTP/1.1\r\nx: ", body):
+        with server.connect() as connection:
+            began = time.monotonic()
+            connection.sendall(begun)
+            answer = _trickle(connection)
+            assert (parsed(answer)[0], parsed(answer)[2]["error"]["code"]) == (408, "too_slow")
+            assert time.monotonic() - began < 3
+    with server.connect() as connection:
+        assert parsed(rest(connection))[0] == 408  # without a word
+
+
+def _trickle(connection):
+    """One byte after another, until the other side closes."""
+    over = threading.Event()
+
+    def send():
+        with contextlib.suppress(OSError):
+            while not over.wait(0.05):
+                connection.sendall(b"a")
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        return rest(connection)
+    finally:
+        over.set()
+        sending.join()
+
+
+def test_without_a_token_nothing_more_is_read(server):
+    """401 closes: neither a document without end nor a second request is taken from who has no token."""
+    token(server, "ana")
+    head = b"POST /api/runs HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9999999\r\n\r\n"
+    with server.connect() as connection:
+        connection.sendall(head + b"{")
+        assert b"401" in connection.recv(4096)
+        until(lambda: _is_closed(connection), 2)
+    twice = server.send(HEAD.format("/api/runs", "").encode() * 2)
+    assert len(re.findall(rb"HTTP/1.1 \d", twice)) == 1
+    assert parsed(twice)[1]["connection"] == "close"
+
+
+def _is_closed(connection):
+    try:
+        connection.sendall(b" ")
+        connection.setblocking(False)
+        return connection.recv(4096) == b""
+    except BlockingIOError:
+        connection.setblocking(True)
+        return False
+    except OSError:
+        return True
+
+
+def test_a_document_that_nobody_reads_comes_to_an_end(target):
+    """What is answered without its document, as a probe is, does not let the sender go on for ever."""
+    server = target("serve", "--port", "0", "--limits", "head=500ms")
+    with server.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert b"200" in connection.recv(4096)
+        assert until(lambda: _is_closed(connection), 5) < 3
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /api/runs HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/runs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n",
+        b"POST /api/runs HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/runs HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"POST /api/runs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x00\r\n\r\n",
+    ],
+)
+def test_a_request_says_once_where_it_ends(server, head):
+    """Otherwise it is refused and closed, and what comes behind it is not taken for another request."""
+    answer = server.send(head + HEAD.format("/healthz", "").encode())
+    status, headers, said = parsed(answer)
+    assert (status, headers["connection"], said["error"]["code"]) == (400, "close", "bad_request")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert len(re.findall(rb"HTTP/1.1 \d", answer)) == 1
+
+
+def test_heads_are_bounded_whatever_is_installed(target, tmp_path):
+    """Another parser that uvicorn would take is not taken: a head without end is refused before it is large."""
+    (tmp_path / "httptools.py").write_text("")
+    server = target("serve", "--port", "0")
+    assert server.ask("/healthz")[0] == 200
+    with server.connect() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n" + (b"x: " + b"a" * 997 + b"\r\n") * 40)
+        assert b" 400 " in connection.recv(4096)
+        until(lambda: _is_closed(connection), 2)
+
+
+async def _publish(hf):
+    await hf.serve(agents.listen)
+    await hf.start(agents.listen, 1, id="l")
+
+
+def test_a_revoked_token_waits_for_nothing(server):
+    """A request that waits for a result, and one that follows, end within two seconds of the revocation."""
+    with_store(server, _publish)
+    secret = token(server, "ana")
+    with (
+        begin(server, "/api/runs/l/result?timeout=60", secret) as waiting,
+        begin(server, "/api/runs/l/events", secret, Accept="text/event-stream") as following,
+    ):
+        assert b"200 OK" in following.recv(4096)
+        time.sleep(0.2)
+        with_store(server, lambda hf: hf.revoke_token("ana"))
+        began = time.monotonic()
+        assert parsed(rest(waiting))[2]["error"]["code"] == "unauthorized"
+        assert b"event: problem" in rest_of_stream(following)
+        assert time.monotonic() - began < 2
+
+
+def rest_of_stream(connection):
+    found = b""
+    while b"0\r\n\r\n" not in found and (part := connection.recv(4096)):
+        found += part
+    return found
+
+
+@pytest.fixture
+def flooded(target):
+    """A server with little patience, of a run that has written much and goes on, and of one with a large result."""
+    server = target("serve", "--port", "0", "--limits", "send=1s")
+
+    async def main():
+        async with holdfast.open(server.url, agents=[agents.flood, agents.keep]) as hf:
+            await hf.start(agents.flood, 4096, id="f")
+            await hf.run(agents.keep, "x" * 8_000_000, id="large")
+            async for chunk in hf.get("f").stream("answer"):
+                if chunk.kind == "end":
+                    return
+
+    asyncio.run(main())
+    return server
+
+
+def slow(server, path, **headers):
+    """Ask for much, and read nothing of it."""
+    connection = server.connect(room=4096)
+    lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+    connection.sendall(HEAD.format(path, lines).encode())
+    return connection
+
+
+def followers(server):
+    return float(server.ask("/metrics")[2].decode().split("\nholdfast_http_followers ")[1].split()[0])
+
+
+def test_who_reads_nothing_loses_its_connection(flooded):
+    """A follower, and who asked for a large answer: both are gone after a while, with all that was kept for them."""
+    before = sockets(flooded)
+    for _ in range(5):
+        slow(flooded, "/api/runs/f/streams/answer", Accept="text/event-stream")
+        slow(flooded, "/api/runs/large/result")
+    until(lambda: followers(flooded) == 5)
+    assert until(lambda: sockets(flooded) <= before) < 8
+    until(lambda: followers(flooded) == 0)
+
+
+def test_a_slow_follower_costs_little(target, flooded):
+    """While they are there: three hundred that read nothing cost less than 64 KB each, and another gets all of it."""
+    server = target("serve", "--port", "0", "--limits", "send=30s,address=500")
+    asked = {"Accept": "text/event-stream"}
+    _slow_followers(server, 100)  # what the first ones cost, caches and threads, the others do not
+    before = memory(server)
+    _slow_followers(server, 400)
+    grown = (memory(server) - before) / 300
+    assert grown < 64 << 10, f"{grown / 1024:.0f} KB each"
+    with begin(server, "/api/runs/f/streams/answer", **asked) as quick:
+        got = 0
+        while got < 4 << 20:
+            got += len(quick.recv(65_536))
+    began = time.monotonic()
+    server.process.stop()
+    assert server.process.ended() == 0
+    assert time.monotonic() - began < 4  # it does not wait for them
+
+
+def _slow_followers(server, count):
+    """So many in all."""
+    for _ in range(count - int(followers(server))):
+        slow(server, "/api/runs/f/streams/answer", Accept="text/event-stream")
+    until(lambda: followers(server) == count)
+    time.sleep(1)
+
+
+def memory(server):
+    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize(
+    "wrong", ["x=1", "address", "address=0", "address=-1", "head=0s", "head=2h", "token=1e9", "address=1,address=2"]
+)
+def test_limits_that_are_none_are_refused(commands, tmp_path, wrong):
+    """With the reason, before anything listens."""
+    process = Worker(commands.start(["serve", "--port", "0", "--limits", wrong], tmp_path, {}))
+    assert process.ended() == 2
+    assert "limit" in process.said()
+    assert "Traceback" not in process.said()
