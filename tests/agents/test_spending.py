@@ -27,6 +27,28 @@ def spent_of(events):
     return [(event.kind, event.data["spent"]) for event in events if "spent" in event.data]
 
 
+def test_steps_are_counted_for_all_below_whatever_budgets_are_there():
+    """A run without a budget counts the steps that completed, also those of a child that has one; that one counts bodies."""
+
+    @holdfast.agent(budget=holdfast.Budget(steps=10))
+    async def child() -> None:
+        await think(1)
+
+    @holdfast.agent
+    async def parent() -> None:
+        await think(1)
+        await in_a_thread()
+        await child()
+
+    async def main(hf):
+        run = await hf.start(parent, id="r")
+        await run.result()
+        assert {info.agent: info.spent.steps for info in await hf.runs()} == {"parent": 3, "child": 1}
+        assert (await run.info()).spent.steps == 3
+
+    with_client(main, agents=[parent, child])
+
+
 def test_it_is_in_the_event_that_ends_the_attempt():
     """A step's spending is part of its outcome, and no event of its own; sums of money are exact."""
 

@@ -19,7 +19,7 @@ class BudgetStore(Protocol):
         ...
 
     async def spent_with_steps(self, runs: Iterable[str]) -> dict[str, Spent]:
-        """The same; where no bodies are counted, because there is no budget, `steps` are those completed."""
+        """The same; `steps` of a run that no budget holds for are those completed, in it and in all below it."""
         ...
 
     async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:

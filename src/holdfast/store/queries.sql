@@ -191,9 +191,9 @@ SELECT run_id, CAST(sum(usd) AS BIGINT), CAST(sum(input_tokens) AS BIGINT), CAST
 FROM spending WHERE run_id IN (SELECT value FROM json_each(:ids)) GROUP BY run_id
 
 -- name: steps_below
--- How many steps these runs and all below them have completed.
+-- How many steps these runs and all below them have completed; of those without a budget, which counts bodies instead.
 WITH RECURSIVE tree (top, member) AS (
-  SELECT id, id FROM runs WHERE id IN (SELECT value FROM json_each(:ids))
+  SELECT id, id FROM runs WHERE id IN (SELECT value FROM json_each(:ids)) AND budget IS NULL
   UNION ALL SELECT tree.top, runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
 SELECT top, CAST(sum(steps) AS BIGINT) FROM tree CROSS JOIN runs WHERE runs.id = tree.member GROUP BY top
 

@@ -483,8 +483,7 @@ class SharedStore(abc.ABC):
     async def spent_with_steps(self, runs: Iterable[str]) -> dict[str, Spent]:
         ids = list(runs)
         spent = await self.spent(ids)
-        uncounted = [run for run in ids if run not in spent or not spent[run].steps]
-        for run, steps in await self._read(reads.rows, "steps_below", ids=to_json(uncounted)) if uncounted else ():
+        for run, steps in await self._read(reads.rows, "steps_below", ids=to_json(ids)) if ids else ():
             if steps:
                 spent[run] = dataclasses.replace(spent.get(run, Spent()), steps=steps)
         return spent
