@@ -127,6 +127,8 @@ def test_show_tells_a_decision_that_no_worker_has_taken(cli, terminal):
     assert re.search(r"\d\d:\d\d:\d\d  ✓ How many seats\?  answered by ana \(as last year\): 7", lines[asked])
     assert lines[asked + 1].strip() == "no worker has taken this yet"
     assert "message words → 'hello'" in cli("show", "l").stdout
+    cli("cancel", "l", "--by", "ana")
+    assert "asked to stop by ana; no worker has taken this yet" in cli("show", "l").stdout
     (decided,) = cli.json("show", "s")["untaken"]
     assert (decided["kind"], decided["value"], decided["data"]["by"]) == ("approval.decided", 7, "ana")
     terminal.run("run", f"{FLEET}:seats", "--id", "s")

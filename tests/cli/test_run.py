@@ -115,7 +115,7 @@ def test_options_may_be_given_by_name_and_labels_found(cli):
         (["1", "--arg", "m=2"], "'m'"),
         (["1", "--arg", "m"], "not of the form name=value"),
         (["1", "--id", "a/b"], "'a/b' is not a run id"),
-        (["1", "--db", "mysql:x"], "'mysql:x' is not a store"),
+        (["1", "--db", "mysql:x"], "is not a store this version can open"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_stored(cli, words, told):
@@ -125,7 +125,7 @@ def test_bad_arguments_are_refused_before_anything_is_stored(cli, words, told):
     assert told in refused.stderr
     assert "Traceback" not in refused.stderr
     if (cli.folder / "holdfast.db").exists():
-        assert cli.json("runs") == {"runs": []}
+        assert cli.json("runs") == {"runs": [], "held": None}
 
 
 def test_other_arguments_for_the_same_id_are_refused(cli):

@@ -71,6 +71,8 @@ class Watch:
                 for event in events:
                     history.add(event)
                 new += events
+        for history in self.histories.values():
+            history.show_children(self.rows)
         if root.status == "failed" and self.failure is None:
             self.failure = await failure_of(self.hf, root)
         parked = [row for row in self.rows.values() if row.status in ("ready", "waiting")]

@@ -127,8 +127,10 @@ class History:
         """Take in what came to the run and waits for a worker to take it; each is told as such."""
         for event in events:
             node = self.add(event)
-            if node is not None:
-                node.warn("no worker has taken this yet")
+            if node is not None and node.sort == "mark":
+                node.name += f"; {_UNTAKEN}"
+            elif node is not None:
+                node.warn(_UNTAKEN)
 
     def show_children(self, rows: Mapping[str, RunRow]) -> None:
         """Show the runs that it has started as they are, also those of whose end it never heard."""
@@ -401,6 +403,7 @@ def _agent_name(agent: str) -> str:
     return f"{name}, run {int(nth) + 1}"
 
 
+_UNTAKEN: Final = "no worker has taken this yet"
 _STATES: Final = {"completed": "done", "failed": "failed", "cancelled": "cancelled", "running": "running"}
 _OF_A_STEP: Final = {"in_doubt": "its outcome is not known", "loop": "it would go on with a loop"}
 _VERBS: Final = {

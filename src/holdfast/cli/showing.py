@@ -231,7 +231,7 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
     elif info.waits_for == "worker":
         made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
         made += _advice(*how_to_go_on(info, url))
-    elif info.waits_for and not made and wants_worker(found.row, hf.store.clock.now()):
+    elif info.waits_for and not made and info.due_at is not None and info.due_at <= moment(hf.store.clock.now()):
         made.append(Text(f"{MARGIN}ready: a live worker that serves {code_of(info)} takes it", "cyan"))
     elif info.waits_for and not made:
         at = "" if info.due_at is None else when(round(info.due_at.timestamp() * 1000))
