@@ -32,7 +32,7 @@ def application(hf: Client, guard: Guard, followers: Followers) -> Starlette:
         return HTMLResponse(page(), headers=HEADERS)
 
     async def openapi(_: Request) -> Response:
-        return Response(json_bytes(description()), media_type="application/json")
+        return Response(_described(), media_type="application/json")
 
     routes = [
         Route("/", first_page),
@@ -47,6 +47,12 @@ def application(hf: Client, guard: Guard, followers: Followers) -> Starlette:
     app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)
     app.router.redirect_slashes = False
     return app
+
+
+@functools.cache
+def _described() -> bytes:
+    """Made once: anybody may ask for it, as often as they like."""
+    return json_bytes(description())
 
 
 async def _lost(request: Request, error: Exception) -> Response:

@@ -54,6 +54,7 @@ class Health:
     served: Served = field(default_factory=Counter)
     _sight: ServerSight | None = None
     _counted_at: float = 0.0
+    _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def alive(self, _: Request) -> Response:
         """Would a new process do better?"""
@@ -78,8 +79,9 @@ class Health:
 
     async def metrics(self, _: Request) -> Response:
         """The numbers."""
-        if self._sight is None or time.monotonic() > self._counted_at + _COUNTED_S:
-            await self._count()
+        async with self._counting:  # many who ask at once are one question
+            if self._sight is None or time.monotonic() > self._counted_at + _COUNTED_S:
+                await self._count()
         assert self._sight is not None
         sight = replace(self._sight, served=self.served, followers=self.followers.count)
         try:
@@ -94,9 +96,9 @@ class Health:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 census, questions = await self.hf.store.census(LATE_MS), await self.hf.store.question_ages()
-            self._counted_at = time.monotonic()
         except (HoldfastError, TimeoutError):
             pass
+        self._counted_at = time.monotonic()
         now = self.hf.store.clock.now()
         self._sight = ServerSight(census, now, self.served, self.followers.count, questions=questions)
 
