@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -218,6 +219,19 @@ def test_heads_are_bounded_whatever_is_installed(target, tmp_path):
         until(lambda: _is_closed(connection), 2)
 
 
+def test_what_anybody_may_ask_for_costs_little(server):
+    """The description of the interface is large, and was made: it is not made again for each of a thousand requests."""
+    assert server.ask("/openapi.json")[0] == 200
+    began = time.monotonic()
+    for _ in range(20):
+        with begin(server, "/openapi.json") as connection:
+            connection.sendall(HEAD.format("/openapi.json", "").encode() * 19)
+            got = 0
+            while got < 20 * 30_000:
+                got += len(connection.recv(1 << 20))
+    assert time.monotonic() - began < 4
+
+
 async def _publish(hf):
     await hf.serve(agents.listen)
     await hf.start(agents.listen, 1, id="l")
@@ -327,3 +341,43 @@ def test_limits_that_are_none_are_refused(commands, tmp_path, wrong):
     assert process.ended() == 2
     assert "limit" in process.said()
     assert "Traceback" not in process.said()
+
+
+@pytest.mark.nightly
+def test_a_minute_of_everything_at_once(server):
+    """Silence, garbage, half requests and unread answers from eight addresses: who asks properly is answered soon."""
+    with_store(server, _publish)
+    secret, over = token(server, "ana"), threading.Event()
+    said = [b"", b"\x00" * 100, b"GET / HTTP/1.1\r\nx: ", HEAD.format("/openapi.json", "").encode()]
+    said += [b"POST /api/runs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n{"]
+
+    def attack(n):
+        held = []
+        while not over.wait(0.01):  # in all a few hundred in a second; a network that floods is another matter
+            with contextlib.suppress(OSError):
+                connection = socket.create_connection(server.place, 5, (f"127.0.0.{n % 8 + 2}", 0))
+                held.append(connection)
+                connection.sendall(said[len(held) % len(said)])
+            if len(held) > 400:
+                held.pop(0).close()
+        for each in held:
+            each.close()
+
+    attackers = [threading.Thread(target=attack, args=(n,)) for n in range(8)]
+    for each in attackers:
+        each.start()
+    slowest, before, until_s = 0.0, memory(server), time.monotonic() + 45
+    try:
+        while time.monotonic() < until_s:
+            for path in ("/healthz", "/api/runs"):
+                began = time.monotonic()
+                assert server.ask(path, token=secret)[0] == 200
+                slowest = max(slowest, time.monotonic() - began)
+            server.held.clear()
+    finally:
+        over.set()
+        for each in attackers:
+            each.join()
+    assert slowest < 3  # the attackers have the same processors
+    assert memory(server) - before < 128 << 20
+    assert len(server.process.said()) < 20_000

@@ -236,8 +236,8 @@ class Connection(H11Protocol):
     # Requests
 
     def _settle(self) -> None:
-        """Note whether it waits for a request. What comes of one does not give it more time for the rest."""
-        waits = not self.is_gone and (self.cycle is None or self.cycle.response_complete)
+        """Note whether it waits for a request: then no answer is on its way, and what comes of one gives no more time."""
+        waits = not self.is_gone and not self.is_full and (self.cycle is None or self.cycle.response_complete)
         if waits == self._waits:
             return
         self._waits = waits
@@ -293,6 +293,7 @@ class Connection(H11Protocol):
         super().resume_writing()
         if self._stuck is not None:
             self._stuck.cancel()
+        self._settle()
 
     def _watch(self, left: int) -> None:
         self._stuck = self.loop.call_later(self.limits.send, self._look, left)

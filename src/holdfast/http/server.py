@@ -24,7 +24,7 @@ from holdfast.http.guard import Tokens, user
 from holdfast.people import Actor
 from holdfast.worker.probes import bound
 
-_BACKLOG: Final = 1_024
+_BACKLOG: Final = 4_096
 END_S: Final = 5.0  # that requests on their way have when the server ends
 
 
