@@ -36,10 +36,10 @@ from holdfast.model import (
     is_awkward,
     plain_id,
 )
-from holdfast.naming import near, spell
+from holdfast.naming import near, short, spell
 from holdfast.overrides import Override, active, check_seen
 from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
-from holdfast.questions import Questions
+from holdfast.questions import Questions, Room
 from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.runtime import AgentSpec
 from holdfast.sameness import difference
@@ -53,6 +53,8 @@ from holdfast.worker.worker import Worker
 
 _IN_FLIGHT_S: Final = 5.0  # for so long a list of events waits for transactions that others have open
 _LOOK_EVERY_S: Final = 0.02
+_MOST_LABELS: Final = 64
+_LABEL_LENGTH: Final = 200  # of a name, and of a value
 _OPTIONS: Final = ("id", "labels", "kwargs", "after", "budget")  # of `start`
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -516,10 +518,16 @@ class Client(Questions, Conversations, Control, Tokens):
 
         `before` is the id of the last deed of the page before. No row is ever taken out; `erase_audit` takes out values.
         """
+        return await self._audited(Room(), run=run, by=by, action=action, before=before, limit=limit)
+
+    async def _audited(
+        self, room: Room, *, run: str | None, by: str | None, action: str | Iterable[str] | None, before: int | None, limit: int
+    ) -> list[Deed]:  # fmt: skip
+        """The same, with so much of the values as there is room for."""
         actions = [action] if isinstance(action, str) else action
         place = None if before is None else checked_place(before, "before")
         found = await self.store.audit(run, checked_limit(limit), by=by, actions=actions, before=place)
-        return [Deed.of(row, await unspilled(self.store, row["value"])) for row in found]
+        return [Deed.of(row, await room.value(self.store, row["value"])) for row in found]
 
     async def erase_audit(
         self, *, run: str | None = None, by: str | None = None, older_than: Duration | None = None
@@ -645,9 +653,13 @@ def _takes_any(schema: dict[str, Any]) -> bool:
 
 def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     found = dict(labels or {})
+    if len(found) > _MOST_LABELS:
+        raise BadArguments(f"a run has at most {_MOST_LABELS} labels, not {len(found)}; they are for lists")
     for name, value in found.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise BadArguments(f"labels are strings: {name!r}={value!r} is not")
+            raise BadArguments(f"labels are strings: {short(name)}={short(value)} is not")
+        if max(len(name), len(value)) > _LABEL_LENGTH:
+            raise BadArguments(f"labels have at most {_LABEL_LENGTH} characters: {short(name)}={short(value)} has more")
         checked_text(name + value, "labels")
     return found
 

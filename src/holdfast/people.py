@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from holdfast.errors import BadArguments
+from holdfast.naming import short
 
 _UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
 _NOTE_LIMIT: Final = 10_000
@@ -82,10 +83,14 @@ def checked_note(note: str) -> str:
     return note
 
 
-def checked_text(text: str, what: str) -> str:
-    """The text itself; `BadArguments` if no database could find it again."""
+def checked_text(text: str, what: str, most: int | None = None) -> str:
+    """The text itself; `BadArguments` if no database could find it again, or it is longer than this."""
     if not isinstance(text, str) or _UNWRITABLE.search(text):
-        raise BadArguments(f"{what}: {text!r} has what no database takes; use text without NUL and half characters")
+        raise BadArguments(
+            f"{what}: {short(text)} has what no database takes; use text without NUL and half characters"
+        )
+    if most is not None and len(text) > most:
+        raise BadArguments(f"{what}: {short(text)} has {len(text)} characters; use at most {most}")
     return text
 
 

@@ -15,16 +15,16 @@ from typing import Any, Final
 
 from holdfast import tagged
 from holdfast.aside import aside
-from holdfast.codec import UNTYPED, checked_size, digest, shape_of
+from holdfast.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
 from holdfast.deadline import Writes
 from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, checked_limit, is_served
-from holdfast.naming import cut, show
+from holdfast.naming import cut, show, size
 from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on, votes_for
 from holdfast.sameness import difference
 from holdfast.schema import check_value, check_whole, filled
-from holdfast.store.base import spilled, unspilled
+from holdfast.store.base import Store, spilled, unspilled
 from holdfast.tagged import Note, Notes
 from holdfast.verbs.asking import Vote
 
@@ -32,6 +32,8 @@ _STATUSES: Final = ("open", "decided", "expired", "withdrawn")
 _PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
 _MANY: Final = 10_000
 _LATER: Final = object()
+_BEGINNING: Final = 200  # characters of a value that finds no room
+LISTED_BYTES: Final = 1024 * 1024  # of values in one list
 _FIRST_LOOK_S: Final = 0.01  # doubled at each look: about five seconds in all
 _LAST_LOOK_S: Final = 4.0
 
@@ -84,9 +86,8 @@ class Approval(_Kept):
     note: str
 
     @classmethod
-    def of(cls, row: ApprovalRow, shown: str | None, data: str | None) -> Approval:
+    def of(cls, row: ApprovalRow, shown: Any, data: Any, schema: dict[str, Any] | None, default: Any) -> Approval:
         """A row of the store, with its values."""
-        value = read_value(shown)
         said = votes_for(json.loads(row.votes), row.digest)
         votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in said)
         passed = [
@@ -94,11 +95,11 @@ class Approval(_Kept):
         ]
         made = cls(
             id=row.id, run=row.run_id, root=row.root_id, path=tuple(json.loads(row.path)), key=row.key, kind=row.kind,
-            question=row.question, shown=value, data=value if data is None else read_value(data), digest=row.digest,
+            question=row.question, shown=shown, data=shown if row.data is None else data, digest=row.digest,
             editable=row.kind == "approve" and row.schema is not None,
-            schema=None if row.schema is None else json.loads(row.schema), to=tuple(json.loads(row.recipients)),
+            schema=schema, to=tuple(json.loads(row.recipients)),
             needs=needed(row.needs, row.digest), votes=votes, delegations=tuple(passed), asked_at=moment(row.asked_at),
-            expires_at=None if row.expires_at is None else moment(row.expires_at), default=read_value(row.fallback),
+            expires_at=None if row.expires_at is None else moment(row.expires_at), default=default,
             status=row.status, decision=row.decision, decided_by=row.decided_by,
             decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "",
         )  # fmt: skip
@@ -108,6 +109,37 @@ class Approval(_Kept):
     def is_for(self, person: str | Actor) -> bool:
         """May this person decide it?"""
         return may_decide(Actor.of(person), self.to, [(passed.by, passed.to) for passed in self.delegations])
+
+
+class Room:
+    """How much of values a list still shows, in bytes; without a number, all. What finds no room is told by its beginning."""
+
+    def __init__(self, bytes: int | None = None) -> None:
+        self._left = bytes
+
+    async def value(self, store: Store, text: str | None) -> Any:
+        """A stored value as plain data, or `{"$cut": ...}` in its place."""
+        if self._left is None:
+            return read_value(await unspilled(store, text))
+        if text is not None and text.startswith('{"$blob":'):
+            return _cut(f"a value of more than {size(BLOB_BYTES)}")
+        return read_value(text) if self._takes(text) else _cut(preview(text or "", _BEGINNING))
+
+    def schema(self, text: str) -> dict[str, Any]:
+        """The same for a schema."""
+        made: dict[str, Any] = json.loads(text) if self._takes(text) else _cut("a schema")
+        return made
+
+    def _takes(self, text: str | None) -> bool:
+        if self._left is None or text is None:
+            return True
+        fits = len(text) <= self._left
+        self._left -= len(text) if fits else _BEGINNING
+        return fits
+
+
+def _cut(told: str) -> dict[str, Any]:
+    return {"$cut": told}
 
 
 class Questions(Writes):
@@ -122,6 +154,12 @@ class Questions(Writes):
 
         Only open ones unless told otherwise; then the newest, if there are more than `limit`.
         """
+        return await self._listed(Room(), run=run, to=to, open=open, limit=limit)
+
+    async def _listed(
+        self, room: Room, *, run: str | None, to: str | Actor | None, open: bool, limit: int
+    ) -> list[Approval]:
+        """The same, with so much of the values as there is room for."""
         statuses, limit = _STATUSES[:1] if open else _STATUSES, checked_limit(limit)
         rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
         if open:  # one that is over is nobody's any more, though its run may have to notice yet
@@ -130,7 +168,7 @@ class Questions(Writes):
         if to is not None:
             person = Actor.of(to)
             rows = [row for row in rows if may_decide(person, json.loads(row.recipients), passed_on(row.delegations))]
-        return [await self._seen(row) for row in rows[:limit]]
+        return [await self._seen(row, room) for row in rows[:limit]]
 
     async def approval(self, approval: str) -> Approval:
         """One question, by its id or that of a run with exactly one open."""
@@ -263,9 +301,11 @@ class Questions(Writes):
             f"(it has {len(found)}{ids}); list them with `await hf.approvals()` or `holdfast approvals`"
         )
 
-    async def _seen(self, row: ApprovalRow) -> Approval:
-        shown = await unspilled(self.store, row.shown)
-        return Approval.of(row, shown, await unspilled(self.store, row.data))
+    async def _seen(self, row: ApprovalRow, room: Room | None = None) -> Approval:
+        take = (room or Room()).value
+        shown, data = await take(self.store, row.shown), await take(self.store, row.data)
+        schema = None if row.schema is None else (room or Room()).schema(row.schema)
+        return Approval.of(row, shown, data, schema, await take(self.store, row.fallback))
 
 
 def _look(row: ApprovalRow) -> str:

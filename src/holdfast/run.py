@@ -34,7 +34,7 @@ from holdfast.errors import (
 from holdfast.model import CRASHES_APART, FINISHED, Event, Published, RunRow, checked_place, checked_statuses, is_served
 from holdfast.naming import MOST, cut
 from holdfast.people import checked_note, checked_text
-from holdfast.questions import Approval, read_value, stored_text
+from holdfast.questions import Approval, stored_text
 from holdfast.spent import NOTHING, Spent
 from holdfast.store.base import News, Store, spilled, unspilled
 from holdfast.streams import Chunk, StreamInfo, checked_offset, chunks, streams
@@ -48,6 +48,7 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 _log = logging.getLogger("holdfast")
+_KEY_LENGTH: Final = 1_000  # of a message
 UNSERVED_S: Final = 4.0  # that nobody serves a run is no news while a worker may be starting
 _WHY_S: Final = 2.0  # to find out why a wait was in vain
 _LOOK_EVERY_S: Final = 0.02
@@ -230,12 +231,12 @@ class Deed:
     erased_at: datetime | None = None  # since then without its value and all free text
 
     @classmethod
-    def of(cls, row: dict[str, Any], value: str | None) -> Deed:
+    def of(cls, row: dict[str, Any], value: Any) -> Deed:
         """A row of the store, with its value."""
         erased_at = None if row["erased_at"] is None else moment(row["erased_at"])
         return cls(
             row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"], row["via"] or "",
-            read_value(value), erased_at,
+            value, erased_at,
         )  # fmt: skip
 
 
@@ -470,7 +471,7 @@ class Run(Generic[R_co]):
         text = await aside(value, stored_text, value)
         checked_size(text, self._client._settings.value_limit_bytes, "the message")
         stored, blobs = spilled(text)
-        signal = f"key:{checked_text(key, 'key')}" if key is not None else f"id:{secrets.token_hex(8)}"
+        signal = f"key:{checked_text(key, 'key', _KEY_LENGTH)}" if key is not None else f"id:{secrets.token_hex(8)}"
         name = checked_topic(topic)
         write = self._client.store.send(
             self.id, signal, "message.received", name, stored, {}, blobs, **self._client._author()

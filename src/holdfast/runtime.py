@@ -121,7 +121,7 @@ class Question:
         needs = self.needs(value) if callable(self.needs) else self.needs
         if not is_whole(needs, 1, _MOST_PEOPLE):
             raise BadArguments(
-                f"needs={short(needs)}: say how many different people must agree, from 1 to {_MOST_PEOPLE:,}"
+                f"needs={short(needs)}: say how many different people must agree, 1 or more and at most {_MOST_PEOPLE:,}"
             )
         return needs
 

@@ -11,6 +11,7 @@ from holdfast.cli.output import answer, console, print_json, say, shown_value
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing, row_of
 from holdfast.naming import cut
+from holdfast.questions import LISTED_BYTES, Room
 from holdfast.run import Deed
 
 
@@ -28,9 +29,10 @@ class Wanted:
 async def audit(url: str | None, wanted: Wanted, *, as_json: bool) -> None:
     """The command: the newest last, as a history reads."""
     async with existing(url) as hf:
-        found = await hf.audit(
-            run=wanted.run, by=wanted.by, action=wanted.actions or None, before=wanted.before, limit=wanted.limit
-        )
+        found = await hf._audited(  # noqa: SLF001 - of our own package
+            Room(LISTED_BYTES), run=wanted.run, by=wanted.by, action=wanted.actions or None, before=wanted.before,
+            limit=wanted.limit,
+        )  # fmt: skip
         if not found and wanted.run is not None:
             await row_of(
                 hf, wanted.run

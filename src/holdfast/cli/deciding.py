@@ -19,7 +19,7 @@ from holdfast.client import Client
 from holdfast.documents import plain
 from holdfast.errors import BadArguments
 from holdfast.people import Actor
-from holdfast.questions import Approval
+from holdfast.questions import LISTED_BYTES, Approval, Room
 
 _PREVIEW: Final = 200
 
@@ -31,12 +31,14 @@ async def approvals(
     async with existing(url) as hf:
         if run is not None:
             await row_of(hf, run)
-        found = await hf.approvals(run=run, to=to, open=not every)
+        decides = ask and not every and not as_json and asking.is_at_terminal()
+        room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
+        found = await hf._listed(room, run=run, to=to, open=not every, limit=100)  # noqa: SLF001 - of our own package
         if as_json:
             print_json({"questions": found})
         elif not found:
             tell("Nothing waits for a person." if to is None else f"Nothing waits for {to}.")
-        elif ask and not every and asking.is_at_terminal():
+        elif decides:
             await _step_through(hf, found, by or to)
         else:
             for each in found:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from holdfast.http.endpoints import Call, Input, Nothing
-from holdfast.questions import Approval
+from holdfast.questions import LISTED_BYTES, Approval, Room
 
 
 class Which(Input):
@@ -60,7 +60,8 @@ class OneApproval:
 async def listed(call: Call[Which, None]) -> Approvals:
     which = call.query
     to = call.by if which.mine else which.to
-    return Approvals(await call.hf.approvals(run=which.run, to=to, open=which.open, limit=which.limit))
+    found = call.hf._listed(Room(LISTED_BYTES), run=which.run, to=to, open=which.open, limit=which.limit)  # noqa: SLF001 - as above
+    return Approvals(await found)
 
 
 async def shown(call: Call[Nothing, None]) -> OneApproval:
