@@ -603,7 +603,7 @@ class Client(Questions, Conversations, Control, Tokens):
 
         The file is a SQLite store, whatever this one is. `holdfast.restore_backup` makes a store of either kind of it.
         """
-        return await self.store.backup(path, **self._author())
+        return await self._written(self.store.backup(path, **self._author()), "Backing up again is safe")
 
     async def activate(self) -> int:
         """Let workers carry the runs of a store that was restored from a backup; returns how many have not ended.

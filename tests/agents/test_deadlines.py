@@ -176,7 +176,7 @@ def test_a_worker_that_cannot_say_that_it_leaves_closes_within_its_deadline(tmp_
     asyncio.run(main())
 
 
-def test_a_client_of_a_server_that_does_not_answer(own_server):
+def test_a_client_of_a_server_that_does_not_answer(own_server, tmp_path):
     """Its writes and its reads end at the deadline, and leaving does not wait for the answers to them."""
 
     async def main():
@@ -191,8 +191,12 @@ def test_a_client_of_a_server_that_does_not_answer(own_server):
                     await hf.runs()
                 with hf.deadline("20ms"), pytest.raises(StoreUnavailable, match="did not answer within 20 ms"):
                     await hf.get("a").info()
+                with pytest.raises(StoreUnavailable, match=r"did not answer within 1\.0 s"):
+                    await hf.start("clerk", "bo")
                 with pytest.raises(StoreUnavailable):
                     await hf.get("a").send("word", "tea")
+                with pytest.raises(StoreUnavailable):
+                    await hf.backup(tmp_path / "copy.backup")
             began = time.monotonic()
             await client.__aexit__(None, None, None)
             assert time.monotonic() - began < 10

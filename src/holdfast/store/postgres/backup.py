@@ -15,7 +15,7 @@ from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.backup import NOT_COPIED, Backup, Part, columns, rows_at_once, seal, up_to_date
 from holdfast.store.migrate import migrate as migrate_file
 from holdfast.store.postgres.asking import ask
-from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.connection import ANSWER_S, Connection
 
 _FIRST: Final = ("runs", "approvals")  # that rows of others point to
 # The feed has no position beyond this one; SQLite must not give it again.
@@ -44,7 +44,7 @@ async def copy_out(connection: Connection, part: Part, now: int) -> int:
                 listed = ", ".join(f'"{name}"' for name in names)
                 cursor = await connection.cursor(f'SELECT {listed} FROM "{table}"')  # noqa: S608 - names of our schema
                 insert = f'INSERT INTO "{table}" ({listed}) VALUES ({", ".join("?" * len(names))})'  # noqa: S608
-                while some := await cursor.fetch(rows_at_once(table)):
+                while some := await cursor.fetch(rows_at_once(table), timeout=ANSWER_S):
                     part.check_wanted()
                     await asyncio.to_thread(db.executemany, insert, [tuple(row) for row in some])
             ((_, reach),) = await ask(connection, "feed_reach")
