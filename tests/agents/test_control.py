@@ -73,6 +73,31 @@ async def top() -> None:
 
 
 @holdfast.agent
+async def beside() -> None:
+    try:
+        await holdfast.spawn(below, "spawned")
+        await below("called")
+    finally:
+        await act("it tidies")
+
+
+@holdfast.agent
+async def single() -> None:
+    try:
+        await below("only")
+    finally:
+        await act("single tidies")
+
+
+@holdfast.agent
+async def above() -> None:
+    try:
+        await single()
+    finally:
+        await act("above tidies")
+
+
+@holdfast.agent
 async def stubborn() -> None:
     while True:
         try:
@@ -254,15 +279,16 @@ def test_a_paused_run_can_be_cancelled():
     with_client(main, agents=[waits])
 
 
-def test_cancelling_is_the_same_with_a_crash_at_every_point():
-    """Each step of the cleaning up is recorded once, in the same place, and children end first."""
+@pytest.mark.parametrize("family", [beside, middle, above])
+def test_cancelling_is_the_same_with_a_crash_at_every_point(family):
+    """Each step of the cleaning up is recorded once, in the same place, and children end first; in families of three."""
 
     async def main():
         passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[top]):
+        async for hf in holdfast.testing.crash_everywhere(agents=[family]):
             LOG.clear()
-            run = await hf.start(top, id="r")
-            while len(await hf.runs(status="waiting")) < 5:
+            run = await hf.start(family, id="r")
+            while len(await hf.runs(status="waiting")) < 3:
                 await asyncio.sleep(0.01)
             await run.cancel(by="ana", grace="1 day")
             await run.wait()

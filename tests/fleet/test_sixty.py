@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import holdfast
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +51,7 @@ async def count(steps: int) -> int:
     return total
 
 
+@pytest.mark.timeout(180)  # sixty processes on two busy processors take most of a minute to start
 def test_sixty_workers_start_at_once(postgres_url):
     """No deadlock, no error: all of them serve, all work is done, each step once, and all end well."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -59,13 +62,13 @@ def test_sixty_workers_start_at_once(postgres_url):
 
         async def work():
             async with holdfast.open(postgres_url) as hf:
-                runs = await asyncio.gather(*[hf.start("count-to", 5, id=f"run-{number}") for number in range(300)])
-                results = await asyncio.gather(*[run.result(timeout=50) for run in runs])
+                runs = await asyncio.gather(*[hf.start("count-to", 5, id=f"run-{number}") for number in range(120)])
+                results = await asyncio.gather(*[run.result(timeout=100) for run in runs])
                 steps = [event async for event in hf.events(kinds={"step.completed"}, follow=False)]
                 return results, len(steps)
 
         results, steps = asyncio.run(work())
-        assert (set(results), steps) == ({15}, 1500)
+        assert (set(results), steps) == ({15}, 600)
         fleet.stdin.close()
         # Sixty processes on few processors wait for each other, and some say so.
         told = [line for line in fleet.stderr if not line.startswith("the loop")]
