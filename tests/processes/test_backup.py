@@ -217,7 +217,7 @@ def test_a_backup_of_an_older_schema_can_be_looked_at_and_stays_as_it_is(tmp_pat
 @pytest.mark.parametrize(
     "words",
     [
-        ("restore", "--activate"), ("run", "buys.py:sings"), ("worker", "buys.py"), ("start", "backup.buys", '{"run": "y"}'),
+        ("restore", "--activate"), ("run", "buys.py:sings"), ("worker", "buys.py"), ("start", "backup.buys", "--arg", "run=y"),
         ("send", "a", "go", "1"), ("cancel", "a"), ("pause", "a"), ("approve", "q"), ("delete", "done"),
         ("prune", "--older-than", "1ms"), ("token", "ben"), ("backup", "second.backup"),
     ],
