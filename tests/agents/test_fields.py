@@ -83,6 +83,24 @@ def test_what_is_entered_has_no_other_fields_than_its_type():
     with_client(main, agents=[grants, asks, loose, takes])
 
 
+def test_a_type_that_takes_any_names_takes_other_fields():
+    """Beside a structured type too: what has a field that is not in it is a plain dict, as the annotation says."""
+
+    @holdfast.agent
+    async def either() -> str:
+        return repr(await holdfast.ask("How long?", Access | dict[str, Any]))
+
+    async def main(hf):
+        found = []
+        for answer in ({"groups": [], "days": 1}, {"groups": [], "day": 1}):
+            run = await hf.start(either)
+            await hf.answer(await run.wait_for_question(), answer, by="ana")
+            found.append(await run.result())
+        return found
+
+    assert with_client(main, agents=[either]) == ["Access(groups=[], days=1)", "{'groups': [], 'day': 1}"]
+
+
 def test_a_message_has_no_other_fields_than_the_type_it_is_received_as():
     """The agent is told which one."""
 
