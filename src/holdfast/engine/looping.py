@@ -16,6 +16,7 @@ from holdfast.loops import Loop, Loops, Step, Tail, place_of
 from holdfast.model import Event
 from holdfast.people import writable
 from holdfast.store.questions import NewApproval
+from holdfast.tagged import bare
 
 if TYPE_CHECKING:
     from holdfast.engine.calls import Call
@@ -41,7 +42,8 @@ class Watch:
         if event.kind == "step.cancelled":
             return
         error = data.get("error") or {}
-        told = f"{error.get('type')}: {error.get('message')}" if error else event.value or f"a large value {event.blob}"
+        value = bare(event.value) if event.value else f"a large value {event.blob}"
+        told = f"{error.get('type')}: {error.get('message')}" if error else value
         shown = f"{call.name}({call.preview}) -> {told[:_SHOWN_CHARACTERS]}"
         step = Step(call.name, call.digest, hash((event.kind, told)), shown, self._execution.delivered)
         self.tail.add(place, step, data.get("asked", 0), model=bool(data.get("spent", {}).get("model_calls")))
