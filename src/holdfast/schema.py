@@ -337,6 +337,11 @@ def _as_json(value: Any) -> Any:
     return str(value) if kind in ATOMS and kind not in (str, int, float, bool, type(None)) else value
 
 
+def _numbers(keys: Mapping[str, Any]) -> list[int]:
+    """The keys that a type may make numbers of."""
+    return [int(key) for key in keys if len(key) <= 100 and key.isascii() and key.isdecimal()]
+
+
 def _misfit(schema: dict[str, Any], value: Any) -> _Wrong | None:
     enum, const = schema.get("enum"), schema.get("const", _NONE)
     if (
@@ -356,6 +361,10 @@ def _beyond_limits(schema: dict[str, Any], value: Any) -> _Wrong | None:
     for word, (kind, fits) in _SIZES.items():
         if word in schema and type(value) is kind and not fits(len(value), schema[word]):
             return _Wrong((), f"{_spoken(value)} of length {len(value)}", f"{word} {schema[word]}")
+    if (type(value) is list and schema.get("uniqueItems") and tagged.collides(value)) or (
+        type(value) is dict and tagged.collides(_numbers(value))
+    ):
+        return _Wrong((), "members that were made to have one hash", "others")
     if type(value) is str and schema.get("format") in _FORMATS:
         try:
             shape_of(_FORMATS[schema["format"]]).revive(value, "value")

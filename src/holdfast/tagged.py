@@ -28,7 +28,8 @@ import enum
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii
@@ -51,6 +52,10 @@ _CONTAINER_COUNT: Final = 16  # what a list or dict counts beside its members: i
 
 quote: Final = encode_basestring_ascii  # a string as JSON text
 _TOO_DEEP: Final = f"it is nested more than {DEPTH_LIMIT} levels deep"
+_EXPONENT: Final = 999_999  # the largest exponent of Python's own contexts
+_DECIMAL_LENGTH: Final = 100_000  # characters
+_OF_ONE_HASH: Final = 100
+_COLLIDE: Final = "more than a hundred members were made to have one hash"
 _AS_IT_IS: Final = frozenset({str, bool, type(None)})
 
 
@@ -108,6 +113,28 @@ def _number(value: float) -> Any:
     return value if math.isfinite(value) else {"$float": repr(value)}
 
 
+def _decimal(value: Decimal) -> Any:
+    text = str(value)
+    if _is_beyond(value, text):
+        raise Refused("is a decimal with an exponent or digits that Python's arithmetic does not have; store its text")
+    return {"$decimal": text}
+
+
+def _is_beyond(value: Decimal, text: str) -> bool:
+    """Is this more than any computation gives? What makes an integer of it would never end."""
+    return len(text) > _DECIMAL_LENGTH or (value.is_finite() and abs(value.adjusted()) > _EXPONENT)
+
+
+def collides(values: Collection[Any]) -> bool:
+    """Were these made so that a set or the keys of a dict take for ever? Then many have one hash."""
+    if len(values) <= _OF_ONE_HASH:
+        return False
+    try:
+        return max(Counter(map(hash, values)).values()) > _OF_ONE_HASH
+    except TypeError:  # nothing that a set could hold
+        return False
+
+
 def _base64(value: bytes | bytearray) -> str:
     return base64.b64encode(value).decode("ascii")
 
@@ -122,7 +149,7 @@ _ATOM_FORMS: Final[dict[type, Callable[[Any], Any]]] = {
     time: lambda value: {"$time": _moment(value)},
     date: lambda value: {"$date": value.isoformat()},
     timedelta: lambda value: {"$timedelta": [value.days, value.seconds, value.microseconds]},
-    Decimal: lambda value: {"$decimal": str(value)},
+    Decimal: _decimal,
     UUID: lambda value: {"$uuid": str(value)},
 }
 
@@ -161,6 +188,8 @@ class _Writer:
             return self.row(value, depth + 1)
         if kind is tuple:
             return {"$tuple": self.row(value, depth + 1)}
+        if collides(value):
+            raise Refused(_COLLIDE)
         # The order of a set differs from process to process; the order of the texts does not.
         return {"$set" if kind is set else "$frozenset": sorted(self.row(value, depth + 1), key=_encode)}
 
@@ -186,6 +215,8 @@ class _Writer:
                 out[key] = item if type(item) in _AS_IT_IS else tree(item, depth)
             if plain and (len(out) != 1 or not key or key[0] != "$"):
                 return out
+            if collides(value):
+                raise Refused(_COLLIDE)
             pairs = []
             for key, item in value.items():
                 pairs.append([tree(key, depth), tree(item, depth)])
@@ -315,10 +346,21 @@ def _text(payload: Any) -> str:
     return payload
 
 
-def _members(made: Any, payload: list[Any]) -> Any:
-    if len(made) != len(payload):
+def _members(kind: Any, payload: Any) -> Any:
+    row = _row(payload)
+    keys = [_row(pair)[0] for pair in row] if kind is dict else row
+    if collides(keys):
+        raise ValueError(_COLLIDE)
+    made = kind(row)
+    if len(made) != len(row):
         raise ValueError("something comes twice")
     return made
+
+
+def _read_decimal(payload: Any) -> Decimal:
+    if len(_text(payload)) > _DECIMAL_LENGTH or _is_beyond(found := Decimal(payload), payload):
+        raise ValueError("no arithmetic gives such a decimal")
+    return found
 
 
 def _wide_int(payload: Any) -> int:
@@ -347,7 +389,7 @@ def _read_timedelta(payload: Any) -> timedelta:
 
 
 def _read_map(payload: Any) -> Any:
-    return _members(dict(map(_row, _row(payload))), payload)
+    return _members(dict, payload)
 
 
 def _read_unset(payload: Any) -> tuple[list[str], dict[Any, Any]]:
@@ -379,15 +421,15 @@ def _read_moment(kind: Any, payload: Any) -> Any:
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$tuple": lambda payload: tuple(_row(payload)),
-    "$set": lambda payload: _members(set(_row(payload)), payload),
-    "$frozenset": lambda payload: _members(frozenset(_row(payload)), payload),
+    "$set": lambda payload: _members(set, payload),
+    "$frozenset": lambda payload: _members(frozenset, payload),
     "$map": _read_map,
     "$int": _wide_int,
     "$float": _special_float,
     "$complex": _read_complex,
     "$bytes": lambda payload: base64.b64decode(_text(payload), validate=True),
     "$bytearray": lambda payload: bytearray(base64.b64decode(_text(payload), validate=True)),
-    "$decimal": lambda payload: Decimal(_text(payload)),
+    "$decimal": _read_decimal,
     "$uuid": lambda payload: UUID(_text(payload)),
     "$datetime": lambda payload: _read_moment(datetime, payload),
     "$time": lambda payload: _read_moment(time, payload),

@@ -1,0 +1,61 @@
+"""What nobody writes and somebody forges: values whose reading would take for ever are refused at once."""
+
+import json
+import time
+from decimal import Decimal
+
+import pytest
+
+from holdfast import BadArguments, NotStorable, tagged
+from holdfast.codec import UNTYPED, shape_of
+from holdfast.schema import check_value
+
+MODULUS = 2**61 - 1  # all multiples of it have one hash
+COLLIDING = [n * MODULUS for n in range(20_000)]
+FORGED = {
+    "exponent": '{"$decimal":"1E+999999999"}',
+    "small exponent": '{"$decimal":"1E-999999999"}',
+    "digits": '{"$decimal":"' + "9" * 1_000_000 + '"}',
+    "payload": '{"$decimal":"NaN' + "9" * 150_000 + '"}',
+    "set": json.dumps({"$set": COLLIDING}),
+    "frozenset": json.dumps({"$frozenset": COLLIDING}),
+    "map": json.dumps({"$map": [[n, 1] for n in COLLIDING]}),
+    "tuples": json.dumps({"$set": [{"$tuple": [n]} for n in COLLIDING]}),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_value_is_refused_at_once(name):
+    """Also where it is read as a whole number, of which it would have millions of digits."""
+    began = time.monotonic()
+    for shape in (UNTYPED, shape_of(int), shape_of(set[int]), shape_of(dict[int, int])):
+        with pytest.raises(NotStorable):
+            shape.load(FORGED[name])
+    assert time.monotonic() - began < 3
+
+
+def test_what_cannot_be_read_is_not_written():
+    """And what any computation gives is both."""
+    for value in (Decimal("1E+9999999"), Decimal("9" * 200_000), set(COLLIDING[:200]), dict.fromkeys(COLLIDING[:200])):
+        with pytest.raises(NotStorable):
+            UNTYPED.store(value)
+    for value in (
+        Decimal("1E+999999"),
+        Decimal("-1.5E-999990"),
+        Decimal("Infinity"),
+        set(range(50_000)),
+        {1: 1, "1": 2},
+    ):
+        assert UNTYPED.store(value)[1] == value
+
+
+@pytest.mark.parametrize(("hint", "value"), [(set[int], COLLIDING), (dict[int, int], {str(n): 1 for n in COLLIDING})])
+def test_a_document_cannot_bring_them_either(hint, value):
+    """It would be the worker that makes a set of them."""
+    with pytest.raises(BadArguments, match="one hash"):
+        check_value(shape_of(hint).schema(), value, "it")
+    check_value(shape_of(hint).schema(), dict.fromkeys("123", 1) if type(value) is dict else [1, 2, 3], "it")
+
+
+def test_keys_that_look_alike_are_told_apart():
+    assert tagged.read(tagged.write({1: "one", "1": "uno"})) == {1: "one", "1": "uno"}
