@@ -47,6 +47,8 @@ class Author(TypedDict):
 
 SOMEONE: Final = Actor("someone")  # acts through a client that was not told who does
 PYTHON: Final = "python"  # the door of programs that use the client as a library
+GROUP: Final = "group:"  # before a name: the group alone, and nobody who is called so
+_TERMINAL: Final = "cli:"  # begins the door of the command line; the user of the computer follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,18 @@ def checked_name(name: str, what: str) -> str:
     """The name of a person or group itself; `BadArguments` if it is none."""
     if not isinstance(name, str) or not name.strip() or len(name) > 200 or _UNWRITABLE.search(name):
         raise BadArguments(f"{what}={name!r} names nobody; use 1 to 200 characters, for example {what}='ana'")
+    if name.startswith(GROUP) and what in ("name", "groups"):
+        raise BadArguments(
+            f"{what}={name!r}: {GROUP!r} stands before a group that a question is for; no name begins so"
+        )
     return name
+
+
+def whose(to: str | Actor) -> Actor:
+    """Somebody whose questions are wanted: a person, or a group."""
+    if isinstance(to, str) and to.startswith(GROUP):
+        return Actor(GROUP, [checked_name(to.removeprefix(GROUP), "to")])
+    return Actor.of(to)
 
 
 def checked_names(to: str | Iterable[str]) -> list[str]:
@@ -108,7 +121,8 @@ def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[s
     """Is it this person's to decide? Whoever has passed it on has not, unless it was passed back."""
     if actor.via:
         return True
-    known = {actor.name, *actor.groups}
+    known = {name for name in (actor.name, *actor.groups) if not name.startswith(GROUP)}
+    known.update(GROUP + group for group in actor.groups)
     allowed = not recipients or not known.isdisjoint(recipients)
     for by, to in passed:
         if by == actor.name:
@@ -116,6 +130,22 @@ def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[s
         if to in known:
             allowed = True
     return allowed
+
+
+def starters(by: str, via: str | None) -> list[str]:
+    """The names of who started a run: as given, and as the computer knows whoever uses its command line."""
+    user = (via or "").partition(_TERMINAL)[2]
+    return [by, user] if user not in ("", by) else [by]
+
+
+def is_left_out(actor: Actor, not_by: Sequence[str]) -> bool:
+    """Is this one of those who may not decide, whatever name is given at the command line?
+
+    Where nobody knows whom to leave out, only doors that are trusted to act for anybody are not.
+    """
+    if SOMEONE.name in not_by:
+        return not actor.via
+    return not set(starters(actor.name, actor.via)).isdisjoint(not_by)
 
 
 def needed(needs: str, digest: str) -> int | None:

@@ -21,7 +21,18 @@ from holdfast.durations import moment
 from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, checked_limit, is_served
 from holdfast.naming import cut, show, size
-from holdfast.people import Actor, Ballot, checked_name, checked_note, may_decide, needed, passed_on, votes_for
+from holdfast.people import (
+    Actor,
+    Ballot,
+    checked_name,
+    checked_note,
+    is_left_out,
+    may_decide,
+    needed,
+    passed_on,
+    votes_for,
+    whose,
+)
 from holdfast.sameness import difference
 from holdfast.schema import check_value, check_whole, filled
 from holdfast.store.base import Store, spilled, unspilled
@@ -84,6 +95,7 @@ class Approval(_Kept):
     decided_by: str | None
     decided_at: datetime | None
     note: str
+    not_by: tuple[str, ...] = ()  # who may not decide it: who started the run; 'someone' if nobody knows who that was
 
     @classmethod
     def of(cls, row: ApprovalRow, shown: Any, data: Any, schema: dict[str, Any] | None, default: Any) -> Approval:
@@ -102,13 +114,15 @@ class Approval(_Kept):
             expires_at=None if row.expires_at is None else moment(row.expires_at), default=default,
             status=row.status, decision=row.decision, decided_by=row.decided_by,
             decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "",
+            not_by=tuple(json.loads(row.not_by or "[]")),
         )  # fmt: skip
         object.__setattr__(made, "_row", row)  # so that it need not be looked up again
         return made
 
     def is_for(self, person: str | Actor) -> bool:
         """May this person decide it?"""
-        return may_decide(Actor.of(person), self.to, [(passed.by, passed.to) for passed in self.delegations])
+        actor, passed = Actor.of(person), [(passed.by, passed.to) for passed in self.delegations]
+        return may_decide(actor, self.to, passed) and not is_left_out(actor, self.not_by)
 
 
 class Room:
@@ -166,8 +180,8 @@ class Questions(Writes):
             now = self.store.clock.now()
             rows = [row for row in rows if row.expires_at is None or row.expires_at > now]
         if to is not None:
-            person = Actor.of(to)
-            rows = [row for row in rows if may_decide(person, json.loads(row.recipients), passed_on(row.delegations))]
+            person = whose(to)
+            rows = [row for row in rows if _is_for(row, person)]
         return [await self._seen(row, room) for row in rows[:limit]]
 
     async def approval(self, approval: str) -> Approval:
@@ -306,6 +320,11 @@ class Questions(Writes):
         shown, data = await take(self.store, row.shown), await take(self.store, row.data)
         schema = None if row.schema is None else (room or Room()).schema(row.schema)
         return Approval.of(row, shown, data, schema, await take(self.store, row.fallback))
+
+
+def _is_for(row: ApprovalRow, person: Actor) -> bool:
+    left_out = is_left_out(person, json.loads(row.not_by or "[]"))
+    return not left_out and may_decide(person, json.loads(row.recipients), passed_on(row.delegations))
 
 
 def _look(row: ApprovalRow) -> str:

@@ -108,6 +108,7 @@ class Question:
     default: object
     remind_ms: int | None
     given_schema: dict[str, Any] | None = None  # of what may be edited, if its type does not tell
+    not_by_starter: bool = False  # who started the run may not decide
 
     @property
     def schema(self) -> str | None:

@@ -444,8 +444,13 @@ class Client:
         parent may have dealt with the failure of a child.
         """
 
-    def create_token(self, name: str, *, groups: Iterable[str] = ..., scopes: Iterable[str] = ...) -> tuple[Token, str]:
-        """A new token for a person or a program, and its secret, which cannot be shown again."""
+    def create_token(
+        self, name: str, *, groups: Iterable[str] = ..., scopes: Iterable[str] = ..., expires: Duration | None = ...
+    ) -> tuple[Token, str]:
+        """A new token for a person or a program, and its secret, which cannot be shown again.
+
+        It is refused once it has expired; with None it never does.
+        """
 
     def tokens(self) -> list[Token]:
         """All tokens that were ever made here, the oldest first."""
@@ -455,6 +460,9 @@ class Client:
 
     def token_of(self, secret: str) -> Token | None:
         """The token with this secret, if it is good."""
+
+    def token_used(self, token: Token) -> None:
+        """Note that it was shown: about when, so that few of many requests write."""
 
     @contextmanager
     def deadline(self, limit: Duration) -> Iterator[None]:

@@ -12,7 +12,7 @@ def test_a_token_is_printed_once_and_alone(cli):
     made = cli("token", "ana", "--group", "it", "--read-only")
     secret = made.stdout.strip()
     assert "Token" in made.stderr
-    assert "may read." in made.stderr
+    assert "may read until 20" in made.stderr
 
     async def known():
         async with holdfast.open(f"sqlite:{cli.folder}/holdfast.db") as hf:

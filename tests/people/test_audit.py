@@ -92,7 +92,13 @@ def test_every_deed_from_outside_is_in_the_audit(store_url):
         start, _, _, send, _, made, revoked = reversed(await hf.audit())
         assert start.data == {"agent": "audited.listens"}
         assert send.data == {"topic": "word", "position": 1}
-        assert made.data == {"token": token.id, "name": "dashboard", "groups": [], "scopes": ["read"]}
+        assert made.data == {
+            "token": token.id,
+            "name": "dashboard",
+            "groups": [],
+            "scopes": ["read"],
+            "expires_at": round(token.expires_at.timestamp() * 1000),
+        }
         assert revoked.data == {"token": token.id, "name": "dashboard"}
 
     at(store_url, main)

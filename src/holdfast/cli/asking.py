@@ -73,6 +73,8 @@ def headline(question: Approval) -> Text:
         return made
     if question.to:
         made.append(f"  for {', '.join(question.to)}", "dim")
+    if question.not_by:
+        made.append(f"  not by {', '.join(question.not_by)}", "dim")
     if question.needs != 1 or question.votes:
         needs = "" if question.needs is None else f" of {question.needs}"
         made.append(f"  {len(question.votes)}{needs} votes", "yellow")

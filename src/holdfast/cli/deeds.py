@@ -164,13 +164,14 @@ def delete(run: str, db: str | None, as_json: bool) -> None:
 @click.option("--scope", "scopes", type=click.Choice(("read", "write", "decide")), multiple=True,
               help="What it may do: look, start and control runs, decide questions; repeatable. Default: all.")  # fmt: skip
 @click.option("--read-only", is_flag=True, help="The same as --scope read.")
+@click.option("--expires", metavar="TIME", help="Refuse it after so long: 30d, 12h, or never. Default: 90d.")
 @click.option("--list", "listed", is_flag=True, help="List all tokens.")
 @click.option("--revoke", metavar="ID|NAME", help="Refuse a token, or all of a name, from now on.")
 @db_option
 @json_option
 def token(
-    name: str | None, groups: tuple[str, ...], scopes: tuple[str, ...], read_only: bool, listed: bool, revoke: str | None,
-    db: str | None, as_json: bool,
+    name: str | None, groups: tuple[str, ...], scopes: tuple[str, ...], read_only: bool, expires: str | None, listed: bool,
+    revoke: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make a token for users of `holdfast serve`.
 
@@ -180,11 +181,11 @@ def token(
 
     if sum((name is not None, listed, revoke is not None)) != 1:
         raise click.UsageError("give a NAME, or --list, or --revoke ID")
-    if name is None and (groups or scopes or read_only):
-        raise click.UsageError("--group, --scope and --read-only are for a new token: give a NAME")
+    if name is None and (groups or scopes or read_only or expires):
+        raise click.UsageError("--group, --scope, --read-only and --expires are for a new token: give a NAME")
     if name is not None:
         may = ("read",) if read_only else scopes or ("read", "write", "decide")
-        wait_for(admitting.create(db, name, groups, may, as_json=as_json))
+        wait_for(admitting.create(db, name, groups, may, expires or "90d", as_json=as_json))
     elif revoke is not None:
         wait_for(admitting.revoke(db, revoke, as_json=as_json))
     else:

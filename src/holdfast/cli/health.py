@@ -20,6 +20,7 @@ from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
 from holdfast.model import Published
 from holdfast.naming import size
+from holdfast.tokens import RENEW
 
 _DURABILITY: Final = {
     2: "power: an acknowledged write survives a power cut",
@@ -198,6 +199,12 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
     if asleep is not None:
         add(f"{asleep.what} (copied {when(facts['identity']['backup_at'])})", asleep.advice)
         return found  # what keeps a single run is nothing beside it
+    for token in await hf.tokens():
+        if token.ends_soon():
+            add(
+                f"token {token.id} of {token.name} expires at {token.expires_at:%Y-%m-%d %H:%M} UTC",
+                f"{RENEW[0].upper()}{RENEW[1:]}",
+            )
     agents, queues = await hf.store.agents(), await hf.store.queues_taken()
     for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
         problem = why_stuck(row, agents, queues, hf.store.clock.now(), url)

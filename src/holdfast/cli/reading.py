@@ -41,6 +41,7 @@ class Account:
     untaken: list[Event] = field(default_factory=list)  # what came to it and waits for a worker to take it
     children: list[Account] = field(default_factory=list)
     spent: Spent = NOTHING  # with all below it
+    started_by: str | None = None  # or the run above all; None: a store of old, that had no audit
 
     def descendants(self) -> list[Account]:
         """All runs below this one."""
@@ -151,11 +152,13 @@ async def account(hf: Client, run: str) -> Account:
     accounts: dict[str, Account] = {}
     asked = await hf.approvals(run=run)
     spent = await hf.store.spent_with_steps([row.id for row in members])
+    starts = await hf.audit(run=root.root_id, action="start", limit=1)
     for row in members:
         events = await hf.store.journal(row.id, dropped=True)
         questions = [each for each in asked if each.run == row.id]
         accounts[row.id] = Account(row, input_preview(row), events, History(events), questions)
         accounts[row.id].spent = spent.get(row.id, NOTHING)
+        accounts[row.id].started_by = starts[0].by if starts else None
         accounts[row.id].untaken = await _untaken(hf, row)
         accounts[row.id].history.add_untaken(accounts[row.id].untaken)
         accounts[row.id].history.show_children({each.id: each for each in members})

@@ -164,6 +164,8 @@ def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Tex
     if row.version:
         facts.append(f"version {row.version}")
     facts += [f"{key}={clean(value)}" for key, value in json.loads(row.labels).items()]
+    if found.started_by and any(each.not_by for each in found.questions):
+        facts.append(f"started by {clean(found.started_by)}")
     if row.parent_id:
         facts.append(f"child of {row.parent_id}")
     bars = []
@@ -292,7 +294,7 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
     result = await hf.get(row.id).result() if row.status == "completed" else None
     return {
         "run": {**plain(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,
-                "failure": json.loads(row.error) if row.error else None},
+                "failure": json.loads(row.error) if row.error else None, "started_by": found.started_by},
         "events": [event_document(event) for event in found.events],
         "streams": [dataclasses.asdict(each) for each in await hf.get(row.id).streams()],
         "questions": found.questions,

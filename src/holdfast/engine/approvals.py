@@ -119,11 +119,13 @@ class ApprovalCall(Call):
         new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
         new.shown, new.digest, new.schema = spilled(self._shown)[0], self.digest, question.schema
         new.recipients, new.expires_ms, new.remind_ms = question.to, question.expires_ms, question.remind_ms
+        new.not_by_starter = question.not_by_starter
         new.needs = json.dumps({new.digest: self._needs} if callable(question.needs) else self._needs)
         if question.default is not NO_DEFAULT:
             shape = question.shape if question.kind == "ask" else UNTYPED
             new.fallback = shape.store(question.default, "default")[0]
-        data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms, whole=True)
+        more = {"not_by": "starter"} if question.not_by_starter else {}
+        data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms, whole=True, **more)
         self.execution.record("approval.asked", self.key, data, self._shown, approvals=[new], then=self._watch)
 
     def _about(self, **more: Any) -> dict[str, Any]:

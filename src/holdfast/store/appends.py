@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS, RunRow
+from holdfast.people import SOMEONE, starters
 from holdfast.store.admission import freed
 from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
 from holdfast.store.conversing import converse
@@ -232,8 +233,12 @@ def ask_person(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
     if new.about is not None:
         yield from tx.rows("hold_run", run=run)  # as whoever answers does: he knows of us, or we shall see his answer
     line = yield from tx.rows("ancestry", run=run)
+    not_by = None
+    if new.not_by_starter:
+        found = yield from tx.row("starter", run=line[0][1])
+        not_by = to_json(starters(*found) if found else [SOMEONE.name])
     yield from tx.rows(
-        "insert_approval", id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
+        "insert_approval", not_by=not_by, id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
         key=new.key, kind=new.kind, question=new.question, shown=new.shown, digest=new.digest, schema=new.schema,
         recipients=to_json(new.recipients), needs=new.needs, fallback=new.fallback, remind_ms=new.remind_ms,
         expires_at=None if new.expires_ms is None else tx.now + new.expires_ms,

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.model import ApprovalRow
-from holdfast.people import Actor, Ballot, agreeing, may_decide, needed, passed_on, votes_for
+from holdfast.people import SOMEONE, Actor, Ballot, agreeing, is_left_out, may_decide, needed, passed_on, votes_for
 from holdfast.store import audit
 from holdfast.store.budgets import BUDGET
 from holdfast.store.signals import put_signal
@@ -104,6 +104,10 @@ def delegate(approval: str, to: str, by: Actor, note: str, ballot: str, via: str
         if any(each["id"] == ballot for each in passed):
             return found
         _check(tx.now, found, by)
+        if to in json.loads(found.not_by or "[]"):
+            raise NotAllowed(
+                f"{to!r} started the run {found.root_id!r}, and another person is to decide question {found.id!r}"
+            )
         passed.append({"id": ballot, "by": by.name, "to": to, "note": note, "at": tx.now})
         found.delegations = to_json(passed)
         data = {**_about(found), "by": by.name, "to": to, "note": note}
@@ -171,6 +175,7 @@ def _check(now: int, found: ApprovalRow, by: Actor) -> None:
         raise Expired(
             f"question {found.id!r} expired on {_date(found.expires_at)}; nobody waits for an answer any more"
         )
+    _check_starter(found, by)
     recipients, passed = json.loads(found.recipients), json.loads(found.delegations)
     if not may_decide(by, recipients, passed_on(found.delegations)):
         given = next((each for each in reversed(passed) if each["by"] == by.name), None)
@@ -180,6 +185,21 @@ def _check(now: int, found: ApprovalRow, by: Actor) -> None:
         raise NotAllowed(
             f"{by.name!r} may not decide question {found.id!r}: it is for {allowed}. One of them can pass it on with delegate"
         )
+
+
+def _check_starter(found: ApprovalRow, by: Actor) -> None:
+    not_by = json.loads(found.not_by or "[]")
+    if not is_left_out(by, not_by):
+        return
+    if SOMEONE.name in not_by:
+        raise NotAllowed(
+            f"question {found.id!r} is not for who started the run, and nobody knows who that was: it is decided at the command "
+            f"line of the store's owner. Programs say for whom they start runs: `hf.acting_as(name).start(...)`"
+        )
+    raise NotAllowed(
+        f"{by.name!r} may not decide question {found.id!r}: {', '.join(not_by)} started the run {found.root_id!r}, and another "
+        "person is to decide"
+    )
 
 
 def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]], digest: str) -> None:

@@ -123,9 +123,9 @@ SELECT agent, root_id FROM line ORDER BY depth
 -- name: insert_approval
 -- Keep a question to a person; asked again under the same id, it is the same question.
 INSERT INTO approvals (id, run_id, root_id, path, key, kind, question, shown, digest, schema, recipients, needs, votes,
-                       delegations, expires_at, fallback, remind_ms, status, asked_at)
+                       delegations, expires_at, fallback, remind_ms, status, asked_at, not_by)
 VALUES (:id, :run, :root, :path, :key, :kind, :question, :shown, :digest, :schema, :recipients, :needs, '[]', '[]',
-        :expires_at, :fallback, :remind_ms, 'open', :now)
+        :expires_at, :fallback, :remind_ms, 'open', :now, :not_by)
 ON CONFLICT (id) DO NOTHING
 
 -- name: join_question
@@ -690,6 +690,10 @@ WHERE id < :before
   AND (:actor IS NULL OR actor = :actor) AND (:kinds IS NULL OR action IN (SELECT value FROM json_each(:kinds)))
 ORDER BY id DESC LIMIT :limit
 
+-- name: starter
+-- Who started a run, and through which door; the last time, for an id may be used again once its run is deleted.
+SELECT actor, via FROM audit WHERE run_id = :run AND action = 'start' ORDER BY id DESC LIMIT 1
+
 -- name: erasable
 -- Rows behind an id, from before a time, whose values and texts are still there.
 SELECT id, data, value FROM audit
@@ -704,8 +708,8 @@ UPDATE audit SET value = NULL, data = :data, erased_at = :now WHERE id = :positi
 
 -- name: insert_token
 -- Keep a new token.
-INSERT INTO tokens (id, name, member_of, scopes, digest, created_at)
-VALUES (:token, :name, :member_of, :scopes, :digest, :now) ON CONFLICT (id) DO NOTHING
+INSERT INTO tokens (id, name, member_of, scopes, digest, created_at, expires_at)
+VALUES (:token, :name, :member_of, :scopes, :digest, :now, :expires_at) ON CONFLICT (id) DO NOTHING
 
 -- name: good_tokens
 -- Those of them that are not revoked yet.
@@ -714,15 +718,23 @@ SELECT id FROM tokens WHERE (id = :token OR name = :token) AND revoked_at IS NUL
 -- name: revoke_tokens
 -- A token with this id, or all with this name, are good no more.
 UPDATE tokens SET revoked_at = coalesce(revoked_at, :now) WHERE id = :token OR name = :token
-RETURNING id, name, member_of, scopes, digest, created_at, revoked_at
+RETURNING {token_columns}
 
 -- name: token
 -- One token.
-SELECT id, name, member_of, scopes, digest, created_at, revoked_at FROM tokens WHERE id = :token
+SELECT {token_columns} FROM tokens WHERE id = :token
+
+-- name: token_columns
+-- Those of store.tokens.TokenRow.
+id, name, member_of, scopes, digest, created_at, revoked_at, expires_at, used_at
+
+-- name: use_token
+-- It was shown. Who looks wants to know about when: of many servers one writes, and not for every request.
+UPDATE tokens SET used_at = :now WHERE id = :token AND (used_at IS NULL OR used_at < :before)
 
 -- name: tokens
 -- All tokens, the oldest first.
-SELECT id, name, member_of, scopes, digest, created_at, revoked_at FROM tokens ORDER BY created_at, id LIMIT :limit
+SELECT {token_columns} FROM tokens ORDER BY created_at, id LIMIT :limit
 
 -- name: family
 -- A run and all its descendants, with their states.

@@ -386,8 +386,11 @@ class SharedStore(abc.ABC):
     async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
         return await self._submit(conversing.delete_conversation(conversation, by, via))
 
-    async def add_token(self, token: TokenRow, *, by: str = "", via: str = "") -> TokenRow:
-        return await self._submit(issuing.add_token(token, by, via), journal=False)
+    async def add_token(self, token: TokenRow, lasts_ms: int | None = None, *, by: str = "", via: str = "") -> TokenRow:
+        return await self._submit(issuing.add_token(token, lasts_ms, by, via), journal=False)
+
+    async def use_token(self, id: str, every_ms: int) -> None:
+        await self._submit(issuing.use_token(id, every_ms), small=True, runs=())
 
     async def revoke_tokens(self, which: str, *, by: str = "", via: str = "") -> list[TokenRow]:
         return await self._submit(issuing.revoke_tokens(which, by, via), journal=False)

@@ -17,13 +17,19 @@ class TokenRow:
     digest: str
     created_at: int = 0
     revoked_at: int | None = None
+    expires_at: int | None = None
+    used_at: int | None = None
 
 
 class TokenStore(Protocol):
     """Where tokens are kept."""
 
-    async def add_token(self, token: TokenRow, *, by: str = "", via: str = "") -> TokenRow:
-        """Keep a new token; its id is random. Returns it with its time."""
+    async def add_token(self, token: TokenRow, lasts_ms: int | None = None, *, by: str = "", via: str = "") -> TokenRow:
+        """Keep a new token; its id is random. Returns it with its time. `BadArguments` if its name is another's group."""
+        ...
+
+    async def use_token(self, id: str, every_ms: int) -> None:
+        """Note that it was shown, unless that was noted less than so long ago."""
         ...
 
     async def revoke_tokens(self, which: str, *, by: str = "", via: str = "") -> list[TokenRow]:

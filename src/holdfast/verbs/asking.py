@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from holdfast.codec import UNTYPED, Shape, shape_of
 from holdfast.durations import Duration, milliseconds, moment
@@ -48,24 +48,28 @@ class Decision(Generic[T_co]):
 @overload
 def approve(
     question: str, *, to: str | Sequence[str] = (), needs: int = 1, expires: Duration | None = None, default: bool = False,
-    remind: Duration | None = None,
+    remind: Duration | None = None, not_by: Literal["starter"] | None = None,
 ) -> Called[Decision[None]]: ...  # fmt: skip
 @overload
 def approve(
     question: str, *, show: T, edit: bool | type[T] | Mapping[str, Any] = False, to: str | Sequence[str] = (),
     needs: int | Callable[[T], int] = 1, expires: Duration | None = None, default: bool = False,
-    remind: Duration | None = None,
+    remind: Duration | None = None, not_by: Literal["starter"] | None = None,
 ) -> Called[Decision[T]]: ...  # fmt: skip
 def approve(
     question: str, *, show: Any = None, edit: Any = False, to: str | Sequence[str] = (), needs: Any = 1,
     expires: Duration | None = None, default: bool = False, remind: Duration | None = None,
+    not_by: Literal["starter"] | None = None,
 ) -> Any:  # fmt: skip
     """Stop until a person approves or denies; false when denied, with the reason in `note`.
 
     `show` is what the person sees and decides about, exactly as it is now; with `edit` the person may change it first. What
     is entered must fit the type of `show`, or `edit` itself: a type, or a JSON schema.
     `needs` people must agree, each another one. When nobody decided before it `expires`, the `default` holds.
+    With `not_by="starter"` another person decides than the one who started the run, or the run above all.
     """
+    if not_by not in (None, "starter"):
+        raise BadArguments(f"not_by={not_by!r}: it is 'starter', who started the run, or is left out")
     if not isinstance(default, bool):
         raise BadArguments(f"default={default!r}: what holds when nobody decides in time is True or False")
     shown = shape_of_value(show) if isinstance(edit, bool | Mapping) else shape_of(edit)
@@ -73,6 +77,8 @@ def approve(
     asked = _question("approve", question, show, shown, shape, edit is not False, to, needs, expires, default, remind)
     if isinstance(edit, Mapping):
         asked = replace(asked, given_schema=dict(edit))
+    if not_by is not None:
+        asked = replace(asked, not_by_starter=True)
     return current("approve").ask(asked).then(_decision)
 
 

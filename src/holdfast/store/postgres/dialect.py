@@ -24,7 +24,7 @@ _BIGINT: Final = """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
     kind key data value blob digest question shown schema token signal_id topic worker agents ids statuses spared kinds
-    path recipients needs votes delegations fallback
+    path recipients needs votes delegations fallback not_by
     root queues name approval by decision note actor action after parent leaving channel payload event_run
     limit_key rate_key singleton_key keys call claim budget what identity refused
     conversation request stream chunk_run chunk_kind chunk_key

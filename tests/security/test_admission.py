@@ -1,0 +1,139 @@
+"""Who may do what: people who would decide about their own runs, names that look like groups, tokens past their time."""
+
+import asyncio
+import json
+
+import pytest
+from tests.serving import Worker, ask
+
+import holdfast
+from holdfast.people import Actor
+
+
+@holdfast.agent(name="admission.pay")
+async def pay(euros: int) -> str:
+    said = await holdfast.approve("Pay?", show=euros, to=["ana", "bob", "group:payers"], not_by="starter")
+    return f"paid, says {said.by}" if said else "kept"
+
+
+@holdfast.agent(name="admission.errand")
+async def errand(euros: int) -> str:
+    return await pay(euros)
+
+
+@holdfast.agent(name="admission.publish")
+async def publish() -> bool:
+    return bool(await holdfast.approve("Publish?", to="group:editors"))
+
+
+AGENTS = [pay, errand, publish]
+
+
+def at(url, main):
+    async def opened():
+        async with holdfast.open(url, agents=AGENTS) as hf:
+            await asyncio.wait_for(main(hf), 50)
+
+    asyncio.run(opened())
+
+
+async def asked(hf, run):
+    await run.wait("waiting", timeout="20s")
+    while not (found := await hf.approvals(run=run.id)):
+        await asyncio.sleep(0.01)
+    return found[0]
+
+
+@pytest.mark.parametrize("agent", ["admission.pay", "admission.errand"])
+def test_who_started_a_run_does_not_decide_it(store_url, agent):
+    """Neither by name, nor in another's from the same command line, nor by passing it on; also for what a child asks."""
+
+    async def main(hf):
+        run = await hf.acting_as(Actor("ana", via="cli:anita")).start(agent, 10)
+        question = await asked(hf, run)
+        assert question.not_by == ("ana", "anita")
+        for by in ("ana", Actor("eve", ["payers"], via="cli:anita"), Actor("ana", ["payers"])):
+            for attempt in (
+                hf.approve(question, by=by),
+                hf.deny(question, by=by),
+                hf.delegate(question, to="carl", by=by),
+            ):
+                with pytest.raises(holdfast.NotAllowed, match="ana, anita started the run"):
+                    await attempt
+        with pytest.raises(holdfast.NotAllowed, match="'ana' started the run"):
+            await hf.delegate(question, to="ana", by="bob")
+        assert not question.is_for("ana") and question.is_for("bob")
+        assert await hf.approvals(to="ana") == [] and len(await hf.approvals(to="bob")) == 1
+        await hf.approve(question, by="bob")
+        assert await run.result() == "paid, says bob"
+        (started,) = await hf.audit(run=run.id, action="start")
+        assert (started.by, started.via) == ("ana", "cli:anita")
+
+    at(store_url, main)
+
+
+def test_where_nobody_knows_who_started_a_run_its_owner_decides(store_url):
+    """A program that named nobody may have acted for anybody: only the command line of the store's owner is not left out."""
+
+    async def main(hf):
+        run = await hf.start("admission.pay", 10)
+        question = await asked(hf, run)
+        assert question.not_by == ("someone",)
+        with pytest.raises(holdfast.NotAllowed, match=r"nobody knows who that was.*acting_as"):
+            await hf.approve(question, by="bob")
+        await hf.approve(question, by=Actor("bob", via="cli:bob"))
+        assert await run.result() == "paid, says bob"
+
+    at(store_url, main)
+
+
+def test_a_person_is_no_group(store_url):
+    """A question to a group is not for one who is called so; new names that could be mistaken for a group are refused."""
+
+    async def main(hf):
+        question = await asked(hf, await hf.start("admission.publish"))
+        for by in ("editors", "group:editors", Actor("eve", ["group:editors"])):
+            with pytest.raises(holdfast.NotAllowed):
+                await hf.approve(question, by=by)
+        assert await hf.approvals(to="editors") == []
+        assert [each.id for each in await hf.approvals(to="group:editors")] == [question.id]
+        await hf.create_token("ana", groups=["editors"])
+        for name, groups in (("editors", []), ("bob", ["ana"]), ("group:editors", []), ("bob", ["group:editors"])):
+            with pytest.raises(holdfast.BadArguments):
+                await hf.create_token(name, groups=groups)
+        await hf.revoke_token("ana")
+        await hf.create_token("editors")
+        await hf.approve(question, by=Actor("ana", ["editors"]))
+
+    at(store_url, main)
+
+
+def test_a_token_ends_by_itself(commands, store_url, tmp_path):
+    """A new one after 90 days or when it was told to, and then it opens nothing; before that it is warned of."""
+
+    def holdfast_says(*words):
+        process = Worker(commands.start([*words, "--db", store_url], tmp_path, {}))
+        process.ended()
+        return process.said()
+
+    made = json.loads(holdfast_says("token", "ana", "--expires", "400ms", "--json"))
+
+    async def good(hf):
+        return await hf.token_of(made["secret"]) is not None
+
+    async def main(hf):
+        _, usual = await hf.create_token("bob")
+        _, soon = await hf.create_token("carl", expires="13d")
+        _, always = await hf.create_token("dora", expires=None)
+        found = [await hf.token_of(secret) for secret in (usual, soon, always)]
+        assert [each and each.ends_soon() for each in found] == [False, True, False]
+        days = [each.expires_at and (each.expires_at - each.created_at).days for each in found]
+        assert days == [90, 13, None]
+        await asyncio.sleep(0.4)
+
+    ask(store_url, main)
+    assert not ask(store_url, good)
+    listed = holdfast_says("token", "--list")
+    assert [word in listed for word in ("expired 20", "expires 20", "never expires")] == [True] * 3
+    assert "of carl expires soon" in listed
+    assert "of carl expires at" in holdfast_says("doctor")
