@@ -25,7 +25,8 @@ from holdfast.worker.metrics import METRICS, Sight, exposition
 
 _LARGEST_REQUEST_BYTES: Final = 8_192
 _REQUEST_S: Final = 5.0  # to send a request; as long again to be answered
-_MOST_CONNECTIONS: Final = 32
+_MOST_WAITING: Final = 128  # for a request
+_AT_ONCE: Final = 32  # connections that are taken in one turn of the loop, so that none gives way before it was heard
 _PATHS: Final = ("/healthz", "/readyz", "/metrics")
 _JSON: Final = "application/json"
 
@@ -76,8 +77,9 @@ class Probes:
     async def _main(self) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(
-            self._connected, sock=self._socket, limit=_LARGEST_REQUEST_BYTES, backlog=_MOST_CONNECTIONS
+            self._connected, sock=self._socket, limit=_LARGEST_REQUEST_BYTES, backlog=_AT_ONCE
         )
+        self._socket.listen(1_024)  # so many may wait to be taken
         self._started.set()
         await self._stopped.wait()
         server.close()
@@ -93,7 +95,7 @@ class Probes:
     async def _head(self, reader: asyncio.StreamReader) -> bytes:
         here = asyncio.current_task()
         assert here is not None
-        if len(self._waiting) >= _MOST_CONNECTIONS:
+        if len(self._waiting) >= _MOST_WAITING:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.cancel()
