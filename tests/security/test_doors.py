@@ -81,6 +81,24 @@ def test_silence_keeps_nobody_out(server, addresses, said):
     assert len(server.process.said()) < 2_000
 
 
+def test_those_who_come_and_say_nothing_cost_nobody_an_answer(target):
+    """While connections come from our own address without end, each request is answered: none is told to come again."""
+    server, over = target("serve", "--port", "0", "--limits", "address=50"), threading.Event()
+
+    def flood():
+        while not over.wait(0.01):
+            idle(server, 60)
+
+    flooding = threading.Thread(target=flood)
+    flooding.start()
+    try:
+        told = [server.ask("/api/runs")[0] for _ in range(30)]
+    finally:
+        over.set()
+        flooding.join()
+    assert told == [200] * 30
+
+
 def test_few_descriptors_are_not_used_up(tmp_path):
     """With 300 files at the most, 1,000 connections leave some for answers; the log says once what is the matter."""
     words = f"ulimit -n 300; exec {sys.executable} -m holdfast serve --port 0 --db sqlite:{tmp_path}/runs.db"

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import ipaddress
 import logging
 import resource
 import socket
+import termios
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -111,25 +113,30 @@ class Doors:
         self._here += 1
         self._of[new.owner] += 1
         if self._of[new.owner] > self.limits.address:
-            in_the_way = self._waiting.get(new.owner)
+            crowd = self._waiting.get(new.owner, {})
         elif self._here > self.limits.connections:
-            in_the_way = max(self._waiting.values(), key=len, default=None)
+            crowd = max(self._waiting.values(), key=len, default={})
         else:
             return
-        if in_the_way:
+        in_the_way = next((each for each in crowd if not each.has_news()), None)
+        if in_the_way is not None:
             _log.warning("too many connections: one that waited longest for a request was closed")
-            oldest = next(iter(in_the_way))
-            self.works(oldest)  # it is not gone at once, and the next one must not choose it again
-            oldest.abort()
+            self._close(in_the_way)
         elif self._here > self.limits.connections + _BEYOND or self._of[new.owner] > self.limits.address + _BEYOND:
             _log.warning("too many connections, and all are at work: a new one was closed")
-            new.abort()
+            self._close(new)
+
+    def _close(self, connection: Connection) -> None:
+        self.leave(connection)  # its socket is there until the loop's next turn: nobody is to be refused for that
+        connection.abort()
 
     def leave(self, gone: Connection) -> None:
         """One less."""
-        self._here -= 1
-        self.works(gone)
-        self._take(gone.owner)
+        if not gone.is_gone:
+            gone.is_gone = True
+            self._here -= 1
+            self.works(gone)
+            self._take(gone.owner)
 
     def own(self, connection: Connection, owner: str) -> None:
         """It counts as another's from now on, unless it is gone."""
@@ -163,9 +170,10 @@ class Doors:
         self.own(connection, token)
 
     def check(self, connection: Connection) -> None:
-        """`Refused` where more connections are here than there should be."""
-        if self._here > self.limits.connections or self._of[connection.address] > self.limits.address:
-            told = "there are too many connections to this server, or from this address"
+        """`Refused` where more connections are at work than there should be. Those that wait would give way: they do not count."""
+        beside = self._of[connection.address] - len(self._waiting.get(connection.address, ()))
+        if self._here - sum(map(len, self._waiting.values())) > self.limits.connections or beside > self.limits.address:
+            told = "too many requests are being answered by this server, or for this address"
             raise Refused("too_busy", told, {"Retry-After": "1", **_CLOSE})
 
 
@@ -193,11 +201,10 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.is_gone = True
+        self._doors.leave(self)
         self._settle()
         if self._stuck is not None:
             self._stuck.cancel()
-        self._doors.leave(self)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -211,6 +218,14 @@ class Connection(H11Protocol):
     def abort(self) -> None:
         """Close it now, whatever was to be sent."""
         self.transport.abort()
+
+    def has_news(self) -> bool:
+        """Has something come that was not looked at yet? It may be the request that is waited for."""
+        try:
+            count = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.FIONREAD, bytes(4))
+        except OSError:
+            return False
+        return any(count)
 
     def admit(self, token: str) -> None:
         """The request has shown this token."""
