@@ -134,7 +134,8 @@ class Room:
     async def value(self, store: Store, text: str | None) -> Any:
         """A stored value as plain data, or `{"$cut": ...}` in its place."""
         if self._left is None:
-            return read_value(await unspilled(store, text))
+            whole = await unspilled(store, text)
+            return await aside(whole, read_value, whole)
         if text is not None and text.startswith('{"$blob":'):
             return _cut(f"a value of more than {size(BLOB_BYTES)}")
         return read_value(text) if self._takes(text) else _cut(preview(text or "", _BEGINNING))

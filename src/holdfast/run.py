@@ -347,7 +347,8 @@ class Run(Generic[R_co]):
     async def arguments(self) -> dict[str, Any]:
         """What its agent was called with, by name, as plain data; those at their defaults too."""
         row = await self._row()
-        found: dict[str, Any] = UNTYPED.load(await unspilled(self._client.store, row.input) or "{}")
+        text = await unspilled(self._client.store, row.input) or "{}"
+        found: dict[str, Any] = await aside(text, UNTYPED.load, text)
         return found
 
     async def wait(
@@ -417,7 +418,9 @@ class Run(Generic[R_co]):
 
     async def _outcome(self, row: RunRow) -> Any:
         if row.status == "completed":
-            return self._returns(row).load(await unspilled(self._client.store, row.result) or "null")
+            text, shape = await unspilled(self._client.store, row.result) or "null", self._returns(row)
+            # The code of a type expects the loop's thread.
+            return await aside(text, shape.load, text) if shape is UNTYPED else shape.load(text)
         if row.status == "paused":
             reason = row.reason or f"run {self.id!r} is paused"
             if reason.startswith("NondeterminismError: "):

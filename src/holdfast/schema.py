@@ -43,6 +43,7 @@ _SIZES: dict[str, tuple[Any, Any]] = {
 }
 
 _NONE: Any = object()
+_DEFAULT = {"default", "x-default"}
 _TOLD = 10  # so many of the fields that are left out are named
 _FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID}
 
@@ -292,7 +293,7 @@ class _Form:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
         # What the type alone can read, perhaps by an old name, stays as it is.
         told = properties.items() if others is not True or all(name in properties for name in value) else ()
-        whole = {name: self._default(own) for name, own in told if "default" in own or "x-default" in own}
+        whole = {name: self._default(own) for name, own in told if isinstance(own, dict) and _DEFAULT & own.keys()}
         whole = {
             name: whole[name] if name not in value else value[name]
             for name in properties

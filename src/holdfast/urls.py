@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from holdfast.naming import short
 
 _STORES: Final = ("sqlite", "postgresql", "postgres", "file")
-_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]*):(//)?", re.IGNORECASE)
 _SECRET: Final = ("pass", "pwd", "secret", "token", "credential")
 # `name=value` of a query or of a list of keywords. A value goes on until the next name: nobody knows what was not escaped.
 _NAMED: Final = re.compile(r"([\w%.+-]+)(\s*=\s*)(.*?)(?=[&;\s]+[\w%.+-]+\s*=|\Z)", re.DOTALL)
@@ -29,9 +29,9 @@ def redacted(url: object) -> str:
 
 
 def _without_password(text: str) -> str:
-    start, found = text.find("://") + 3, _SCHEME.match(text)
-    if start < 3:
-        start = found.end() if found and found[1].lower().partition("+")[0] in _STORES else 0
+    found = _SCHEME.match(text)
+    known = found is not None and (bool(found[2]) or found[1].lower().partition("+")[0] in _STORES)
+    start = found.end() if found is not None and known else 0
     rest = text[start:]
     at, colon = rest.rfind("@"), rest.find(":")
     if colon < 0 or -1 < rest.find("@") < colon:

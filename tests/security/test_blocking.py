@@ -61,7 +61,12 @@ async def form() -> None:
     await holdfast.ask("Which?", Left | Right)
 
 
-AGENTS = [weigh, match, fill, take, form]
+@holdfast.agent
+async def give() -> list[float]:
+    return [0.5] * 200_000
+
+
+AGENTS = [give, weigh, match, fill, take, form]
 
 
 def nested(levels, kind="either"):
@@ -102,6 +107,7 @@ CORPUS = {
     "many numbers": (*start("take", [1.5] * 100_000), 201),
     "many numbers and one that is none": (*start("take", [1.5] * 100_000 + ["x"]), 422),
     "a message of many parts": ("/api/runs/asks/send", {"topic": "t", "value": [[]] * 100_000}, 200),
+    "a large result": ("/api/runs/gives/result", None, 200),
     "more parts than are taken": (*start("take", [1] * 600_000), 413),
 }
 
@@ -116,6 +122,7 @@ def address(commands, tmp_path_factory):
         async with holdfast.open(url, agents=AGENTS) as hf:
             await hf.start(form, id="asks")
             await hf.get("asks").wait("waiting", timeout="20s")
+            await (await hf.start(give, id="gives")).wait(timeout="20s")
 
     asyncio.run(prepare())
     server = Worker(commands.start(["serve", "--port", "0", "--db", url], folder, {}))
@@ -132,7 +139,8 @@ def test_others_are_served_while_one_request_is(address, attack):
 
     def send():
         with httpx2.Client(base_url=address, timeout=40) as web:
-            found.append(web.post(path, content=body, headers={"Content-Type": "application/json"}))
+            kind = {"Content-Type": "application/json"}
+            found.append(web.get(path) if document is None else web.post(path, content=body, headers=kind))
 
     sender = threading.Thread(target=send)
     with httpx2.Client(base_url=address, timeout=40) as web:
