@@ -12,6 +12,15 @@ def worker(target):
     return target("worker", agents.__file__, "--port", "0")
 
 
+def test_pages_of_other_sites_read_nothing(worker):
+    """Neither health nor numbers; a browser that was led there by its user does."""
+    for path in ("/healthz", "/readyz", "/metrics", "/"):
+        assert (
+            worker.ask(path, Sec_Fetch_Site="cross-site")[0] == worker.ask(path, Sec_Fetch_Site="same-site")[0] == 403
+        )
+    assert worker.ask("/healthz", Sec_Fetch_Site="none")[0] == 200
+
+
 def test_silent_connections_keep_no_probe_from_its_answer(worker):
     """Two hundred that say nothing, or half a request: each probe is answered within a second, and so is the next."""
     silent = [worker.connect() for _ in range(200)]

@@ -43,6 +43,12 @@ def _said(code: HTTPStatus, *headers: str, **facts: str) -> _Reply:
     return _Reply(code, json.dumps(facts).encode() + b"\n", headers=headers)
 
 
+def _is_foreign(header: str) -> bool:
+    """Does a browser say here that a page of another site asks?"""
+    name, _, value = header.partition(":")
+    return name.lower() == "sec-fetch-site" and value.strip() not in ("none", "same-origin")
+
+
 def _judged(verdict: Verdict) -> _Reply:
     if verdict.good:
         return _said(HTTPStatus.OK, status="ok")
@@ -114,7 +120,11 @@ class Probes:
         except TimeoutError:
             method, reply = "GET", _said(HTTPStatus.REQUEST_TIMEOUT, error=f"no request within {_REQUEST_S:g} s")
         else:
-            method, reply = await self._reply(head.split(b"\r\n", 1)[0].decode("latin-1"))
+            first, *headers = head.decode("latin-1").split("\r\n")
+            if any(_is_foreign(line) for line in headers):
+                method, reply = "GET", _said(HTTPStatus.FORBIDDEN, error="a page of another site asks")
+            else:
+                method, reply = await self._reply(first)
         lines = [f"HTTP/1.1 {reply.status.value} {reply.status.phrase}", f"Content-Type: {reply.kind}",
                  f"Content-Length: {len(reply.body)}", "Cache-Control: no-store",
                  "X-Content-Type-Options: nosniff", "Connection: close", *reply.headers]  # fmt: skip
