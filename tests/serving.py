@@ -19,6 +19,11 @@ def ask(url, what):
     return asyncio.run(main())
 
 
+def bearer(url, name="tess", **options):
+    """A header that a server of this store knows."""
+    return {"Authorization": f"Bearer {ask(url, lambda hf: hf.create_token(name, **options))[1]}"}
+
+
 class Worker:
     """One process. All it says is kept, by a thread, so that it never waits for the test to read."""
 

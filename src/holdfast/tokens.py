@@ -104,6 +104,14 @@ class Tokens(Writes):
         row = None if parts is None else await self.store.token(parts[1])
         if parts is None or row is None or not hmac.compare_digest(row.digest, _digest(parts[2])):
             return None
+        return self._if_good(row)
+
+    async def good_token(self, id: str) -> Token | None:
+        """The token with this id, if it is good."""
+        row = await self.store.token(id)
+        return None if row is None else self._if_good(row)
+
+    def _if_good(self, row: TokenRow) -> Token | None:
         found = Token.of(row)
         return found if found.is_good(moment(self.store.clock.now())) else None
 

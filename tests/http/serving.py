@@ -15,6 +15,7 @@ import httpx2
 
 import holdfast
 from holdfast.http.server import listening, serving
+from holdfast.http.sessions import Sessions
 
 
 @holdfast.step
@@ -76,8 +77,9 @@ class Served:
     """A server, who asks it, and the worker's client."""
 
     hf: holdfast.Client
-    web: httpx2.AsyncClient
+    web: httpx2.AsyncClient  # with a token of its own
     address: str
+    bare: httpx2.AsyncClient  # without
 
     async def get(self, path: str, expected: int = 200, **options: Any) -> Any:
         return self._told(await self.web.get(path, **options), expected)
@@ -102,14 +104,23 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    url: str, *, host: str = "127.0.0.1", agents: Any = AGENTS, settings: holdfast.Settings | None = None
+    url: str,
+    *,
+    host: str = "127.0.0.1",
+    agents: Any = AGENTS,
+    settings: holdfast.Settings | None = None,
+    sessions: Sessions | None = None,
 ) -> AsyncIterator[Served]:
     async with AsyncExitStack() as stack:
         worker = await stack.enter_async_context(holdfast.open(url, agents=agents))
         hf = await stack.enter_async_context(holdfast.open(url, settings=settings))  # without any code of the agents
-        address = await stack.enter_async_context(serving(hf, stack.enter_context(listening(host, 0))))
-        web = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20))
-        yield Served(worker, web, address)
+        listener = stack.enter_context(listening(host, 0))
+        address = await stack.enter_async_context(serving(hf, listener, sessions=sessions))
+        _, secret = await worker.create_token("tess")
+        headers = {"Authorization": f"Bearer {secret}"}
+        web = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20, headers=headers))
+        bare = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20))
+        yield Served(worker, web, address, bare)
 
 
 def on_a_server(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -102,8 +102,9 @@ async def test_a_document_is_bounded(site):
     headers = {"Content-Type": "application/json"}
     host, _, port = site.address.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    told = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {MOST_BYTES + 1}"
-    writer.write(f"POST /api/runs HTTP/1.1\r\n{told}\r\n\r\n".encode())
+    who = f"Host: {host}\r\nAuthorization: {site.web.headers['Authorization']}"
+    told = f"Content-Type: application/json\r\nContent-Length: {MOST_BYTES + 1}"
+    writer.write(f"POST /api/runs HTTP/1.1\r\n{who}\r\n{told}\r\n\r\n".encode())
     assert b"413" in await reader.readline()
     writer.close()
     refused = await site.web.post("/api/runs", content=endless(), headers=headers)

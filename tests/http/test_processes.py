@@ -14,7 +14,7 @@ import pytest
 from tests.disks import full
 from tests.http import agents
 from tests.http.serving import followed
-from tests.serving import Worker
+from tests.serving import Worker, bearer
 
 import holdfast
 from holdfast.http.server import listening
@@ -31,11 +31,12 @@ def test_a_start_on_a_full_disk_is_refused_in_time_and_does_not_happen_later(com
             await hf.start(agents.scribe, 1, id="s")
 
     asyncio.run(prepare())
+    headers = bearer(url)
     server = Worker(commands.start(["serve", "--port", "0", "--deadline", "1s", "--db", url], tmp_path, {}))
     address = re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0]
     start = {"agent": "scribe", "args": [1]}
     try:
-        with httpx2.Client(base_url=address, timeout=20) as web:
+        with httpx2.Client(base_url=address, timeout=20, headers=headers) as web:
             with full(small_disk):
                 began = time.monotonic()
                 for path, document in (
@@ -64,7 +65,7 @@ def start(commands, store_url, tmp_path):
     started = []
 
     def command(*words, until=None):
-        process = Worker(commands.start([*words, "--db", store_url], tmp_path, {}))
+        process = Worker(commands.start(["--db", store_url, *words], tmp_path, {}))
         started.append(process)
         return process, until and re.search(r"http://[\d.]+:\d+", process.until(until))[0]
 
@@ -81,6 +82,7 @@ def test_a_follower_survives_its_server(start, store_url):
     """Killed with -9 or stopped, a server is replaced by another: who comes back has everything once, in order, of both kinds."""
     worker, _ = start("worker", AGENTS)
     worker.until("Serving")
+    headers = bearer(store_url)
 
     async def main():
         server, address = serve(start)
@@ -88,7 +90,7 @@ def test_a_follower_survives_its_server(start, store_url):
             run = await hf.start("scribe", 12, id="s")
             sent, got, text, place, offset = 0, [], "", 0, 0
             for end in ("kill", "stop", None):
-                async with httpx2.AsyncClient(base_url=address, timeout=30) as web:
+                async with httpx2.AsyncClient(base_url=address, timeout=30, headers=headers) as web:
                     histories = followed(web, "/api/runs/s/events", place or None)
                     texts = followed(web, "/api/runs/s/streams/answer", offset or None)
                     for _ in range(4):
@@ -135,10 +137,17 @@ def test_slow_readers_cost_a_server_no_memory(start, store_url):
             await (await hf.start("flood", 8, id="f")).result(timeout="40s")
 
     asyncio.run(written())
-    with httpx2.Client(base_url=address, timeout=30) as web:
+    headers = bearer(store_url)
+    with httpx2.Client(base_url=address, timeout=30, headers=headers) as web:
         assert web.get("/api/runs").status_code == 200
         before = _memory(server.pid)
-        request = "GET /api/runs/f/streams/answer HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+        lines = [
+            "GET /api/runs/f/streams/answer HTTP/1.1",
+            "Host: h",
+            f"Authorization: {headers['Authorization']}",
+            "Accept: text/event-stream",
+        ]
+        request = "\r\n".join([*lines, "", ""])
         host, port = address.removeprefix("http://").split(":")
         slow = []
         for _ in range(30):
@@ -168,9 +177,9 @@ def test_a_server_stops_at_once_when_told_twice(start, store_url):
     """A request that waits is answered when the server stops; the second signal does not wait for anything."""
     server, address = serve(start)
     with socket.create_connection(address.removeprefix("http://").split(":")) as stuck:
-        stuck.sendall(
-            b"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
-        )
+        who = bearer(store_url)["Authorization"].encode()
+        head = b"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n"
+        stuck.sendall(head + b"Authorization: " + who + b"\r\n\r\n")
         with httpx2.Client(base_url=address) as web:
             assert web.get("/readyz").json() == {"status": "ok"}
         server.stop()
@@ -182,13 +191,13 @@ def test_a_server_stops_at_once_when_told_twice(start, store_url):
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-def test_a_server_that_cannot_begin_says_why(start, store_url):
+def test_a_server_that_cannot_begin_says_why(start, store_url, tmp_path):
     """A port in use, an address for all the world without a token, a store that is none: one line each, and exit code 2."""
     _, address = serve(start)
     port = address.rpartition(":")[2]
     for words, told in (
         (["--port", port], f"port {port} of 127.0.0.1 is in use"),
-        (["--host", "0.0.0.0", "--port", "0"], "`holdfast token NAME`"),
+        (["--host", "0.0.0.0", "--port", "0", "--db", f"sqlite:{tmp_path}/new.db"], "`holdfast token NAME`"),
         (["--host", "nowhere.invalid", "--port", "0"], "cannot listen"),
     ):
         refused, _ = start("serve", *words)

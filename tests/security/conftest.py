@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import re
 import socket
@@ -19,6 +20,11 @@ class Target:
         self.process, self.url, self.folder, self.held = process, url, folder, []
         found = re.search(r"http://([\d.]+):(\d+)", process.until("http://"))
         self.place = (found[1], int(found[2]))
+
+    @functools.cached_property
+    def token(self):
+        """The secret of one that may do all."""
+        return with_store(self, lambda hf: hf.create_token("tess"))[1]
 
     def connect(self, source=None, room=None):
         """A connection from an address of this computer, with so much room for what is not read. It ends with the test."""
@@ -45,8 +51,10 @@ class Target:
             except (ConnectionError, TimeoutError) as error:
                 return repr(error).encode()
 
-    def ask(self, path, method="GET", body=None, source=None, token=None, **headers):
-        """The status, the headers and the document of an answer."""
+    def ask(self, path, method="GET", body=None, source=None, token=..., **headers):
+        """The status, the headers and the document of an answer; with a token of the target unless another is given, or None."""
+        if token is ...:
+            token = self.token if path.startswith("/api/") else None
         named = {"Host": "127.0.0.1", "Connection": "close"} | headers
         if token is not None:
             named["Authorization"] = f"Bearer {token}"

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import time
 
 import pytest
+from tests.security.conftest import with_store
 from tests.serving import Worker, ask
 
 import holdfast
@@ -137,3 +139,21 @@ def test_a_token_ends_by_itself(commands, store_url, tmp_path):
     assert [word in listed for word in ("expired 20", "expires 20", "never expires")] == [True] * 3
     assert "of carl expires soon" in listed
     assert "of carl expires at" in holdfast_says("doctor")
+
+
+def test_a_token_shows_its_last_use_and_its_end(server):
+    """About when, so that not every request writes; the log of a server warns of one that ends soon, once."""
+    _, secret = with_store(server, lambda hf: hf.create_token("carl", expires="13d"))
+
+    def used():
+        return next(each.used_at for each in with_store(server, lambda hf: hf.tokens()) if each.name == "carl")
+
+    assert used() is None
+    assert server.ask("/api/runs", token=secret)[0] == 200
+    server.process.until("of carl expires at")
+    while (first := used()) is None:
+        time.sleep(0.02)
+    for _ in range(5):
+        assert server.ask("/api/runs", token=secret)[0] == 200
+    assert used() == first
+    assert server.process.said().count("of carl expires at") == 1

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import httpx2
 import pydantic
 import pytest
-from tests.serving import Worker
+from tests.serving import Worker, bearer
 
 import holdfast
 
@@ -126,7 +126,11 @@ def address(commands, tmp_path_factory):
 
     asyncio.run(prepare())
     server = Worker(commands.start(["serve", "--port", "0", "--db", url], folder, {}))
-    yield re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0]
+    yield {
+        "base_url": re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0],
+        "headers": bearer(url),
+        "timeout": 40,
+    }
     server.kill()
 
 
@@ -138,12 +142,12 @@ def test_others_are_served_while_one_request_is(address, attack):
     found, waits = [], []
 
     def send():
-        with httpx2.Client(base_url=address, timeout=40) as web:
+        with httpx2.Client(**address) as web:
             kind = {"Content-Type": "application/json"}
             found.append(web.get(path) if document is None else web.post(path, content=body, headers=kind))
 
     sender = threading.Thread(target=send)
-    with httpx2.Client(base_url=address, timeout=40) as web:
+    with httpx2.Client(**address) as web:
         web.get("/healthz")
         sender.start()
         while sender.is_alive():

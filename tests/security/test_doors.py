@@ -130,7 +130,7 @@ def test_probes_are_answered_while_all_connections_are_at_work(target):
     assert server.ask("/api/runs", token=ben)[0] == 200
     waiting += [follow(server, ben) for _ in range(2)]
     for path, expected in (("/healthz", 200), ("/readyz", 200), ("/api/runs", 503), ("/metrics", 503), ("/", 503)):
-        assert server.ask(path)[0] == expected, path
+        assert server.ask(path, token=None)[0] == expected, path
     for each in waiting:
         each.close()
     until(lambda: server.ask("/api/runs", token=ana)[0] == 200)
@@ -139,9 +139,8 @@ def test_probes_are_answered_while_all_connections_are_at_work(target):
 def test_a_request_has_its_time(target):
     """Half of a head and half of a document are told so and closed in time, however slowly more of them comes."""
     server = target("serve", "--port", "0", "--limits", "head=500ms,body=500ms")
-    body = (
-        b"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
-    )
+    head = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.token}\r\n"
+    body = head.encode() + b"Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
     for begun in (b"GET / HTTP/1.1\r\nx: ", body):
         with server.connect() as connection:
             began = time.monotonic()
@@ -299,6 +298,7 @@ def flooded(target):
 def slow(server, path, **headers):
     """Ask for much, and read nothing of it."""
     connection = server.connect(room=4096)
+    headers["Authorization"] = f"Bearer {server.token}"
     lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
     connection.sendall(HEAD.format(path, lines).encode())
     return connection
@@ -328,7 +328,7 @@ def test_a_slow_follower_costs_little(target, flooded):
     _slow_followers(server, 400)
     grown = (memory(server) - before) / 300
     assert grown < 64 << 10, f"{grown / 1024:.0f} KB each"
-    with begin(server, "/api/runs/f/streams/answer", **asked) as quick:
+    with begin(server, "/api/runs/f/streams/answer", server.token, **asked) as quick:
         got = 0
         while got < 4 << 20:
             got += len(quick.recv(65_536))

@@ -6,7 +6,7 @@ import re
 
 import httpx2
 import pytest
-from tests.serving import Worker
+from tests.serving import Worker, bearer
 
 import holdfast
 from holdfast.questions import Room
@@ -134,7 +134,7 @@ def check_server(filled, commands, tmp_path):
     server = Worker(commands.start(["serve", "--port", "0", "--db", filled], tmp_path, {}))
     try:
         address = re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0]
-        with httpx2.Client(base_url=address, timeout=20) as web:
+        with httpx2.Client(base_url=address, timeout=20, headers=bearer(filled)) as web:
 
             def get(path):
                 answer = web.get(path)

@@ -7,7 +7,7 @@ import traceback
 import httpx2
 import pytest
 from tests.http.serving import twice
-from tests.serving import Worker
+from tests.serving import Worker, bearer
 
 import holdfast
 from holdfast.client import store_for
@@ -103,7 +103,8 @@ def test_nobody_is_told_the_password_of_a_store_in_use(commands, postgres_url, t
         assert process.said(), words
         told += process.said()
     server = Worker(commands.start(["serve", "--port", "0", "--db", url], tmp_path, {}))
-    with httpx2.Client(base_url=re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0], timeout=20) as web:
+    address = re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0]
+    with httpx2.Client(base_url=address, timeout=20, headers=bearer(url)) as web:
         for path in (
             "/api/runs/none",
             "/api/runs/none/events",

@@ -138,6 +138,9 @@ def worker(
     help="How long a request may wait for the store.",
 )
 @click.option(
+    "--socket", "path", metavar="PATH", help="Listen at a Unix socket instead, for your account and root alone."
+)
+@click.option(
     "--limits",
     default="",
     metavar="NAME=VALUE,...",
@@ -145,16 +148,18 @@ def worker(
     help="Of connections; default: connections=2000,address=200,token=1000,head=10s,body=30s,send=20s.",
 )
 @db_option
-def serve(host: str, port: int, deadline: str, limits: str, db: str | None) -> None:
+def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db: str | None) -> None:
     """Serve the store over HTTP until stopped.
 
     Runs are started and followed, and people's decisions taken; none is carried: workers do that. Needs holdfast[server].
+
+    Who asks has a token. On a store that has none one is made for you, and a link is printed that opens a session in a browser.
 
     SIGTERM or Ctrl-C: whoever follows something is told to come back, and the exit code is 0. A second signal stops at once.
     """
     from holdfast.cli.hosting import serve as listen
 
-    click.get_current_context().exit(listen(db, host, port, deadline, limits))
+    click.get_current_context().exit(listen(db, host, port, path, deadline, limits))
 
 
 @holdfast.command()

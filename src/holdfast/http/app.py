@@ -13,8 +13,9 @@ from starlette.routing import Route
 
 from holdfast.client import Client
 from holdfast.documents import json_bytes
+from holdfast.http.entrance import Entrance
 from holdfast.http.following import Followers
-from holdfast.http.guard import Guard, OwnPages
+from holdfast.http.guard import OwnPages, Tokens
 from holdfast.http.health import Health
 from holdfast.http.openapi import description
 from holdfast.http.page import HEADERS, page
@@ -23,7 +24,7 @@ from holdfast.http.problems import Refused, answer
 from holdfast.http.receiving import Receiver
 
 
-def application(hf: Client, guard: Guard, followers: Followers) -> Starlette:
+def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
     """Serves what an open client offers to whom the guard knows. `followers.closing` tells all who follow to come back."""
     health = Health(hf, followers)
     receiver = Receiver(hf, guard, followers, health.served)
@@ -40,6 +41,7 @@ def application(hf: Client, guard: Guard, followers: Followers) -> Starlette:
         Route("/readyz", health.ready),
         Route("/metrics", health.metrics),
         Route("/openapi.json", openapi),
+        Route("/session", Entrance(hf, guard).serve, methods=["POST", "DELETE"]),
     ]
     for path, endpoints in by_path().items():
         routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))

@@ -15,6 +15,7 @@ import ipaddress
 import logging
 import resource
 import socket
+import struct
 import termios
 import time
 from collections import Counter
@@ -41,6 +42,7 @@ _LOG_S: Final = 10.0
 _MOST_KINDS: Final = 1_000  # of log lines that are told apart
 _CLOSE: Final = {"Connection": "close"}
 _TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)
+PEER: Final[int | None] = getattr(socket, "SO_PEERCRED", None)
 
 _log = logging.getLogger("holdfast.http")
 
@@ -186,12 +188,14 @@ class Connection(H11Protocol):
         self._app: ASGIApp = self.app
         self.app = self._serve
         self.address = self.owner = ""
+        self.peer: int | None = None  # at the other end of a Unix socket: the user's number
         self._waits = self.is_gone = False
         self._late: asyncio.TimerHandle | None = None  # while it waits for a request
         self._stuck: asyncio.TimerHandle | None = None  # while an answer is not taken
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.peer = peer_of(transport.get_extra_info("socket"))
         self.address = self.owner = _network(self.client[0] if self.client else "")
         transport.set_write_buffer_limits(high=_UNSENT_BYTES)
         if _TIMEOUT is not None:
@@ -321,6 +325,14 @@ class Connection(H11Protocol):
         else:
             _log.warning("an answer was not taken: its connection was closed")
             self.abort()
+
+
+def peer_of(connection: socket.socket) -> int | None:
+    """The number of the user at the other end of a Unix socket, as the system says it; None of any other."""
+    if connection.family != socket.AF_UNIX:
+        return None
+    said = connection.getsockopt(socket.SOL_SOCKET, PEER, struct.calcsize("3i")) if PEER else b""
+    return int(struct.unpack("3i", said)[1]) if said else None
 
 
 def _network(address: str) -> str:

@@ -1,15 +1,20 @@
-"""Who asks? A bearer token says it. Without any token, on this computer alone, it is the user who runs the server.
+"""Who asks? A bearer token says it, or a session that began with one. On a Unix socket it is who the system says.
 
-A web page must not be able to act as that user. It cannot ask 127.0.0.1 under the name of its own host (`Host` must be this
-computer's), not from its own origin (`Origin` must be the server's), and not with a form (documents must be JSON). What a
-proxy passes on comes from anywhere, so it needs a token; one that does not say what it does cannot be told from a program of this
-computer. With tokens none of this is needed: no page has one by itself.
+Sessions and sockets are for this computer: what comes from elsewhere could only come through something that passes it on. So
+`Host` must be this computer's, `Origin` the server's own, and nothing may say that it was passed on. Tokens may come from anywhere:
+no page and no proxy has one by itself.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import getpass
 import ipaddress
+import logging
+import os
+import re
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,20 +24,32 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Asked
 
 from holdfast.client import Client
+from holdfast.errors import HoldfastError
+from holdfast.http.doors import KEY
 from holdfast.http.problems import Refused, answer
+from holdfast.http.sessions import Sessions
+from holdfast.naming import cut
 from holdfast.people import Actor
-from holdfast.tokens import SCOPES, Scope
+from holdfast.tokens import RENEW, SCOPES, Scope, Token
 
-_PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+# What proxies, tunnels and content networks add, each in its own way.
+_PASSED_ON: Final = re.compile(
+    r"forwarded|via|x-forwarded.*|x-original-.*|x-rewrite-url|(x-|true-|x-cluster-|fastly-)?client-ip|x-real-.*|x-host|x-proxy.*"
+    r"|(cf|fly|fastly|ngrok|tailscale|wl-proxy|cdn|x-envoy|x-amzn?|x-amz-cf|x-azure|x-appengine|x-arr|x-vercel|x-nf|x-varnish)-.*"
+    r"|x-varnish|client-ip|proxy-.*"
+)
+_NOTED_S: Final = 60.0  # how often that a token is used is written down
+_WARNED_S: Final = 24 * 3600  # how often it is said that one expires soon
+_log = logging.getLogger("holdfast.http")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody, what that person may do here, and the door of the audit: with the id of the token, if there is one."""
+    """Somebody, what that person may do here, and the door of the audit: with the id of the token, or the user of the computer."""
 
     actor: Actor
     scopes: frozenset[Scope]
-    via: str = "http"
+    via: str
 
     def check(self, needs: Scope) -> None:
         """`Refused` if the caller may not do that."""
@@ -61,16 +78,16 @@ def is_loopback(host: str) -> bool:
 
 
 def check_local(request: Request) -> None:
-    """`Refused` unless a program of this computer asks, or a page that this server has sent."""
+    """`Refused` unless a program of this computer asks, or a page that this server has sent: directly."""
     host = request.headers.get("host", "")
     if not is_loopback(_without_port(host)):
         raise Refused("foreign_request", f"the request is for the host {host!r}, and this server is this computer's")
     origin = request.headers.get("origin")
     if origin is not None and origin != f"{request.url.scheme}://{host}":
         raise Refused("foreign_request", f"the request comes from a page of {origin!r}")
-    for name in _PASSED_ON:
-        if name in request.headers:
-            raise Refused("foreign_request", f"the request was passed on by a proxy: it has {name!r}")
+    for name in request.headers:
+        if _PASSED_ON.fullmatch(name):
+            raise Refused("foreign_request", f"the request was passed on by a proxy: it has {cut(name, 40)!r}")
 
 
 class OwnPages:
@@ -110,28 +127,74 @@ def _without_port(host: str) -> str:
     return (name if name and port.isdigit() else host).strip("[]").lower()
 
 
-@dataclass(frozen=True, slots=True)
 class Tokens:
-    """Asks the store who has a token. `local` is who acts without one while the store has none, if anybody may."""
+    """Asks the store who has a token. With `sessions`, this computer's browsers may begin one."""
 
-    hf: Client
-    local: Actor | None
+    def __init__(self, hf: Client, sessions: Sessions | None = None) -> None:
+        self._hf, self.sessions = hf, sessions
+        self._noted: dict[str, float] = {}  # token -> when its use was written down last
+        self._warned: dict[str, float] = {}
+        self._writing: set[asyncio.Task[None]] = set()
 
     async def __call__(self, request: Request) -> Caller:
         given = request.headers.get("authorization")
         if given is None:
-            if self.local is None or await self.hf.tokens():
-                raise _unauthorized("this needs a token")
-            check_local(request)
-            return Caller(self.local, frozenset(SCOPES))
+            return self._neighbour(request)
         scheme, _, secret = given.partition(" ")
+        if scheme.lower() == "session":
+            return self.known(await self._of_session(request, secret.strip()))
         if scheme.lower() != "bearer":
-            raise _unauthorized(f"the scheme {scheme[:20]!r} is not known here; it is Bearer")
-        token = await self.hf.token_of(secret.strip())
+            raise unauthorized(f"the scheme {scheme[:20]!r} is not known here; it is Bearer")
+        return self.known(await self._hf.token_of(secret.strip()))
+
+    def known(self, token: Token | None) -> Caller:
+        """Who has this token."""
         if token is None:
-            raise _unauthorized("this token is not known, or was revoked")
+            raise unauthorized("this token is not known, was revoked, or has expired")
+        self._note(token)
         return Caller(Actor(token.name, token.groups), frozenset(token.scopes), f"http:{token.id}")
 
+    async def _of_session(self, request: Request, key: str) -> Token | None:
+        if self.sessions is None:
+            raise unauthorized("there are sessions only where a server is for this computer alone")
+        check_local(request)
+        token = self.sessions.token(request.cookies.get(cookie_of(request), ""), key)
+        if token is None:
+            raise unauthorized("this session is over")
+        return await self._hf.good_token(token)
 
-def _unauthorized(message: str) -> Refused:
+    def _neighbour(self, request: Request) -> Caller:
+        """Who is at the other end of a Unix socket, if it is one: the user who runs this server, or root."""
+        peer: int | None = request.scope[KEY].peer
+        if peer not in (os.getuid(), 0):
+            raise unauthorized("this needs a token")
+        check_local(request)
+        name = user() if peer == os.getuid() else "root"
+        return Caller(Actor(name), frozenset(SCOPES), f"unix:{name}")
+
+    def _note(self, token: Token) -> None:
+        """Write down that it is used, now and then, and say that it will not be for long."""
+        now = time.monotonic()
+        if now - self._noted.get(token.id, -_NOTED_S) >= _NOTED_S:
+            self._noted[token.id] = now
+            task = asyncio.get_running_loop().create_task(self._used(token))
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+        if token.ends_soon() and now - self._warned.get(token.id, -_WARNED_S) >= _WARNED_S:
+            self._warned[token.id] = now
+            _log.warning("token %s of %s expires at %s: %s", token.id, token.name, token.expires_at, RENEW)
+
+    async def _used(self, token: Token) -> None:
+        with contextlib.suppress(HoldfastError):  # a store that cannot be written can still be read
+            await self._hf.token_used(token)
+
+
+def cookie_of(request: Request) -> str:
+    """The name of a session's cookie: servers on other ports get it too, and have their own."""
+    server = request.scope.get("server") or ("", 0)
+    return f"holdfast_session_{server[1]}"
+
+
+def unauthorized(message: str) -> Refused:
+    """Nobody is known to have asked; what else comes on the connection is not read."""
     return Refused("unauthorized", message, {"WWW-Authenticate": 'Bearer realm="holdfast"', "Connection": "close"})

@@ -60,7 +60,7 @@ def description() -> dict[str, Any]:
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{"token": []}, {}],
+        "security": [{"token": []}],
     }
 
 

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
 from typing import Final
 
 from holdfast.http.paths import PATHS
 
+# A code in the fragment becomes a session; what is asked for is shown, with what cannot be seen spelled out.
+_SCRIPT: Final = r"""
+const told = document.getElementById("told"), shown = document.getElementById("shown");
+const visible = text => text.replace(
+  /[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+  mark => "\\u" + mark.charCodeAt(0).toString(16).padStart(4, "0"));
+async function begin(credential) {
+  const answer = await fetch("session", {method: "POST", headers: {"Content-Type": "application/json"},
+                                         body: JSON.stringify(credential)});
+  const said = await answer.json();
+  if (answer.ok) localStorage.setItem("holdfast", said.key);
+  told.textContent = visible(answer.ok ? `You are ${said.name} here, for ${said.seconds / 3600} hours.` : said.error.message);
+}
+const code = new URLSearchParams(location.hash.slice(1)).get("code");
+if (code) { history.replaceState(null, "", location.pathname); begin({code}); }
+document.addEventListener("click", async event => {
+  const link = event.target.closest("a[data-api]");
+  if (!link) return;
+  event.preventDefault();
+  const key = localStorage.getItem("holdfast");
+  const answer = await fetch(link.href, {headers: key ? {Authorization: "Session " + key} : {}});
+  shown.textContent = visible(JSON.stringify(await answer.json(), null, 2));
+});
+"""
+_HASH: Final = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    "Content-Security-Policy": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "Referrer-Policy": "no-referrer",
 }
 _OTHERS: Final = (
@@ -35,6 +63,7 @@ h1 { margin: 0; font-size: 1.6rem }
 p { max-width: 44rem; color: var(--dim) }
 table { border-collapse: collapse; width: 100%; margin: 2rem 0 }
 td { padding: .45rem 1rem .45rem 0; border-top: 1px solid var(--line); vertical-align: baseline }
+pre { overflow: auto; font: .85rem ui-monospace, monospace }
 code { font: .9rem ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
 .GET { color: var(--get) } .POST { color: var(--post) } .DELETE { color: var(--delete) }
 a { color: inherit }
@@ -45,9 +74,12 @@ a { color: inherit }
 <body>
 <h1>Holdfast</h1>
 <p>This server shows runs of agents, starts them, and lets people answer what agents ask. It carries none itself: workers do.</p>
+<p id="told">Who asks needs a token; the link that the server printed when it was started begins a session here.</p>
 <table>
 ROWS
 </table>
+<pre id="shown"></pre>
+<script>SCRIPT</script>
 </body>
 </html>
 """
@@ -56,11 +88,13 @@ ROWS
 def page() -> str:
     """The page as HTML."""
     rows = [(each.method, each.path, each.says) for each in PATHS]
-    return _PAGE.replace("ROWS", "\n".join(_row(*each) for each in (*rows, *_OTHERS)))
+    filled = _PAGE.replace("ROWS", "\n".join(_row(*each) for each in (*rows, *_OTHERS)))
+    return filled.replace("SCRIPT", _SCRIPT)
 
 
 def _row(method: str, path: str, says: str) -> str:
     shown = f"<code>{escape(path)}</code>"
     if method == "GET" and "{" not in path:
-        shown = f'<a href="{escape(path[1:])}">{shown}</a>'
+        asked = " data-api" if path.startswith("/api/") else ""
+        shown = f'<a href="{escape(path[1:])}"{asked}>{shown}</a>'
     return f'<tr><td><code class="{method}">{method}</code></td><td>{shown}</td><td>{escape(says)}</td></tr>'

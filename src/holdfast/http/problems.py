@@ -51,7 +51,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "forbidden": (403, "Use a token that may do this; `holdfast token NAME` makes one."),
     "foreign_request": (
         403,
-        "Ask 127.0.0.1 or localhost directly. To serve web pages, proxies or other computers, make a token: `holdfast token NAME`.",
+        "Ask 127.0.0.1 or localhost directly. Web pages, proxies and other computers need a token of `holdfast token NAME`.",
     ),
     "unknown_path": (404, "/openapi.json lists the paths there are."),
     "wrong_method": (405, "/openapi.json says how each path is asked."),

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import ipaddress
+import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -18,10 +22,10 @@ import uvicorn
 from holdfast.client import Client
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
-from holdfast.http.doors import AT_ONCE, Connection, Doors, Limits, seldom_logged
+from holdfast.http.doors import AT_ONCE, PEER, Connection, Doors, Limits, seldom_logged
 from holdfast.http.following import Followers
-from holdfast.http.guard import Tokens, user
-from holdfast.people import Actor
+from holdfast.http.guard import Tokens
+from holdfast.http.sessions import Sessions
 from holdfast.worker.probes import bound
 
 _BACKLOG: Final = 4_096
@@ -53,28 +57,73 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """The socket; a port that is in use is told before a store is opened."""
-    listener = bound(host, port)
+def listening(host: str, port: int, path: str | None = None) -> Iterator[socket.socket]:
+    """The socket, at an address or in a file; one that is in use is told before a store is opened."""
+    listener = bound(host, port) if path is None else _bound_to(path)
     try:
         yield listener
     finally:
         listener.close()
+        if path is not None:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
+
+
+def _bound_to(path: str) -> socket.socket:
+    """A Unix socket for this account alone; one that nobody listens at any more is replaced."""
+    if PEER is None:
+        raise BadArguments(
+            "--socket: this system does not say who is at the other end of a socket; use --host 127.0.0.1"
+        )
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)  # from its first moment on it is nobody else's
+    try:
+        if _is_left_behind(path):
+            Path(path).unlink()
+        listener.bind(path)
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        why = "another process listens there" if error.errno == errno.EADDRINUSE else error.strerror or error
+        raise BadArguments(f"cannot listen at {path!r}: {why}") from None
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _is_left_behind(path: str) -> bool:
+    """Is it a socket whose server is gone?"""
+    try:
+        if not stat.S_ISSOCK(Path(path).lstat().st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(path)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def is_local(listener: socket.socket) -> bool:
+    """Can only programs of this computer come here?"""
+    return listener.family == socket.AF_UNIX or ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
 @contextlib.asynccontextmanager
-async def serving(hf: Client, listener: socket.socket, limits: Limits | None = None) -> AsyncIterator[str]:
+async def serving(
+    hf: Client, listener: socket.socket, limits: Limits | None = None, sessions: Sessions | None = None
+) -> AsyncIterator[str]:
     """Answer requests as long as this lasts; the address is where. Refused for all the world without any token."""
-    host, port = listener.getsockname()[:2]
-    local = Actor(user()) if ipaddress.ip_address(host).is_loopback else None
-    if local is None and not any(token.revoked_at is None for token in await hf.tokens()):
+    if not is_local(listener) and not any(token.is_good() for token in await hf.tokens()):
         raise BadArguments(
-            f"{host} can be reached by others, and this store has no token, so nobody could be told from anybody. Make one "
-            "with `holdfast token NAME`, or serve this computer alone with --host 127.0.0.1"
+            f"{listener.getsockname()[0]} can be reached by others, and this store has no token that is good, so nobody could "
+            "come in. Make one with `holdfast token NAME`, or serve this computer alone with --host 127.0.0.1"
         )
+    guard = Tokens(hf, sessions if is_local(listener) else None)
     followers, doors = Followers(), Doors((limits or Limits()).affordable())
     config = uvicorn.Config(
-        application(hf, Tokens(hf, local), followers), log_config=None, access_log=False, lifespan="off", ws="none",
+        application(hf, guard, followers), log_config=None, access_log=False, lifespan="off", ws="none",
         proxy_headers=False, server_header=False, headers=[("X-Content-Type-Options", "nosniff")], timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
         http=functools.partial(Connection, doors), backlog=AT_ONCE,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -85,8 +134,15 @@ async def serving(hf: Client, listener: socket.socket, limits: Limits | None = N
             await server.answers.wait()
             if work.done():
                 await work
-            yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            yield _address(listener)
         finally:
             followers.closing.set()
             server.should_exit = True
             await work
+
+
+def _address(listener: socket.socket) -> str:
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,90 @@
+"""Where a browser of this computer begins a session, with a code or a token, and ends it: POST and DELETE of /session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from holdfast.client import Client
+from holdfast.documents import json_bytes
+from holdfast.http.doors import KEY
+from holdfast.http.guard import Tokens, check_local, cookie_of, unauthorized
+from holdfast.http.problems import Refused, answer
+from holdfast.http.sessions import SESSION_S, Sessions
+
+_MOST_BYTES: Final = 1_000
+_CLOSE: Final = {"Connection": "close"}
+
+
+class Entrance:
+    """Serves one path."""
+
+    def __init__(self, hf: Client, guard: Tokens) -> None:
+        self._hf, self._guard = hf, guard
+
+    async def serve(self, request: Request) -> Response:
+        """The answer, whatever happens."""
+        try:
+            if self._guard.sessions is None:
+                raise unauthorized("there are sessions only where a server is for this computer alone")
+            check_local(request)
+            response = await self._answer(request, self._guard.sessions)
+        except ClientDisconnect:
+            response = Response(status_code=400)  # nobody is there to read it
+        except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
+            response = answer(error)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    async def _answer(self, request: Request, sessions: Sessions) -> Response:
+        name = cookie_of(request)
+        if request.method == "DELETE":
+            sessions.end(request.cookies.get(name, ""))
+            response = Response(status_code=204)
+            response.delete_cookie(name)
+            return response
+        given = await _given(request)
+        if "code" in given:
+            id = sessions.taken(given["code"])
+            token = None if id is None else await self._hf.good_token(id)
+            if token is None:
+                raise unauthorized(
+                    "this code is over: it is good once, for a minute. Start the server again for another"
+                )
+        else:
+            token = await self._hf.token_of(given["token"])
+        caller = self._guard.known(token)
+        assert token is not None
+        cookie, key = sessions.begin(token.id)
+        response = Response(json_bytes({"name": caller.actor.name, "key": key, "seconds": SESSION_S}), 201,
+                            media_type="application/json")  # fmt: skip
+        response.set_cookie(name, cookie, max_age=SESSION_S, httponly=True, samesite="strict")
+        return response
+
+
+async def _given(request: Request) -> dict[str, str]:
+    """`{"code": ...}` or `{"token": ...}`; who sends it is nobody yet, so it is short and comes soon."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused("not_json", "the document is no JSON")
+    text = b""
+    try:
+        async with asyncio.timeout(request.scope[KEY].limits.body):
+            async for piece in request.stream():
+                text += piece
+                if len(text) > _MOST_BYTES:
+                    raise Refused("too_large", f"a code or a token has less than {_MOST_BYTES} bytes", _CLOSE)
+    except TimeoutError:
+        raise Refused("too_slow", "the document did not come in time", _CLOSE) from None
+    try:
+        found: Any = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.keys() not in ({"code"}, {"token"}):
+        raise Refused("bad_json", 'send {"code": "..."} or {"token": "..."}')
+    if not all(isinstance(word, str) and word.isascii() for word in found.values()):
+        raise Refused("bad_json", "a code and a token are text")
+    return found

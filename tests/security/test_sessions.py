@@ -1,0 +1,198 @@
+"""Other accounts of the computer, web pages and proxies before a server that is for its user alone."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from tests.security.conftest import parsed, rest, with_store
+from tests.serving import Worker, ask
+
+from holdfast.http import sessions
+
+PROXIED = (
+    "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
+    "X-Forwarded", "X-Real-IP", "Via", "X-Client-IP", "Client-IP",
+    "True-Client-IP", "X-Cluster-Client-IP", "CF-Connecting-IP", "CF-Ray", "CDN-Loop",
+    "Fly-Client-IP", "Fastly-Client-IP", "X-Original-URL", "X-Original-Forwarded-For", "X-Envoy-External-Address",
+    "X-Amzn-Trace-Id", "X-Azure-ClientIP", "X-Appengine-User-IP", "X-ARR-SSL", "Ngrok-Auth-User-Id",
+    "Tailscale-User-Login", "X-ProxyUser-Ip", "X-Vercel-Forwarded-For", "X-Varnish", "Proxy-Client-IP",
+    "WL-Proxy-Client-IP", "X-Host",
+)  # fmt: skip
+
+
+def code_of(server):
+    return re.search(r"#code=([\w-]{43})", server.process.until("#code="))[1]
+
+
+class Browser:
+    """A browser of this computer with the first page open: what it sends and keeps."""
+
+    def __init__(self, server):
+        self.server, self.cookie, self.key = server, None, None
+        self.own = f"http://127.0.0.1:{server.place[1]}"
+
+    def ask(self, path="/api/runs", method="GET", body=None, **headers):
+        named = {"Host": self.own.removeprefix("http://"), "Sec_Fetch_Site": "same-origin"}
+        if method != "GET":
+            named["Origin"] = self.own
+        if self.cookie:
+            named["Cookie"] = self.cookie
+        if self.key:
+            named["Authorization"] = f"Session {self.key}"
+        body = None if body is None else json.dumps(body).encode()
+        return self.server.ask(path, method, body, token=None, **{**named, **headers})
+
+    def begin(self, **credential):
+        status, headers, said = self.ask("/session", "POST", credential)
+        if status == 201:
+            self.cookie, self.key, self.set = (
+                headers["set-cookie"].partition(";")[0],
+                said["key"],
+                headers["set-cookie"],
+            )
+        return status
+
+
+def test_without_the_link_no_account_of_the_computer_comes_in(server):
+    """A store without tokens: its first server makes one, and its link lets one browser in, once, with both halves of a session."""
+    for method, path in (("GET", "/api/runs"), ("POST", "/api/runs"), ("GET", "/api/approvals")):
+        assert server.ask(path, method, b"{}" if method == "POST" else None, token=None)[0] == 401
+    (token,) = with_store(server, lambda hf: hf.tokens())
+    code = code_of(server)
+    assert "holdfast_" not in server.process.said()  # a log is read by others: the secret goes to a terminal alone
+    browser, thief = Browser(server), Browser(server)
+    assert [thief.begin(code=wrong) for wrong in ("", "x", code[:-1], code.upper())] == [401] * 4
+    assert browser.begin(code=code) == 201
+    assert all(part in browser.set for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"))
+    assert thief.begin(code=code) == 401
+    assert browser.ask()[0] == 200
+    status, _, said = browser.ask("/api/runs/none/cancel", "POST", {})
+    assert (status, said["error"]["code"]) == (404, "unknown_run")
+    # A server of another account gets the cookie of this host, and a script that runs in the page cannot read it.
+    thief.cookie = browser.cookie
+    assert thief.ask()[0] == 401
+    thief.cookie, thief.key = None, browser.key
+    assert thief.ask()[0] == 401
+    with_store(server, lambda hf: hf.revoke_token(token.id))
+    assert browser.ask()[0] == 401
+
+
+def test_a_session_is_of_this_computer_and_of_its_own_page(server):
+    """Names of other hosts, other origins, and whatever says that it was passed on are refused, also where a session begins."""
+    browser = Browser(server)
+    assert browser.begin(token=server.token) == 201
+    port = server.place[1]
+    wrong = [
+        {"Host": host}
+        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "10.0.0.1", "[::2]")
+    ]
+    wrong += [
+        {"Origin": origin} for origin in ("http://evil.example", "null", "http://127.0.0.1", f"http://localhost:{port}")
+    ]
+    wrong += [{name: "1.2.3.4"} for name in PROXIED]
+    for headers in wrong:
+        for asked in (("/api/runs",), ("/session", "POST", {"token": server.token})):
+            status, _, said = browser.ask(*asked, **headers)
+            assert (status, said["error"]["code"]) == (403, "foreign_request"), (headers, asked)
+    assert browser.ask("/api/runs", "POST", {}, **{"Content-Type": "text/plain"})[0] == 415
+    assert browser.ask("/session", "POST", {}, **{"Content-Type": "text/plain"})[0] == 415
+    assert browser.ask("/session", "POST", {"token": "x" * 2_000})[0] == 413
+    assert (
+        server.ask("/api/runs", X_Forwarded_For="1.2.3.4", Host="holdfast.example")[0] == 200
+    )  # a token may come from anywhere
+    assert browser.ask("/session", "DELETE")[0] == 204
+    assert browser.ask()[0] == 401
+
+
+def test_a_later_start_prints_another_link(target):
+    """For the token of who starts it; a code of the server before is worth nothing, and neither is a session."""
+    first = target("serve", "--port", "0")
+    code, browser = code_of(first), Browser(first)
+    assert browser.begin(token=first.token) == 201
+    first.process.kill()
+    second = target("serve", "--port", "0")
+    assert Browser(second).begin(code=code) == 401
+    browser.server = second
+    assert browser.ask(Host=f"127.0.0.1:{second.place[1]}")[0] == 401
+    assert Browser(second).begin(code=code_of(second)) == 201
+    assert len(with_store(second, lambda hf: hf.tokens())) == 2  # that of the first start, and the test's
+
+
+def test_codes_and_sessions_end_and_are_few(monkeypatch):
+    """A code after a minute, a session after twelve hours, and the oldest when there are a hundred."""
+    now = 1_000.0
+    monkeypatch.setattr(sessions.time, "monotonic", lambda: now)
+    kept = sessions.Sessions()
+    codes = [kept.code("t") for _ in range(101)]
+    assert [kept.taken(codes[0]), kept.taken(codes[1])] == [None, "t"]
+    opened = [kept.begin("t") for _ in range(101)]
+    assert [kept.token(*opened[0]), kept.token(*opened[1])] == [None, "t"]
+    now += 60
+    assert kept.taken(codes[2]) is None
+    now += 12 * 3600
+    assert kept.token(*opened[1]) is None
+
+
+def test_the_page_runs_its_own_script_alone(server):
+    """Its policy allows what it holds by its digest, and asks nobody but this server."""
+    _, headers, page = server.ask("/")
+    (script,) = re.findall(r"<script>(.*?)</script>", page.decode(), re.DOTALL)
+    policy = headers["content-security-policy"]
+    assert f"script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in policy
+    assert "default-src 'none'" in policy and "connect-src 'self'" in policy
+
+
+@pytest.fixture
+def at_socket(commands):
+    """A server at a Unix socket, in a folder that others may look into."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        path, url = Path(folder) / "s", f"sqlite:{folder}/runs.db"
+        process = Worker(commands.start(["serve", "--socket", str(path), "--db", url], folder, {}))
+        process.until("Serving")
+        yield path, url, process
+        process.kill()
+
+
+def through(path, head):
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(path))
+        caller.sendall(head.encode())
+        return parsed(rest(caller))
+
+
+ASKED = "GET /api/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\r\n"
+
+
+def test_a_socket_is_for_its_account_alone(at_socket):
+    """It is made for nobody else, and who is let at it all the same is asked for a token; what a proxy passes on is refused."""
+    path, url, process = at_socket
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert through(path, ASKED.format(""))[0] == 200
+    for name in ("X-Forwarded-For", "Via", "CF-Ray"):
+        assert through(path, ASKED.format(f"{name}: x\r\n"))[0] == 403
+    start = "POST /api/runs/none/cancel HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    assert through(path, start)[0] == 415
+    if os.getuid() == 0:  # as another account
+        script = (
+            f"import os, socket; os.setgid(65534); os.setuid(65534); s = socket.socket(socket.AF_UNIX); s.connect({str(path)!r});"
+            f"s.sendall({ASKED.format('').encode()!r}); print(s.recv(100))"
+        )
+        refused = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert "PermissionError" in refused.stderr
+        path.chmod(0o666)
+        assert (
+            "401" in subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+        )
+    process.stop()
+    assert process.ended() == 0
+    assert not path.exists()
+    assert ask(url, lambda hf: hf.tokens()) == []
