@@ -59,7 +59,7 @@ class Ballot:
     by: Actor
     yes: bool = True
     note: str = ""
-    seen: str | None = None  # the digest of what the person was shown; None: whatever is shown now
+    seen: str | None = None  # the digest of what the person was shown; None: what the agent showed
     value: str | None = None  # what the person made of it, or the answer
     digest: str | None = None  # of that
     via: str = ""  # the door it came through

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -200,7 +201,8 @@ class Questions(Writes):
     ) -> Approval:
         """Approve what is shown, or `data` in its place where that may be edited.
 
-        `digest` is that of what the person was shown; if that was changed since, nothing is decided.
+        `digest` is that of what the person was shown, an `Approval` has it; if that was changed since, nothing is decided. By
+        an id alone it is what the agent showed that is approved, and nothing that a person has made of it.
         """
         return await self._decide(approval, by, note, yes=True, data=data, seen=digest)
 
@@ -210,7 +212,9 @@ class Questions(Writes):
         """Deny it; the agent sees the note as the reason."""
         return await self._decide(approval, by, note, yes=False, data=_LATER, seen=digest)
 
-    async def answer(self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = "") -> Approval:
+    async def answer(
+        self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = "", digest: str | None = None
+    ) -> Approval:
         """Answer a question with a value of its type.
 
         A step in doubt: {"result": ...} (it happened), "run" (it did not, run it), or "fail".
@@ -223,25 +227,22 @@ class Questions(Writes):
         else:
             what = f"question {found.id!r}"
             given = await aside(value, lambda: _entered(json.loads(found.schema or "{}"), stored_text(value), what))
-        return await self._cast(found, by, note, True, given, None)
+        return await self._cast(found, by, note, True, given, _shown_to(approval, digest))
 
-    async def delegate(self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "") -> Approval:
+    async def delegate(
+        self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "", digest: str | None = None
+    ) -> Approval:
         """Pass a question on to somebody else, a person or a group, by one of those who may decide it."""
         found = await self._row(approval)
         actor = Actor.of(by)
-        door = actor.via or self._door
-        write = self.store.delegate(
-            found.id, checked_name(to, "to"), actor, checked_note(note), secrets.token_hex(8), door
-        )
-        row = await self._written(write, _look(found))
-        return await self._seen(row)
+        ballot = Ballot(secrets.token_hex(8), actor, note=checked_note(note), seen=_shown_to(approval, digest),
+                        via=actor.via or self._door)  # fmt: skip
+        return await self._seen(await self._said(found, self.store.delegate(found.id, checked_name(to, "to"), ballot)))
 
     async def _decide(
         self, approval: Approval | str, by: str | Actor, note: str, *, yes: bool, data: Any, seen: str | None
     ) -> Approval:
-        if seen is None and isinstance(approval, Approval):
-            seen = approval.digest  # this is what the person was shown
-        found = await self._row(approval)
+        seen, found = _shown_to(approval, seen), await self._row(approval)
         if found.kind != "approve":
             wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
             raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
@@ -272,15 +273,18 @@ class Questions(Writes):
         actor = Actor.of(by)
         via = actor.via or self._door
         ballot = Ballot(secrets.token_hex(8), actor, yes, checked_note(note), seen, text, of, via)
+        row = await self._said(found, self.store.decide(found.id, ballot, blobs, found))
+        if row.status == "open" and needed(row.needs, row.digest) is None:
+            row = await self._weighed(row)
+        return await self._seen(row)
+
+    async def _said(self, found: ApprovalRow, write: Coroutine[Any, Any, ApprovalRow]) -> ApprovalRow:
         try:
-            row = await self._written(self.store.decide(found.id, ballot, blobs, found), _look(found))
+            return await self._written(write, _look(found))
         except Stale as stale:
             stale.approval = await self.approval(found.id)
             stale.digest = stale.approval.digest
             raise
-        if row.status == "open" and needed(row.needs, row.digest) is None:
-            row = await self._weighed(row)
-        return await self._seen(row)
 
     async def _weighed(self, row: ApprovalRow) -> ApprovalRow:
         """The question once its run has said how many must agree to what a person has made of it, if that is soon.
@@ -326,6 +330,11 @@ class Questions(Writes):
 def _is_for(row: ApprovalRow, person: Actor) -> bool:
     left_out = is_left_out(person, json.loads(row.not_by or "[]"))
     return not left_out and may_decide(person, json.loads(row.recipients), passed_on(row.delegations))
+
+
+def _shown_to(approval: Approval | str, digest: str | None) -> str | None:
+    """The digest of what the person was shown, if that is known."""
+    return approval.digest if digest is None and isinstance(approval, Approval) else digest
 
 
 def _look(row: ApprovalRow) -> str:

@@ -369,19 +369,24 @@ class Client:
     ) -> Approval:
         """Approve what is shown, or `data` in its place where that may be edited.
 
-        `digest` is that of what the person was shown; if that was changed since, nothing is decided.
+        `digest` is that of what the person was shown, an `Approval` has it; if that was changed since, nothing is decided. By
+        an id alone it is what the agent showed that is approved, and nothing that a person has made of it.
         """
 
     def deny(self, approval: Approval | str, *, by: str | Actor, note: str = ..., digest: str | None = ...) -> Approval:
         """Deny it; the agent sees the note as the reason."""
 
-    def answer(self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = ...) -> Approval:
+    def answer(
+        self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = ..., digest: str | None = ...
+    ) -> Approval:
         """Answer a question with a value of its type.
 
         A step in doubt: {"result": ...} (it happened), "run" (it did not, run it), or "fail".
         """
 
-    def delegate(self, approval: Approval | str, *, to: str, by: str | Actor, note: str = ...) -> Approval:
+    def delegate(
+        self, approval: Approval | str, *, to: str, by: str | Actor, note: str = ..., digest: str | None = ...
+    ) -> Approval:
         """Pass a question on to somebody else, a person or a group, by one of those who may decide it."""
 
     @overload

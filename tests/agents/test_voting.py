@@ -173,7 +173,10 @@ def test_nobody_is_said_to_have_agreed_to_what_somebody_else_made_of_it(needs):
         await hf.approve("r", by="bob", data=Access(["admin", "ops"]))
         question = await counted(hf, "Grant this?")
         assert ([vote.by for vote in question.votes], question.needs) == (["bob"], 2)
-        await hf.deny("r", by=CID) if needs else await hf.approve("r", by=CID)
+        for unseen in (hf.approve, hf.deny):
+            with pytest.raises(Stale, match="bob changed it"):
+                await unseen("r", by=CID)
+        await hf.deny(question, by=CID) if needs else await hf.approve("r", by=CID, digest=question.digest)
         assert await run.result() == [not needs, "cid", ["admin"] if needs else ["admin", "ops"], ["bob", "cid"]]
 
     with_client(main, agents=[grant])
@@ -320,9 +323,9 @@ def test_a_crash_between_each_two_actions():
             run = await hf.start(everything, id="r")
             question = await counted(hf, "First?")
             await hf.approve(question, by="ana", data=["dev", "ops"])
-            await counted(hf, "First?")
+            question = await counted(hf, "First?")
             await hf.delegate("r", to="eve", by="bob")
-            await hf.approve("r", by="eve")
+            await hf.approve(question, by="eve")
             question = await counted(hf, "Second?")
             await hf.answer(question, 6, by="ana")
             assert await run.result() == [["dev", "ops"], ["ana", "eve"], 6, True, True]

@@ -51,7 +51,7 @@ def test_listed_with_the_way_to_it_and_decided_by_the_root(terminal, asked):
     assert (code, "groups: found str 'dev', expected array" in output) == (2, True)
     (terminal.folder / "edited.json").write_text('{"groups": ["dev", "ops"]}')
     code, output = terminal.run("approve", "o", "--by", "ana", "--note", "fine", "--data", "@edited.json")
-    assert (code, output.startswith("Approved: q-")) == (0, True)
+    assert (code, f"  digest {question['digest']}\n" in output, "\nApproved: q-" in output) == (0, True, True)
     assert output.endswith('.\n  {"groups": ["dev", "ops"]}\n')  # what counts now
     assert result(terminal, "o") == "True ana fine ['dev', 'ops']"
     code, output = terminal.run("approve", question["id"])

@@ -246,9 +246,9 @@ def test_asking():
             (question,) = await run.approvals()
             assert question.shown == {"groups": ["dev"], "days": 30}
             await hf.approve("a", by="ana", data={"groups": ["admin"], "days": 1})
-            while (await run.approvals())[0].needs is None:
+            while (question := (await run.approvals())[0]).needs is None:
                 await hf.advance("1s")
-            await hf.approve("a", by=holdfast.Actor("bob", ["it-admins"]))
+            await hf.approve(question, by=holdfast.Actor("bob", ["it-admins"]))
             assert await run.result() == "ada is in admin for 1 days, and sits anywhere"
             run = await hf.start(page.privileges, "eve", id="e")
             await run.wait("waiting")

@@ -58,12 +58,12 @@ def test_approval_and_a_page_that_follows_the_answer(user):
             question = until(lambda: ana.get("/api/approvals").json()["approvals"], "the question")[0]
             assert question["shown"] == {"number": 7, "euros": 40}
             decide = f"/api/approvals/{question['id']}"
-            assert web.post(decide, json={"decision": "approve"}).status_code == 403
+            approve = {"decision": "approve", "digest": question["digest"]}
+            assert web.post(decide, json=approve).status_code == 403
             for wrong in ({"number": 7, "euros": "lots"}, {}, {"number": 7, "euros": 30, "euro": 1}):
-                refused = ana.post(decide, json={"decision": "approve", "data": wrong})
+                refused = ana.post(decide, json=approve | {"data": wrong})
                 assert refused.status_code in (400, 422), refused.text
-            good = {"decision": "approve", "data": {"number": 7, "euros": 30}}
-            assert ana.post(decide, json=good).status_code == 200
+            assert ana.post(decide, json=approve | {"data": {"number": 7, "euros": 30}}).status_code == 200
             with web.stream("GET", "/api/runs/r/streams/answer", headers={"Accept": "text/event-stream"}) as answer:
                 said = _heard(answer.iter_lines())
                 assert next(said) == "You get "

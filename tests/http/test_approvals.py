@@ -9,9 +9,11 @@ async def bearer(site, name, **options):
 
 
 async def asked(site, agent, *args):
+    """The run, the path of its question, and what a decision about it has."""
     run = (await site.hf.start(agent, *args)).id
     await site.until(run, "waiting")
-    return run
+    question = await site.hf.approval(run)
+    return run, f"/api/approvals/{question.id}", {"digest": question.digest}
 
 
 @on_a_server
@@ -19,17 +21,16 @@ async def test_the_credential_decides_who_may(site):
     """A token's name and groups are checked against the question; a name in the body is refused, not believed."""
     ana = await bearer(site, "ana", groups=["editors"])
     bob = await bearer(site, "bob")
-    run = await asked(site, "publish", "draft")
+    run, path, seen = await asked(site, "publish", "draft")
     assert (await site.get("/api/approvals?mine=true", **bob))["approvals"] == []
     (question,) = (await site.get("/api/approvals?mine=true", **ana))["approvals"]
-    path = f"/api/approvals/{question['id']}"
-    assert (await site.post(path, {"decision": "approve"}, 403, **bob))["error"]["code"] == "not_allowed"
-    forged = await site.post(path, {"decision": "approve", "by": "ana"}, 422, **bob)
+    assert (path, seen) == (f"/api/approvals/{question['id']}", {"digest": question["digest"]})
+    assert (await site.post(path, {"decision": "approve", **seen}, 403, **bob))["error"]["code"] == "not_allowed"
+    forged = await site.post(path, {"decision": "approve", "by": "ana", **seen}, 422, **bob)
     assert "by: there is no such name" in forged["error"]["message"]
-    edited = {"decision": "approve", "data": {"text": "better"}, "note": "fine", "digest": question["digest"]}
-    done = await site.post(path, edited, **ana)
+    done = await site.post(path, {"decision": "approve", "data": {"text": "better"}, "note": "fine", **seen}, **ana)
     assert (done["approval"]["decided_by"], done["approval"]["note"]) == ("ana", "fine")
-    late = await site.post(path, {"decision": "deny"}, 409, **ana)
+    late = await site.post(path, {"decision": "deny", **seen}, 409, **ana)
     assert (late["error"]["code"], "approved by 'ana'" in late["error"]["message"]) == ("already_decided", True)
     assert (await site.get(f"/api/runs/{run}/result?timeout=20", **ana))["result"] == "better"
     (deed,) = await site.hf.audit(run=run, action="approve")
@@ -39,25 +40,26 @@ async def test_the_credential_decides_who_may(site):
 
 @on_a_server
 async def test_a_decision_about_something_else_is_stale(site):
-    """The digest is the one of the event that asks; with another one nothing is decided, and it is said what to do."""
+    """The digest is the one of the event that asks; with another one nothing is decided, and it is said what is there now."""
     ana = await bearer(site, "ana", groups=["editors"])
-    run = await asked(site, "publish", "draft")
-    refused = await site.post(f"/api/approvals/{run}", {"decision": "approve", "digest": "0" * 32}, 409, **ana)
-    assert refused["error"]["code"] == "stale"
+    run, path, seen = await asked(site, "publish", "draft")
+    refused = await site.post(path, {"decision": "approve", "digest": "0" * 32}, 409, **ana)
+    assert (refused["error"]["code"], refused["approval"]["shown"]) == ("stale", {"text": "draft"})
     assert "decide with its digest" in refused["error"]["hint"]
     (digest,) = [
         event.data["digest"] async for event in site.hf.get(run).events(follow=False) if event.kind == "approval.asked"
     ]
-    done = await site.post(f"/api/approvals/{run}", {"decision": "approve", "digest": digest}, **ana)
+    assert {"digest": digest} == seen
+    done = await site.post(path, {"decision": "approve", "digest": digest}, **ana)
     assert done["approval"]["status"] == "decided"
 
 
 @on_a_server
 async def test_a_question_is_denied_with_a_reason(site):
-    """The agent sees the note; it is found by the id of its run too."""
+    """The agent sees the note."""
     ana = await bearer(site, "ana", groups=["editors"])
-    run = await asked(site, "publish", "draft")
-    await site.post(f"/api/approvals/{run}", {"decision": "deny", "note": "too long"}, **ana)
+    run, path, seen = await asked(site, "publish", "draft")
+    await site.post(path, {"decision": "deny", "note": "too long", **seen}, **ana)
     assert (await site.get(f"/api/runs/{run}/result?timeout=20", **ana))["result"] == "no: too long"
 
 
@@ -65,26 +67,24 @@ async def test_a_question_is_denied_with_a_reason(site):
 async def test_a_question_is_passed_on(site):
     """Then it is for that person and no longer for the one before."""
     ana, bob = await bearer(site, "ana", groups=["editors"]), await bearer(site, "bob")
-    run = await asked(site, "publish", "draft")
-    passed = await site.post(f"/api/approvals/{run}", {"decision": "delegate", "to": "bob"}, **ana)
+    run, path, seen = await asked(site, "publish", "draft")
+    passed = await site.post(path, {"decision": "delegate", "to": "bob", **seen}, **ana)
     assert passed["approval"]["delegations"][0]["to"] == "bob"
-    assert (await site.post(f"/api/approvals/{run}", {"decision": "approve"}, 403, **ana))["error"][
-        "code"
-    ] == "not_allowed"
-    await site.post(f"/api/approvals/{run}", {"decision": "approve"}, **bob)
+    late = await site.post(path, {"decision": "approve", **seen}, 403, **ana)
+    assert late["error"]["code"] == "not_allowed"
+    await site.post(path, {"decision": "approve", **seen}, **bob)
     assert (await site.get(f"/api/runs/{run}/result?timeout=20", **bob))["result"] == "draft"
 
 
 @on_a_server
 async def test_a_question_is_answered_with_a_value_of_its_type(site):
     """Another type is refused with what was expected; so is a decision that does not fit the question."""
-    run = await asked(site, "number")
-    path = f"/api/approvals/{run}"
-    assert "expected integer" in str(await site.post(path, {"decision": "answer", "value": "many"}, 422))
-    assert "wants an answer" in str(await site.post(path, {"decision": "approve"}, 422))
-    assert "value: it is missing" in str(await site.post(path, {"decision": "answer"}, 422))
-    assert "decision" in str(await site.post(path, {"decision": "perhaps"}, 422))
-    await site.post(path, {"decision": "answer", "value": 7})
+    run, path, seen = await asked(site, "number")
+    assert "expected integer" in str(await site.post(path, {"decision": "answer", "value": "many", **seen}, 422))
+    assert "wants an answer" in str(await site.post(path, {"decision": "approve", **seen}, 422))
+    assert "value: it is missing" in str(await site.post(path, {"decision": "answer", **seen}, 422))
+    assert "decision" in str(await site.post(path, {"decision": "perhaps", **seen}, 422))
+    await site.post(path, {"decision": "answer", "value": 7, **seen})
     assert (await site.get(f"/api/runs/{run}/result?timeout=20"))["result"] == 7
     assert (await site.get("/api/approvals"))["approvals"] == []
     (old,) = (await site.get("/api/approvals?open=false"))["approvals"]

@@ -58,6 +58,12 @@ async def test_real_answers_fit(site):
     fits(await site.get("/api/approvals"), "/api/approvals")
     fits(await site.get("/api/approvals/p"), "/api/approvals/{id}")
     fits(await site.get("/api/approvals/none", 404), "/api/approvals/{id}", status="default")
+    await site.start("number", id="n")
+    await site.until("n", "waiting")
+    question = await site.hf.approval("n")
+    stale = await site.post(f"/api/approvals/{question.id}", {"decision": "answer", "value": 1, "digest": "0"}, 409)
+    assert stale["approval"]["digest"] == question.digest
+    fits(stale, "/api/approvals/{id}", "post", status="default")
     await site.hf.delegate("p", to="bob", by=_editor("ana"))
     await site.hf.approve("p", by="bob", data={"text": "y"}, note="n")
     fits(await site.get("/api/approvals/p"), "/api/approvals/{id}")

@@ -129,8 +129,8 @@ async def send_odd_text(site):
             ("/api/runs", {"agent": "twice", "args": [1], "labels": {odd: odd}}),
             ("/api/runs/x/pause", {"reason": odd}),
             ("/api/runs/x/send", {"topic": odd, "value": {odd: odd}, "key": odd}),
-            ("/api/approvals/x", {"decision": "deny", "note": odd}),
-            ("/api/approvals/x", {"decision": "delegate", "to": odd}),
+            ("/api/approvals/x", {"decision": "deny", "note": odd, "digest": odd}),
+            ("/api/approvals/x", {"decision": "delegate", "to": odd, "digest": "0"}),
         ]
         await site.post("/api/runs", {"agent": "listener", "args": [9], "id": "x"}, 201 if odd == "\0" else 200)
         for path, document in documents:

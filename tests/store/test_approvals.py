@@ -165,7 +165,7 @@ async def test_how_many_are_needed_may_depend_on_the_value(place: Place) -> None
         for question in ("q", "r"):
             assert (await store.decide(question, yes("ana", "[1]"))).status == "open"
         assert (await store.require("q", digest("[1]"), 2, "[1]")).status == "open"
-        assert (await store.decide("q", yes("bob"))).status == "decided"
+        assert (await store.decide("q", yes("bob", seen=digest("[1]")))).status == "decided"
         decided = await store.require("r", digest("[1]"), 1, "[1]")
         assert (decided.status, decided.decided_by, decided.data) == ("decided", "ana", "[1]")
         assert (await store.require("r", digest("[1]"), 1, "[1]")).status == "decided"
@@ -181,14 +181,14 @@ async def test_only_those_it_is_for_may_decide(place: Place) -> None:
         with pytest.raises(NotAllowed, match="'eve' may not decide question 'q': it is for ana, it"):
             await store.decide("q", yes("eve"))
         with pytest.raises(NotAllowed):
-            await store.delegate("q", "eve", Actor("eve"), "", "d0")
+            await store.delegate("q", "eve", Ballot("d0", Actor("eve")))
         await store.decide("q", yes(Actor("bob", ["it"])))
         for _ in range(2):  # said again, it is said once
-            await store.delegate("q", "eve", Actor("ana"), "on leave", "d1")
+            await store.delegate("q", "eve", Ballot("d1", Actor("ana"), note="on leave"))
         with pytest.raises(NotAllowed, match="'ana' passed question 'q' on to 'eve'"):
             await store.decide("q", yes("ana"))
         await store.decide("q", yes("eve"))
-        await store.delegate("q", "ana", Actor("eve"), "", "d2")
+        await store.delegate("q", "ana", Ballot("d2", Actor("eve")))
         assert (await store.decide("q", yes("ana"))).status == "decided"
         assert [kind for kind, _ in await told(store, "a")] == [
             "approval.voted", "approval.delegated", "approval.voted", "approval.delegated", "approval.decided",

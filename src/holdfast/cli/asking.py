@@ -84,9 +84,10 @@ def headline(question: Approval) -> Text:
     return made
 
 
-def show(on: Console, question: Approval) -> None:
-    """The whole question as a person needs it."""
+def show(on: Console, question: Approval, **entered: Any) -> None:
+    """The whole question as a person needs it, and what is to be entered, as `data`, if something is."""
     on.print(headline(question), soft_wrap=True)
+    on.print(Text(f"  digest {question.digest}", "dim"))
     on.print(Text(clean(question.question), "bold yellow"))
     for passed in question.delegations:
         on.print(Text(f"  {passed.by} passed it on to {passed.to}: {passed.note}", "dim"), soft_wrap=True)
@@ -97,6 +98,9 @@ def show(on: Console, question: Approval) -> None:
         if question.data != question.shown:
             on.print(Text("  as edited:", "dim"))
             _print_change(on, shown_value(question.shown), shown_value(question.data))
+    if "data" in entered:
+        on.print(Text("  you enter:", "dim"))
+        on.print(Text(_indented(shown_value(entered["data"]))), soft_wrap=True)
 
 
 def _indented(text: str) -> str:
@@ -163,15 +167,12 @@ async def decide(hf: Client, question: Approval, by: str | None, over: asyncio.E
                 return True
         except HoldfastError as error:
             say(f"Error: {error}", "red")
-            question = await _again(hf, question)
+            before, question = question, await hf.approval(question.id)
             if question.status != "open":
                 return True
-
-
-async def _again(hf: Client, question: Approval) -> Approval:
-    """The question as it is by now: somebody may have changed or decided it."""
-    found = [each for each in await hf.approvals(run=question.run, open=False) if each.id == question.id]
-    return found[0] if found else question
+            if question.digest != before.digest:  # what is decided next is this, and what was made of the other is void
+                show(on, question)
+                edited = []
 
 
 async def _act(hf: Client, question: Approval, word: str, by: Actor, edited: list[Any], over: asyncio.Event) -> bool:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
+from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli import asking
+from holdfast.cli.output import FAILED, console, decide_command, glyphs, print_json, say
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import console, decide_command, glyphs, print_json, say
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, row_of
 from holdfast.client import Client
 from holdfast.documents import plain
-from holdfast.errors import BadArguments
+from holdfast.errors import BadArguments, Stale, UnknownApproval
 from holdfast.people import Actor
 from holdfast.questions import LISTED_BYTES, Approval, Room
 
@@ -42,7 +45,7 @@ async def approvals(
             await _step_through(hf, found, by or to)
         else:
             for each in found:
-                _print(each, url)
+                _print(each, url, console())
 
 
 async def _step_through(hf: Client, found: list[Approval], by: str | None) -> None:
@@ -54,8 +57,7 @@ async def _step_through(hf: Client, found: list[Approval], by: str | None) -> No
         say()
 
 
-def _print(question: Approval, url: str | None) -> None:
-    on = console()
+def _print(question: Approval, url: str | None, on: Console) -> None:
     on.print(asking.headline(question), soft_wrap=True)
     on.print(Text(f"  {clean(question.question)}"), soft_wrap=True)
     if question.data is not None and question.kind != "in_doubt":
@@ -68,47 +70,90 @@ def _print(question: Approval, url: str | None) -> None:
         on.print(Text(f"  {how}" + (f": {clean(question.note)}" if question.note else ""), "dim"), soft_wrap=True)
 
 
-async def approve(
-    url: str | None, question: str, by: str | None, note: str, data: str | None, digest: str | None, *, as_json: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command is to decide, and for whom."""
+
+    url: str | None
+    id: str  # of a question, or of a run
+    digest: str | None  # of what the person has seen before, if that is said
+    by: str | None
+    note: str
+    as_json: bool
+
+
+async def approve(wanted: Wanted, data: str | None) -> None:
     """The command."""
     more = {} if data is None else {"data": _entered(data)}
-    await _do(url, lambda hf, who: hf.approve(question, by=who, note=note, digest=digest, **more), by, as_json=as_json)
+    await _do(wanted, "Approve", lambda hf, it, who: hf.approve(it, by=who, note=wanted.note, **more), **more)
 
 
-async def deny(url: str | None, question: str, by: str | None, note: str, *, as_json: bool) -> None:
+async def deny(wanted: Wanted) -> None:
     """The command."""
-    await _do(url, lambda hf, who: hf.deny(question, by=who, note=note), by, as_json=as_json)
+    await _do(wanted, "Deny", lambda hf, it, who: hf.deny(it, by=who, note=wanted.note))
 
 
-async def answer(url: str | None, question: str, value: str, by: str | None, note: str, *, as_json: bool) -> None:
+async def answer(wanted: Wanted, value: str) -> None:
     """The command."""
     if value.startswith("@"):
         given = _entered(value)
-        await _do(url, lambda hf, who: hf.answer(question, given, by=who, note=note), by, as_json=as_json)
+        await _do(wanted, "Answer", lambda hf, it, who: hf.answer(it, given, by=who, note=wanted.note), data=given)
     else:
-        await _do(url, lambda hf, who: asking.answered(hf, question, value, who, note), by, as_json=as_json)
+        act = lambda hf, it, who: asking.answered(hf, it, value, who, wanted.note)  # noqa: E731
+        await _do(wanted, "Answer", act, data=value)
 
 
-async def delegate(url: str | None, question: str, to: str, by: str | None, note: str, *, as_json: bool) -> None:
+async def delegate(wanted: Wanted, to: str) -> None:
     """The command."""
-    async with existing(url) as hf:
-        passed = await hf.delegate(question, to=to, by=asking.actor(by), note=note)
-    if as_json:
-        print_json({"question": passed})
-    else:
-        tell(f"{passed.id} of run {passed.run} is now for {to}.")
+    told = f"is now for {to}."
+    await _do(wanted, f"Pass on to {to}", lambda hf, it, who: hf.delegate(it, to=to, by=who, note=wanted.note), told)
 
 
 async def _do(
-    url: str | None, act: Callable[[Client, Actor], Awaitable[Approval]], by: str | None, *, as_json: bool
+    wanted: Wanted,
+    verb: str,
+    act: Callable[[Client, Approval, Actor], Awaitable[Approval]],
+    told: str = "",
+    **entered: Any,
 ) -> None:
-    async with existing(url) as hf:
-        decided = await act(hf, asking.actor(by))
-    if as_json:
+    """Show a question and decide what was shown: it is read once, and the decision is bound to what was read."""
+    async with existing(wanted.url) as hf:
+        question = await _found(hf, wanted)
+        asks = wanted.digest is None and asking.is_at_terminal()
+        if question.status == "open" and (asks or not wanted.as_json):
+            asking.show(console(stderr=True), question, **entered)
+        try:
+            if wanted.digest not in (None, question.digest):
+                raise Stale(
+                    f"question {question.id!r} shows something else than you were shown; look at it, then decide"
+                )
+            if asks and question.status == "open" and not await _confirmed(verb):
+                say("Nothing was decided.", "yellow")
+                click.get_current_context().exit(FAILED)
+            decided = await act(hf, question, asking.actor(wanted.by))
+        except Stale as stale:
+            if stale.approval is not None:
+                say("This is there now:", "yellow")
+                asking.show(console(stderr=True), stale.approval)
+            raise
+    if wanted.as_json:
         print_json({"question": decided})
     else:
-        tell(asking.outcome(decided))
+        tell(f"{decided.id} of run {decided.run} {told}" if told else asking.outcome(decided))
+
+
+async def _found(hf: Client, wanted: Wanted) -> Approval:
+    try:
+        return await hf.approval(wanted.id)
+    except UnknownApproval:
+        for each in await hf.approvals(run=wanted.id):
+            _print(each, wanted.url, console(stderr=True))
+        raise
+
+
+async def _confirmed(verb: str) -> bool:
+    said = await asking.typed(f"{verb} this? [y]es, [n]o:", asyncio.Event())
+    return (said or "").lower() in ("y", "yes")
 
 
 def _entered(text: str) -> Any:

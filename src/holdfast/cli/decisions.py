@@ -29,6 +29,9 @@ def approvals(
 
 def _decider_options(command: F) -> F:
     for option in (
+        click.option(
+            "--digest", metavar="HEX", help="Of what you were shown: nothing is asked, and nothing else is decided."
+        ),
         click.option("--note", default="", metavar="TEXT", help="A note; for a deny the reason that the agent sees."),
         click.option("--by", metavar="NAME", help="Who decides; the user of this computer by default."),
         click.argument("question", metavar="ID", shell_complete=run_ids),
@@ -40,47 +43,55 @@ def _decider_options(command: F) -> F:
 @holdfast.command()
 @_decider_options
 @click.option("--data", metavar="JSON|@FILE", help="In the place of all that is shown, where that may be edited.")
-@click.option("--digest", metavar="HEX", help="Of what you were shown: refused if that was changed since.")
 def approve(
-    question: str, by: str | None, note: str, data: str | None, digest: str | None, db: str | None, as_json: bool
+    question: str, by: str | None, note: str, digest: str | None, data: str | None, db: str | None, as_json: bool
 ) -> None:
     """Approve what a run asks for.
 
-    ID is the question's, or a run's with one open question below it.
+    ID is the question's, or a run's with one open question below it. It is shown, and exactly what was shown is approved; on a
+    terminal you are asked first.
     """
+    from holdfast.cli.deciding import Wanted
     from holdfast.cli.deciding import approve as do
 
-    wait_for(do(db, question, by, note, data, digest, as_json=as_json))
+    wait_for(do(Wanted(db, question, digest, by, note, as_json), data))
 
 
 @holdfast.command()
 @_decider_options
-def deny(question: str, by: str | None, note: str, db: str | None, as_json: bool) -> None:
+def deny(question: str, by: str | None, note: str, digest: str | None, db: str | None, as_json: bool) -> None:
     """Deny what a run asks for; the agent sees the note."""
+    from holdfast.cli.deciding import Wanted
     from holdfast.cli.deciding import deny as do
 
-    wait_for(do(db, question, by, note, as_json=as_json))
+    wait_for(do(Wanted(db, question, digest, by, note, as_json)))
 
 
 @holdfast.command()
 @_decider_options
 @click.argument("value")
-def answer(question: str, value: str, by: str | None, note: str, db: str | None, as_json: bool) -> None:
+def answer(
+    question: str, value: str, by: str | None, note: str, digest: str | None, db: str | None, as_json: bool
+) -> None:
     """Answer a question with a value.
 
     ID is the question's, or a run's with one open question. VALUE is JSON, or text, or @FILE. About a step in doubt it is
     run (it did not happen, run it), fail, or '{"result": ...}' (it happened, with this result).
     """
+    from holdfast.cli.deciding import Wanted
     from holdfast.cli.deciding import answer as do
 
-    wait_for(do(db, question, value, by, note, as_json=as_json))
+    wait_for(do(Wanted(db, question, digest, by, note, as_json), value))
 
 
 @holdfast.command()
 @_decider_options
 @click.option("--to", required=True, metavar="NAME", help="The person or group whose it is from now on.")
-def delegate(question: str, to: str, by: str | None, note: str, db: str | None, as_json: bool) -> None:
+def delegate(
+    question: str, to: str, by: str | None, note: str, digest: str | None, db: str | None, as_json: bool
+) -> None:
     """Pass a question on to somebody else."""
+    from holdfast.cli.deciding import Wanted
     from holdfast.cli.deciding import delegate as do
 
-    wait_for(do(db, question, to, by, note, as_json=as_json))
+    wait_for(do(Wanted(db, question, digest, by, note, as_json), to))

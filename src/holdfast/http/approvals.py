@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from holdfast.errors import UnknownApproval
 from holdfast.http.endpoints import Call, Input, Nothing
 from holdfast.questions import LISTED_BYTES, Approval, Room
 
@@ -20,18 +21,19 @@ class Which(Input):
 
 
 class _Said(Input):
+    digest: str = Field(
+        description="Of what the person was shown; GET /api/approvals/{id} has it beside that. Refused if that was changed since."
+    )
     note: str = Field("", description="For a deny the reason that the agent sees.")
 
 
 class Approve(_Said):
     decision: Literal["approve"]
     data: Any = Field(None, description="In the place of all that is shown, where that may be edited.")
-    digest: str | None = Field(None, description="Of what the person was shown: refused if that was changed since.")
 
 
 class Deny(_Said):
     decision: Literal["deny"]
-    digest: str | None = Field(None, description="Of what the person was shown: refused if that was changed since.")
 
 
 class Answer(_Said):
@@ -69,14 +71,17 @@ async def shown(call: Call[Nothing, None]) -> OneApproval:
 
 
 async def decide(call: Call[Nothing, Approve | Deny | Answer | Delegate]) -> OneApproval:
-    hf, said, id, by = call.hf, call.body, call["id"], call.by
+    hf, said, by = call.hf, call.body, call.by
+    question = await hf.approval(call["id"])
+    if question.id != call["id"]:  # by the time this comes, a run may ask something else
+        raise UnknownApproval(f"{call['id']!r} is a run: decide its question by its own id, {question.id!r}")
     if isinstance(said, Approve):
         edited = {"data": said.data} if "data" in said.model_fields_set else {}
-        done = await hf.approve(id, by=by, note=said.note, digest=said.digest, **edited)
+        done = await hf.approve(question, by=by, note=said.note, digest=said.digest, **edited)
     elif isinstance(said, Deny):
-        done = await hf.deny(id, by=by, note=said.note, digest=said.digest)
+        done = await hf.deny(question, by=by, note=said.note, digest=said.digest)
     elif isinstance(said, Answer):
-        done = await hf.answer(id, said.value, by=by, note=said.note)
+        done = await hf.answer(question, said.value, by=by, note=said.note, digest=said.digest)
     else:
-        done = await hf.delegate(id, to=said.to, by=by, note=said.note)
+        done = await hf.delegate(question, to=said.to, by=by, note=said.note, digest=said.digest)
     return OneApproval(done)

@@ -22,7 +22,8 @@ _PROBLEM: Final = {
             "required": ["code", "message", "hint"],
             "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "hint": {"type": "string"}},
             "additionalProperties": False,
-        }
+        },
+        "approval": {"$ref": _REFERENCE.format(model="Approval")},  # of a decision that is stale: as it is now
     },
     "additionalProperties": False,
 }

@@ -36,8 +36,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              approvals.Approvals, query=approvals.Which),
     Endpoint("GET", "/api/approvals/{id}", "One question, by its id or that of a run with exactly one open.",
              approvals.shown, "read", approvals.OneApproval),
-    Endpoint("POST", "/api/approvals/{id}", "Decide it: approve, deny, answer or delegate.", approvals.decide, "decide",
-             approvals.OneApproval, body=approvals.Decision),
+    Endpoint("POST", "/api/approvals/{id}", "Decide it: approve, deny, answer or delegate what was seen; by its own id.",
+             approvals.decide, "decide", approvals.OneApproval, body=approvals.Decision),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents),
 )  # fmt: skip

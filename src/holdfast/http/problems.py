@@ -1,5 +1,7 @@
 """What a request is answered when it cannot be served: `{"error": {"code", "message", "hint"}}`.
 
+A decision about what is no longer there has beside it what is: `"approval"`.
+
 The status of one of our exceptions is its `http_status`, its code is the name of its class. What only a server can refuse is
 in `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
 """
@@ -10,7 +12,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -35,7 +37,7 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.RunExists: "Use another id, or the same agent and arguments to get the run that is there.",
     errors.RunFailed: "Mend the cause, then POST /api/runs/{id}/retry: it goes on from the failure.",
     errors.RunPaused: "POST /api/runs/{id}/resume lets it go on.",
-    errors.Stale: "GET /api/approvals/{id} shows what is to be decided now; decide with its digest.",
+    errors.Stale: "`approval` is what is to be decided now; look at it, then decide with its digest.",
     errors.StoreUnavailable: "Try again in a moment; /readyz says when it is there.",
     errors.Unconfirmed: "Look whether it happened. A start with an id and a message with a key may be repeated.",
     errors.UnknownAgent: "GET /api/agents lists those there are.",
@@ -77,7 +79,7 @@ def code_of(kind: type[HoldfastError]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
-def problem(error: Exception) -> tuple[int, dict[str, dict[str, str]], Mapping[str, str] | None]:
+def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
     """The status, the document and the headers that tell of it."""
     if isinstance(error, Refused):
         status, hint = REFUSALS[error.code]
@@ -86,7 +88,10 @@ def problem(error: Exception) -> tuple[int, dict[str, dict[str, str]], Mapping[s
         kind = type(error)
         hint = next((HINTS[each] for each in kind.__mro__ if each in HINTS), "")
         retry = {"Retry-After": "1"} if kind.http_status == 503 else None
-        return kind.http_status, _document(code_of(kind), str(error), hint), retry
+        document = _document(code_of(kind), str(error), hint)
+        if isinstance(error, errors.Stale) and error.approval is not None:
+            document["approval"] = error.approval
+        return kind.http_status, document, retry
     _log.error("a request failed by a fault of the server", exc_info=error)
     return problem(Refused("internal", "something went wrong in the server"))
 
@@ -97,7 +102,7 @@ def answer(error: Exception) -> Response:
     return Response(json_bytes(document), status, headers, "application/json")
 
 
-def _document(code: str, message: str, hint: str) -> dict[str, dict[str, str]]:
+def _document(code: str, message: str, hint: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": cut(message, _MOST_SAID), "hint": hint}}
 
 

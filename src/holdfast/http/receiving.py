@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, NoReturn, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -194,9 +195,13 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 @functools.cache
 def _kept(kind: Any) -> frozenset[str]:
     """The names of what is kept as it comes, and so may be large."""
+    hints = [(name, field.annotation) for name, field in _fields(kind)]
+    return frozenset(name for name, hint in hints if Any in (hint, *get_args(hint)))
+
+
+def _fields(kind: Any) -> list[tuple[str, FieldInfo]]:
     models = get_args(get_args(kind)[0]) if get_args(kind) else (kind,)
-    fields = [(name, field.annotation) for model in models for name, field in model.model_fields.items()]
-    return frozenset(name for name, hint in fields if Any in (hint, *get_args(hint)))
+    return [each for model in models for each in model.model_fields.items()]
 
 
 def _checked(kind: Any, given: Any, what: str) -> Any:
@@ -209,13 +214,14 @@ def _checked(kind: Any, given: Any, what: str) -> Any:
     try:
         return _adapter(kind).validate_python(given)
     except ValidationError as error:
-        raise BadArguments("; ".join(_wrong(each, what) for each in error.errors()[:5])) from None
+        raise BadArguments("; ".join(_wrong(each, kind, what) for each in error.errors()[:5])) from None
 
 
-def _wrong(error: Any, what: str) -> str:
+def _wrong(error: Any, kind: Any, what: str) -> str:
     where = ".".join(cut(str(part), 100) for part in error["loc"]) or what
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such name in {what}"
     if error["type"] == "missing":
-        return f"{where}: it is missing in {what}"
+        meant = next((field.description for name, field in _fields(kind) if name == error["loc"][-1]), None)
+        return f"{where}: it is missing in {what}" + (f". {meant}" if meant else "")
     return f"{where}: found {short(error['input'])}. {cut(error['msg'], 300)}"

@@ -81,6 +81,7 @@ def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
     votes = json.loads(found.votes)
     _check(now, found, ballot.by)
     digest = ballot.digest or found.digest
+    _check_seen(found, ballot)
     _check_vote(found, ballot, votes, digest)
     vote = {"by": ballot.by.name, "yes": ballot.yes, "note": ballot.note, "at": now, "digest": digest}
     votes.append({**vote, "id": ballot.id, "via": ballot.via})
@@ -95,23 +96,26 @@ def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
     return Said(row, "approval.voted", value, data, ballot.by.name, ballot.via, "vote", len(votes))
 
 
-def delegate(approval: str, to: str, by: Actor, note: str, ballot: str, via: str) -> Work:
+def delegate(approval: str, to: str, ballot: Ballot) -> Work:
     """Pass a question on: now it is that person's, and no longer the one's who passed it on."""
 
     def work(tx: Transaction) -> Asking[ApprovalRow]:
         found = yield from _held(tx, approval)
         passed = json.loads(found.delegations)
-        if any(each["id"] == ballot for each in passed):
+        if any(each["id"] == ballot.id for each in passed):
             return found
-        _check(tx.now, found, by)
+        _check(tx.now, found, ballot.by)
+        if ballot.seen is not None:  # who has seen nothing can still say whose it is
+            _check_seen(found, ballot)
         if to in json.loads(found.not_by or "[]"):
             raise NotAllowed(
                 f"{to!r} started the run {found.root_id!r}, and another person is to decide question {found.id!r}"
             )
-        passed.append({"id": ballot, "by": by.name, "to": to, "note": note, "at": tx.now})
+        passing = {"by": ballot.by.name, "to": to, "note": ballot.note}
+        passed.append({"id": ballot.id, **passing, "at": tx.now})
         found.delegations = to_json(passed)
-        data = {**_about(found), "by": by.name, "to": to, "note": note}
-        said = Said(found, "approval.delegated", None, data, by.name, via, "delegate", f"to{len(passed)}")
+        data = {**_about(found), **passing}
+        said = Said(found, "approval.delegated", None, data, ballot.by.name, ballot.via, "delegate", f"to{len(passed)}")
         return (yield from _say(tx, said))
 
     return work
@@ -202,16 +206,20 @@ def _check_starter(found: ApprovalRow, by: Actor) -> None:
     )
 
 
-def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]], digest: str) -> None:
-    """Is it for what is shown now, and the person's first?"""
-    if ballot.seen not in (None, found.digest):
-        last = next(reversed(votes_for(votes, found.digest)), None)
+def _check_seen(found: ApprovalRow, ballot: Ballot) -> None:
+    """Is it for what is shown now? Who does not say what was seen has seen nothing that a person has made of it."""
+    if ballot.seen != found.digest and (ballot.seen is not None or found.data not in (None, found.shown)):
+        last = next(reversed(votes_for(json.loads(found.votes), found.digest)), None)
         who = "" if last is None else f": {last['by']} changed it on {_date(last['at'])}"
         raise Stale(
             f"question {found.id!r} shows something else by now{who}. Look at it again (its digest is {found.digest}), "
             "then decide",
             digest=found.digest,
         )
+
+
+def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]], digest: str) -> None:
+    """Is it the person's first, and does it fit?"""
     if ballot.yes and ballot.by.name in agreeing(votes, digest):
         raise AlreadyDecided(
             f"{ballot.by.name!r} has agreed to question {found.id!r} before; it needs"

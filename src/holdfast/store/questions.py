@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from holdfast.model import ApprovalRow
-from holdfast.people import Actor, Ballot
+from holdfast.people import Ballot
 
 
 @dataclass(slots=True)
@@ -43,8 +43,8 @@ class QuestionStore(Protocol):
         """
         ...
 
-    async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str, via: str = "") -> ApprovalRow:
-        """Pass an open question on; `ballot` is random, so that this can be said again."""
+    async def delegate(self, approval: str, to: str, ballot: Ballot) -> ApprovalRow:
+        """Pass an open question on, as one who may decide it."""
         ...
 
     async def expire(self, approval: str) -> ApprovalRow:

@@ -23,7 +23,7 @@ from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
 from holdfast.flow import span_us
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
-from holdfast.people import Actor, Ballot
+from holdfast.people import Ballot
 from holdfast.runtime import outside as in_no_run
 from holdfast.spent import Spent
 from holdfast.store import (
@@ -314,8 +314,8 @@ class SharedStore(abc.ABC):
                      known: ApprovalRow | None = None) -> ApprovalRow:  # fmt: skip
         return await self._submit(deciding.Decide(approval, ballot, blobs or {}, known), small=not blobs)
 
-    async def delegate(self, approval: str, to: str, by: Actor, note: str, ballot: str, via: str = "") -> ApprovalRow:
-        return await self._submit(deciding.delegate(approval, to, by, note, ballot, via), small=True)
+    async def delegate(self, approval: str, to: str, ballot: Ballot) -> ApprovalRow:
+        return await self._submit(deciding.delegate(approval, to, ballot), small=True)
 
     async def expire(self, approval: str) -> ApprovalRow:
         return await self._submit(deciding.expire(approval), small=True)
