@@ -57,6 +57,8 @@ def cancel(
 ) -> Callable[[Transaction], Asking[str | None]]:
     """Ask a run to stop and tidy up; a second request, or one to a run that cannot tidy up, ends it. Returns its status.
 
+    A third one ends it also if its worker does not, as when it hangs: then that worker is fenced off.
+
     Without `insist` a run that was asked before is left alone: what a parent passes on to its children is no second request.
     None: it is to be ended with others, whose rows may be locked only by a transaction that does nothing else (`whole`).
     """
@@ -76,7 +78,9 @@ def cancel(
             return found.status
         data = {"by": by, "reason": reason, "until": tx.now + grace_ms}
         hopeless = found.lease_epoch == 0 or (found.status == "paused" and found.crash_count >= CRASHES_PAUSED)
-        if _is_carried(tx, found) or not (before or hopeless):
+        # Who has it ends it at the second request; if that did not happen, it is ended without who has it.
+        carried = _is_carried(tx, found) and before < 2
+        if carried or not (before or hopeless):
             yield from _ask_to_stop(tx, run, data, request)
             status = found.status
         elif not whole and (found.lease_epoch > 0 or found.parent_id is not None):

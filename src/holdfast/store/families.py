@@ -42,10 +42,10 @@ def existing(tx: Transaction, run: str) -> Asking[RunRow]:
     return RunRow(*row)
 
 
-def asked_to_stop(tx: Transaction, run: str) -> Asking[bool]:
-    """Was the run ever cancelled?"""
+def asked_to_stop(tx: Transaction, run: str) -> Asking[int]:
+    """How often was the run cancelled?"""
     (before,) = yield from tx.row("count_signals", run=run, kind="run.cancelling")
-    return bool(before)
+    return int(before)
 
 
 def below(tx: Transaction, run: str) -> Asking[list[tuple[int, RunRow]]]:
