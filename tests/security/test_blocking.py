@@ -144,7 +144,8 @@ def test_others_are_served_while_one_request_is(address, attack):
     path, document, expected = CORPUS[attack]
     body = json.dumps(document)
     if "QUESTION" in path:
-        asked = httpx2.get(f"{address}/api/approvals/asks").json()["approval"]
+        with httpx2.Client(**address) as web:
+            asked = web.get("/api/approvals/asks").json()["approval"]
         path, body = path.replace("QUESTION", asked["id"]), body.replace("DIGEST", asked["digest"])
     found, waits = [], []
 
