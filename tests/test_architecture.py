@@ -13,7 +13,7 @@ LAYERS = {
     "store.streams store.tokens store.joint",
     "verbs": "declaring resources logs verbs",
     "doing": "engine store",
-    "services": "worker hearing deadline aside questions conversations streams run controlling documents tokens client",
+    "services": "worker hearing deadline aside refusals questions conversations streams run controlling documents tokens client",
     "edges": "sync bridge cli http dashboard integrations backends testing demo",
     "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }

@@ -40,6 +40,7 @@ from holdfast.naming import near, short, spell
 from holdfast.overrides import Override, active, check_seen
 from holdfast.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.questions import Questions, Room
+from holdfast.refusals import Refusals
 from holdfast.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.runtime import AgentSpec
 from holdfast.sameness import difference
@@ -53,6 +54,7 @@ from holdfast.worker.worker import Worker
 
 _IN_FLIGHT_S: Final = 5.0  # for so long a list of events waits for transactions that others have open
 _LOOK_EVERY_S: Final = 0.02
+_NOTING_S: Final = 5.0  # that what was refused waits for the store: who closes a client need not wait longer
 _MOST_LABELS: Final = 64
 _LABEL_LENGTH: Final = 200  # of a name, and of a value
 _OPTIONS: Final = ("id", "labels", "kwargs", "after", "budget")  # of `start`
@@ -156,6 +158,7 @@ class Client(Questions, Conversations, Control, Tokens):
         self._hearing = Hearing()
         self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
         self._actor, self._door = SOMEONE, PYTHON
+        self._refusals = Refusals(self._note_refusals)
         self._base: Self | None = None  # the client that this one is a view of
 
     async def __aenter__(self) -> Self:
@@ -190,6 +193,8 @@ class Client(Questions, Conversations, Control, Tokens):
         self._worker, self._overrides = worker, active()
 
     async def _close(self, grace_s: float | None = None) -> None:
+        if self._store is not None:
+            await self._refusals.close()
         worker, self._worker = self._worker, None
         store, self._store = self._store, None
         try:
@@ -238,6 +243,10 @@ class Client(Questions, Conversations, Control, Tokens):
 
     def _author(self, by: str = "") -> Author:
         return {"by": by or self._actor.name, "via": self._door}
+
+    async def _note_refusals(self, tries: list[tuple[str, str, str, dict[str, Any]]]) -> None:
+        with self.deadline(_NOTING_S), self._limited():
+            await self.store.note_refusals(tries)
 
     @property
     def settings(self) -> Settings:

@@ -19,7 +19,7 @@ from holdfast.aside import aside
 from holdfast.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
 from holdfast.deadline import Writes
 from holdfast.durations import moment
-from holdfast.errors import BadArguments, NotStorable, Stale, UnknownApproval
+from holdfast.errors import BadArguments, NotAllowed, NotStorable, Stale, UnknownApproval
 from holdfast.model import ApprovalRow, checked_limit, is_served
 from holdfast.naming import cut, show, size
 from holdfast.people import (
@@ -34,6 +34,7 @@ from holdfast.people import (
     votes_for,
     whose,
 )
+from holdfast.refusals import Refusals, Try
 from holdfast.sameness import difference
 from holdfast.schema import check_value, check_whole, filled
 from holdfast.store.base import Store, spilled, unspilled
@@ -162,6 +163,7 @@ class Questions(Writes):
     """The part of a client that has to do with people."""
 
     _door: str
+    _refusals: Refusals
 
     async def approvals(
         self, *, run: str | None = None, to: str | Actor | None = None, open: bool = True, limit: int = 100
@@ -237,7 +239,8 @@ class Questions(Writes):
         actor = Actor.of(by)
         ballot = Ballot(secrets.token_hex(8), actor, note=checked_note(note), seen=_shown_to(approval, digest),
                         via=actor.via or self._door)  # fmt: skip
-        return await self._seen(await self._said(found, self.store.delegate(found.id, checked_name(to, "to"), ballot)))
+        write = self.store.delegate(found.id, checked_name(to, "to"), ballot)
+        return await self._seen(await self._said(found, write, ballot, "delegate"))
 
     async def _decide(
         self, approval: Approval | str, by: str | Actor, note: str, *, yes: bool, data: Any, seen: str | None
@@ -273,17 +276,24 @@ class Questions(Writes):
         actor = Actor.of(by)
         via = actor.via or self._door
         ballot = Ballot(secrets.token_hex(8), actor, yes, checked_note(note), seen, text, of, via)
-        row = await self._said(found, self.store.decide(found.id, ballot, blobs, found))
+        tried = "deny" if not yes else "approve" if found.kind == "approve" else "answer"
+        row = await self._said(found, self.store.decide(found.id, ballot, blobs, found), ballot, tried)
         if row.status == "open" and needed(row.needs, row.digest) is None:
             row = await self._weighed(row)
         return await self._seen(row)
 
-    async def _said(self, found: ApprovalRow, write: Coroutine[Any, Any, ApprovalRow]) -> ApprovalRow:
+    async def _said(
+        self, found: ApprovalRow, write: Coroutine[Any, Any, ApprovalRow], ballot: Ballot, tried: str
+    ) -> ApprovalRow:
+        """Do what somebody says to a question. The audit has also what was refused."""
         try:
             return await self._written(write, _look(found))
-        except Stale as stale:
-            stale.approval = await self.approval(found.id)
-            stale.digest = stale.approval.digest
+        except (NotAllowed, Stale) as refused:
+            code = "stale" if isinstance(refused, Stale) else "not_allowed"
+            self._refusals.note(Try(tried, code, ballot.by.name, ballot.via, found.run_id))
+            if isinstance(refused, Stale):
+                refused.approval = await self.approval(found.id)
+                refused.digest = refused.approval.digest
             raise
 
     async def _weighed(self, row: ApprovalRow) -> ApprovalRow:

@@ -466,6 +466,9 @@ class Client:
     def token_of(self, secret: str) -> Token | None:
         """The token with this secret, if it is good."""
 
+    def good_token(self, id: str) -> Token | None:
+        """The token with this id, if it is good."""
+
     def token_used(self, token: Token) -> None:
         """Note that it was shown: about when, so that few of many requests write."""
 

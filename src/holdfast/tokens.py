@@ -120,6 +120,12 @@ class Tokens(Writes):
         await self.store.use_token(token.id, _USED_EVERY_MS)
 
 
+def id_in(secret: str) -> str:
+    """The id of the token that a secret is said to be of, if it looks like one."""
+    parts = _SECRET.fullmatch(secret)
+    return parts[1] if parts else ""
+
+
 def _digest(secret: str) -> str:
     """A secret is random and long, so a plain digest cannot be turned back."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -76,5 +76,13 @@ def _why(deed: Deed) -> str:
     if deed.erased_at is not None:
         return "(erased)"
     about = "" if deed.value is None else cut(" ".join(shown_value(deed.value).split()), 60)
+    if deed.action == "refused":
+        count = f" ({deed.data['count']} times)" if deed.data.get("count", 1) > 1 else ""
+        return clean(
+            " ".join(
+                [str(deed.data.get("tried")), str(deed.data.get("code", "")), str(deed.data.get("address", ""))]
+            ).strip()
+            + count
+        )
     why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""
     return clean(" ".join(part for part in (about, str(why)) if part))

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from holdfast.client import Client
 from holdfast.documents import json_bytes
 from holdfast.http.doors import KEY
-from holdfast.http.guard import Tokens, check_local, cookie_of, unauthorized
+from holdfast.http.guard import Tokens, check_local, cookie_of, note_refused, unauthorized
 from holdfast.http.problems import Refused, answer
 from holdfast.http.sessions import SESSION_S, Sessions
+from holdfast.tokens import id_in
 
 _MOST_BYTES: Final = 1_000
 _CLOSE: Final = {"Connection": "close"}
@@ -37,6 +38,8 @@ class Entrance:
             response = Response(status_code=400)  # nobody is there to read it
         except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
             response = answer(error)
+            if isinstance(error, Refused):
+                note_refused(self._hf, request, "/session", error)
         response.headers["Cache-Control"] = "no-store"
         return response
 
@@ -57,7 +60,7 @@ class Entrance:
                 )
         else:
             token = await self._hf.token_of(given["token"])
-        caller = self._guard.known(token)
+        caller = self._guard.known(token, id_in(given.get("token", "")))
         assert token is not None
         cookie, key = sessions.begin(token.id)
         response = Response(json_bytes({"name": caller.actor.name, "key": key, "seconds": SESSION_S}), 201,

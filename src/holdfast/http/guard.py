@@ -30,7 +30,8 @@ from holdfast.http.problems import Refused, answer
 from holdfast.http.sessions import Sessions
 from holdfast.naming import cut
 from holdfast.people import Actor
-from holdfast.tokens import RENEW, SCOPES, Scope, Token
+from holdfast.refusals import Try
+from holdfast.tokens import RENEW, SCOPES, Scope, Token, id_in
 
 # What proxies, tunnels and content networks add, each in its own way.
 _PASSED_ON: Final = re.compile(
@@ -55,7 +56,8 @@ class Caller:
         """`Refused` if the caller may not do that."""
         if needs not in self.scopes:
             may = ", ".join(scope for scope in SCOPES if scope in self.scopes) or "nothing"
-            raise Refused("forbidden", f"this token of {self.actor.name!r} may {may}, and this needs {needs!r}")
+            told = f"this token of {self.actor.name!r} may {may}, and this needs {needs!r}"
+            raise Refused("forbidden", told, about={"by": self.actor.name, "via": self.via})
 
 
 Guard = Callable[[Request], Awaitable[Caller]]
@@ -145,12 +147,12 @@ class Tokens:
             return self.known(await self._of_session(request, secret.strip()))
         if scheme.lower() != "bearer":
             raise unauthorized(f"the scheme {scheme[:20]!r} is not known here; it is Bearer")
-        return self.known(await self._hf.token_of(secret.strip()))
+        return self.known(await self._hf.token_of(secret.strip()), id_in(secret.strip()))
 
-    def known(self, token: Token | None) -> Caller:
-        """Who has this token."""
+    def known(self, token: Token | None, id: str = "") -> Caller:
+        """Who has this token, or the one that was said to have this id."""
         if token is None:
-            raise unauthorized("this token is not known, was revoked, or has expired")
+            raise unauthorized("this token is not known, was revoked, or has expired", token=id)
         self._note(token)
         return Caller(Actor(token.name, token.groups), frozenset(token.scopes), f"http:{token.id}")
 
@@ -195,6 +197,15 @@ def cookie_of(request: Request) -> str:
     return f"holdfast_session_{server[1]}"
 
 
-def unauthorized(message: str) -> Refused:
+def unauthorized(message: str, **about: str) -> Refused:
     """Nobody is known to have asked; what else comes on the connection is not read."""
-    return Refused("unauthorized", message, {"WWW-Authenticate": 'Bearer realm="holdfast"', "Connection": "close"})
+    headers = {"WWW-Authenticate": 'Bearer realm="holdfast"', "Connection": "close"}
+    return Refused("unauthorized", message, headers, about)
+
+
+def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> None:
+    """Count it for the audit, if it is about who asks."""
+    if refused.code in ("unauthorized", "forbidden", "foreign_request"):
+        address = request.client.host if request.client else ""
+        about = {"via": "http", "address": address, **refused.about}
+        hf._refusals.note(Try(f"{request.method} {path}", refused.code, **about))  # noqa: SLF001 - the server's own client

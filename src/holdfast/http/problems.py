@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -72,6 +72,7 @@ class Refused(Exception):
     code: str
     message: str
     headers: Mapping[str, str] | None = None
+    about: Mapping[str, str] = field(default_factory=dict)  # what the audit says of who was refused
 
 
 def code_of(kind: type[HoldfastError]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import json
 import math
@@ -19,12 +20,25 @@ from starlette.responses import Response
 from holdfast.aside import aside, is_large
 from holdfast.client import Client
 from holdfast.documents import json_bytes
-from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.errors import (
+    BadArguments,
+    HoldfastError,
+    NotAllowed,
+    NotStorable,
+    Stale,
+    StoreUnavailable,
+    Unconfirmed,
+    UnknownAgent,
+    UnknownApproval,
+    UnknownRun,
+)
+from holdfast.http.approvals import OneApproval
 from holdfast.http.doors import KEY, Connection
 from holdfast.http.endpoints import Answer, Call, Endpoint
 from holdfast.http.following import Followers, Permission
-from holdfast.http.guard import Caller, Guard
+from holdfast.http.guard import Caller, Guard, note_refused
 from holdfast.http.problems import Refused, answer
+from holdfast.http.runs import OneRun
 from holdfast.naming import cut, short
 
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
@@ -32,6 +46,10 @@ MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be sto
 MOST_PARTS: Final = 500_000  # values in it: what is done with each takes more time and room than what is sent
 _MOST_NAMES: Final = 100  # in a document, beside those in the values that it holds
 _MOST_OF_ONE: Final = 1_000  # parts of what is no value to be kept
+# Errors that say nothing of a run but that it is there or not, and else what was wrong with the request.
+_OF_THE_CALLER: Final = (
+    BadArguments, NotAllowed, NotStorable, StoreUnavailable, Unconfirmed, UnknownAgent, UnknownApproval, UnknownRun,
+)  # fmt: skip
 
 
 class Receiver:
@@ -49,6 +67,8 @@ class Receiver:
             response = Response(status_code=400)  # nobody is there to read it
         except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
             response = answer(error)
+            if isinstance(error, Refused):
+                note_refused(self._hf, request, endpoints[method].path, error)
         response.headers["Cache-Control"] = "no-store"
         self._served[method, endpoints[method].path, response.status_code] += 1
         return response
@@ -73,10 +93,21 @@ class Receiver:
         async with self._patience(getattr(query, "timeout", 0.0)):
             may = Permission((caller.via, endpoint.needs), allowed)
             hf = self._hf._through(caller.actor, caller.via)  # noqa: SLF001 - users act through doors of their own
-            done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
+            try:
+                done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
+            except HoldfastError as error:
+                if "read" not in caller.scopes and isinstance(error, Stale):
+                    error.approval = None
+                if "read" not in caller.scopes and not isinstance(error, _OF_THE_CALLER):
+                    error.args = (
+                        "it was refused for how the run or question is; this token may not read, so no more is told",
+                    )
+                raise
         if isinstance(done, Response):
             return done
         status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
+        if "read" not in caller.scopes:
+            document = _outlined(document)
         return Response(await aside(document, json_bytes, document), status, media_type="application/json")
 
     @contextlib.asynccontextmanager
@@ -89,6 +120,16 @@ class Receiver:
         except TimeoutError:
             told = f"the store did not answer within {limit_s:g} s"
             raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
+
+
+def _outlined(document: Any) -> Any:
+    """What one who may not read is told of a run or a question: that it is there, and how it stands."""
+    if isinstance(document, OneRun):
+        return OneRun(dataclasses.replace(document.run, reason=None, error=None, labels={}, progress=None, plan=None))
+    if isinstance(document, OneApproval):
+        asked = dataclasses.replace(document.approval, question="", shown=None, data=None, schema=None, default=None)
+        return OneApproval(dataclasses.replace(asked, note="", votes=(), delegations=()))
+    return document
 
 
 def _check_text(request: Request) -> None:

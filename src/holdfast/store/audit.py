@@ -7,7 +7,7 @@ A deed's row is written in the transaction of the deed itself, so there is one e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,10 @@ from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.transaction import Asking, Rows, Transaction, listed, to_json
 
 _ALL: Final = (1 << 63) - 1
-_FREE_TEXT: Final = frozenset({"question", "note", "reason", "votes"})  # of what a row says beside its columns
+Refusal = tuple[str, str, str, dict[str, Any]]  # the run, the actor, the door, and what was tried
+_FREE_TEXT: Final = frozenset(
+    {"question", "note", "reason", "votes", "address"}
+)  # of what a row says beside its columns
 _VOTE: Final = ("by", "yes", "at", "digest")  # what stays of a vote
 
 
@@ -41,6 +44,16 @@ def note(
     yield from tx.rows(
         "insert_audit", run=run, actor=by, via=via, action=action, data=to_json(data) if data else None, value=value
     )
+
+
+def refusals(tries: Sequence[Refusal]) -> Callable[[Transaction], Asking[None]]:
+    """What was tried and not done."""
+
+    def work(tx: Transaction) -> Asking[None]:
+        for run, by, via, data in tries:
+            yield from note(tx, run, by, via, "refused", data)
+
+    return work
 
 
 def rows(

@@ -507,6 +507,10 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         """Is it a copy whose runs nobody may carry yet?"""
         ...
 
+    async def note_refusals(self, tries: Sequence[tuple[str, str, str, dict[str, Any]]]) -> None:
+        """Write rows of the audit for what was refused: the run, the actor, the door, and what was tried how often."""
+        ...
+
     async def erase_audit(
         self, *, run: str | None = None, actor: str | None = None, before: int | None = None, by: str, via: str
     ) -> int:

@@ -412,6 +412,9 @@ class SharedStore(abc.ABC):
         (itself,) = await self._glance(reads.rows, "identity")
         return identity(itself)["held_at"] is not None
 
+    async def note_refusals(self, tries: Sequence[tuple[str, str, str, dict[str, Any]]]) -> None:
+        await self._submit(audit.refusals(tries), journal=False)
+
     async def erase_audit(
         self, *, run: str | None = None, actor: str | None = None, before: int | None = None, by: str, via: str
     ) -> int:
