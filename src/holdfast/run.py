@@ -226,7 +226,9 @@ class Deed:
     by: str
     action: str
     data: dict[str, Any]
-    via: str = ""  # 'python', 'cli:USER', 'http:TOKEN', 'run' or 'worker'; empty in rows of the first version
+    via: str = (
+        ""  # 'python', 'cli:USER', 'http:TOKEN', 'unix:USER', 'run' or 'worker'; empty in rows of the first version
+    )
     value: Any = None  # what was approved, denied or answered
     erased_at: datetime | None = None  # since then without its value and all free text
 

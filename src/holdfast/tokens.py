@@ -117,7 +117,7 @@ class Tokens(Writes):
 
     async def token_used(self, token: Token) -> None:
         """Note that it was shown: about when, so that few of many requests write."""
-        await self.store.use_token(token.id, _USED_EVERY_MS)
+        await self._written(self.store.use_token(token.id, _USED_EVERY_MS), _LOOK)
 
 
 def id_in(secret: str) -> str:

@@ -47,13 +47,17 @@ async def asked(hf, run):
 
 
 @pytest.mark.parametrize("agent", ["admission.pay", "admission.errand"])
-def test_who_started_a_run_does_not_decide_it(store_url, agent):
+def test_who_started_a_run_does_not_decide_it(commands, tmp_path, store_url, agent):
     """Neither by name, nor in another's from the same command line, nor by passing it on; also for what a child asks."""
 
     async def main(hf):
         run = await hf.acting_as(Actor("ana", via="cli:anita")).start(agent, 10)
         question = await asked(hf, run)
         assert question.not_by == ("ana", "anita")
+        for words, said in (("show", question.run), "started by ana"), (("approvals",), "not by ana, anita"):
+            told = Worker(commands.start([*words, "--db", store_url], tmp_path, {}))
+            await asyncio.to_thread(told.ended)
+            assert said in told.said()
         for by in ("ana", Actor("eve", ["payers"], via="cli:anita"), Actor("ana", ["payers"])):
             for attempt in (
                 hf.approve(question, by=by),

@@ -77,12 +77,7 @@ def _why(deed: Deed) -> str:
         return "(erased)"
     about = "" if deed.value is None else cut(" ".join(shown_value(deed.value).split()), 60)
     if deed.action == "refused":
-        count = f" ({deed.data['count']} times)" if deed.data.get("count", 1) > 1 else ""
-        return clean(
-            " ".join(
-                [str(deed.data.get("tried")), str(deed.data.get("code", "")), str(deed.data.get("address", ""))]
-            ).strip()
-            + count
-        )
+        said = [str(deed.data[name]) for name in ("tried", "code", "address") if name in deed.data]
+        return clean(" ".join([*said, *([f"{deed.data['count']} times"] if deed.data["count"] > 1 else [])]))
     why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""
     return clean(" ".join(part for part in (about, str(why)) if part))

@@ -296,8 +296,8 @@ def conversations(conversation: str | None, last: int, delete: bool, db: str | N
 def doctor(db: str | None, as_json: bool) -> None:
     """Check the store and say what is wrong.
 
-    The exit code is 1 if anything is: a damaged file, a paused run, one that is due and nobody serves, or one that
-    ends its process again and again.
+    The exit code is 1 if anything is: a damaged file, a paused run, one that is due and nobody serves, one that ends
+    its process again and again, or a token that expires within 14 days.
     """
     from holdfast.cli.health import doctor as examine
 

@@ -115,10 +115,10 @@ async def serving(
     hf: Client, listener: socket.socket, limits: Limits | None = None, sessions: Sessions | None = None
 ) -> AsyncIterator[str]:
     """Answer requests as long as this lasts; the address is where. Refused for all the world without any token."""
-    if not is_local(listener) and not any(token.is_good() for token in await hf.tokens()):
+    if not is_local(listener) and not any(token.revoked_at is None for token in await hf.tokens()):
         raise BadArguments(
-            f"{listener.getsockname()[0]} can be reached by others, and this store has no token that is good, so nobody could "
-            "come in. Make one with `holdfast token NAME`, or serve this computer alone with --host 127.0.0.1"
+            f"{listener.getsockname()[0]} can be reached by others, and this store has no token, so nobody could come "
+            "in. Make one with `holdfast token NAME`, or serve this computer alone with --host 127.0.0.1"
         )
     guard = Tokens(hf, sessions if is_local(listener) else None)
     followers, doors = Followers(), Doors((limits or Limits()).affordable())

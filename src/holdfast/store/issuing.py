@@ -43,7 +43,7 @@ def _check_names(tx: Transaction, new: TokenRow) -> Asking[None]:
     groups = json.loads(new.member_of)
     for row in (yield from tx.rows("tokens", limit=_ALL)):
         other = TokenRow(*row)
-        if other.revoked_at is not None:
+        if other.revoked_at is not None or (other.expires_at is not None and other.expires_at <= tx.now):
             continue
         if new.name in json.loads(other.member_of):
             raise BadArguments(f"{new.name!r} is a group here, of {other.name!r}: nobody else can have that name")
