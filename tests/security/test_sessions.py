@@ -2,7 +2,9 @@
 
 import json
 import os
+import pty
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -83,6 +85,28 @@ def test_without_the_link_no_account_of_the_computer_comes_in(server):
     assert thief.ask()[0] == 401
     with_store(server, lambda hf: hf.revoke_token(token.id))
     assert browser.ask()[0] == 401
+
+
+def test_the_secret_of_the_first_token_goes_to_the_terminal(tmp_path):
+    """Where a person started the server, and nowhere else; it is good for programs."""
+    terminal, its = pty.openpty()
+    command = [sys.executable, "-m", "holdfast", "serve", "--port", "0"]
+    child = subprocess.Popen(command, cwd=tmp_path, stdin=its, stdout=its, stderr=its)
+    os.close(its)
+    try:
+        said = b""
+        while b"#code=" not in said:
+            assert select.select([terminal], [], [], 20)[0], said
+            said += os.read(terminal, 4096)
+        secret = re.search(rb"holdfast_[0-9a-f]{12}_[\w-]{43}", said)[0].decode()
+        place = re.search(rb"127.0.0.1:(\d+)", said)
+        with socket.create_connection(("127.0.0.1", int(place[1]))) as caller:
+            caller.sendall(ASKED.format(f"Authorization: Bearer {secret}\r\n").encode())
+            assert parsed(rest(caller))[0] == 200
+    finally:
+        child.kill()
+        child.wait()
+        os.close(terminal)
 
 
 def test_a_session_is_of_this_computer_and_of_its_own_page(server):

@@ -21,7 +21,7 @@ from holdfast.cli.reading import existing, row_of
 from holdfast.client import Client
 from holdfast.documents import plain
 from holdfast.errors import BadArguments, Stale, UnknownApproval
-from holdfast.people import Actor
+from holdfast.people import GROUP, Actor
 from holdfast.questions import LISTED_BYTES, Approval, Room
 
 _PREVIEW: Final = 200
@@ -42,7 +42,7 @@ async def approvals(
         elif not found:
             tell("Nothing waits for a person." if to is None else f"Nothing waits for {to}.")
         elif decides:
-            await _step_through(hf, found, by or to)
+            await _step_through(hf, found, by or (None if to is None or to.startswith(GROUP) else to))
         else:
             for each in found:
                 _print(each, url, console())
