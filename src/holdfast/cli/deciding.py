@@ -7,24 +7,22 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli import asking
-from holdfast.cli.output import FAILED, console, decide_command, glyphs, print_json, say
+from holdfast.cli.choices import VALUE, to_decide
+from holdfast.cli.output import FAILED, console, print_json, say
 from holdfast.cli.output import answer as tell
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, row_of
 from holdfast.client import Client
-from holdfast.documents import plain
 from holdfast.errors import BadArguments, Stale, UnknownApproval
 from holdfast.people import GROUP, Actor
 from holdfast.questions import LISTED_BYTES, Approval, Room
-
-_PREVIEW: Final = 200
 
 
 async def approvals(
@@ -60,11 +58,9 @@ async def _step_through(hf: Client, found: list[Approval], by: str | None) -> No
 def _print(question: Approval, url: str | None, on: Console) -> None:
     on.print(asking.headline(question), soft_wrap=True)
     on.print(Text(f"  {clean(question.question)}"), soft_wrap=True)
-    if question.data is not None and question.kind != "in_doubt":
-        shown = clean(json.dumps(plain(question.data), ensure_ascii=False))
-        on.print(Text(f"  {shown[:_PREVIEW]}{glyphs(on).more if len(shown) > _PREVIEW else ''}"), soft_wrap=True)
     if question.status == "open":
-        on.print(Text(f"  {decide_command(question, url)}", "dim"), soft_wrap=True)
+        for line in to_decide(question, url):
+            on.print(line, soft_wrap=True)
     else:
         how = f"{question.decision or question.status} by {question.decided_by or 'nobody'}"
         on.print(Text(f"  {how}" + (f": {clean(question.note)}" if question.note else ""), "dim"), soft_wrap=True)
@@ -95,6 +91,8 @@ async def deny(wanted: Wanted) -> None:
 
 async def answer(wanted: Wanted, value: str) -> None:
     """The command."""
+    if value == VALUE:  # as it is printed
+        raise BadArguments(f"write your answer in the place of {VALUE}; if it is that word, as '\"{VALUE}\"'")
     if value.startswith("@"):
         given = _entered(value)
         await _do(wanted, "Answer", lambda hf, it, who: hf.answer(it, given, by=who, note=wanted.note), data=given)

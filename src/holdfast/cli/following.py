@@ -10,10 +10,11 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from holdfast.cli.choices import to_decide
 from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.history import History
 from holdfast.cli.lines import is_quiet, line, told_now
-from holdfast.cli.output import decide_command, glyphs
+from holdfast.cli.output import glyphs
 from holdfast.cli.picture import (
     MARGIN,
     STATUS_STYLES,
@@ -185,7 +186,8 @@ class Lines:
                 self._asked.add(question.id)
                 if question.question not in self._questions:
                     self._print(Text(clean(question.question), "yellow"))
-                self._print(Text(f"{MARGIN}{decide_command(question, self._url)}"))
+                for line in to_decide(question, self._url, MARGIN):
+                    self._print(line)
 
     def end(self, watch: Watch | None) -> None:
         self._let_go(watch)
@@ -274,5 +276,5 @@ class Moving:
         for question in watch.questions[:3]:
             if question.kind not in ("approve", "ask"):  # those stand in the tree, word for word
                 made += wrapped(clean(question.question), self._on.width, "yellow")
-            made.append(Text(f"{MARGIN}{decide_command(question, self._url)}", "bold"))
+            made += to_decide(question, self._url, MARGIN)
         return made

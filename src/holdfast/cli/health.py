@@ -18,7 +18,7 @@ from holdfast.cli.stuck import why_stuck
 from holdfast.client import Client, store_for
 from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
-from holdfast.model import Published
+from holdfast.model import Published, RunRow
 from holdfast.naming import size
 from holdfast.tokens import RENEW
 
@@ -109,7 +109,8 @@ def _print_problems(problems: list[dict[str, str]]) -> None:
         on.print(Text(f"  {signs.done} nothing is wrong", "green"))
     for problem in problems:
         on.print(Text(f"  {signs.warning} ", "bold yellow").append(clean(problem["problem"]), "bold"), soft_wrap=True)
-        on.print(Text(f"    {problem['advice']}", "dim"), soft_wrap=True)
+        for line in problem["advice"].splitlines():
+            on.print(Text(f"    {line}", "dim"), soft_wrap=True)
     on.print()
 
 
@@ -154,8 +155,8 @@ def _damage(facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
     what = "the file is damaged" if facts["store"] == "sqlite" else "the store is damaged"
     restore = command("restore", "BACKUP", db="sqlite:NEW.db" if facts["store"] == "sqlite" else url)
     advice = (
-        f"Stop all workers and keep a copy of what is there, with the files beside it. Then go on from a backup: {restore}. "
-        "Look at the disk before you do: damage comes from below"
+        "Stop all workers and keep a copy of what is there, with the files beside it. Look at the disk: damage comes from "
+        f"below. Then go on from a backup: {restore}"
     )
     return [{"run": "", "problem": f"{what}: {facts['integrity']}", "advice": advice}]
 
@@ -189,12 +190,8 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
 
     found += _damage(facts, url)
     found += _room(facts)
-    failed = await hf.store.runs(statuses=["failed"], limit=_LOOKED_AT)
-    if failed:
-        many = f"{facts['runs'].get('failed', len(failed))} runs have" if len(failed) > 1 else "1 run has"
-        names = ", ".join(row.id for row in failed[:_NAMED]) + (" and others" if len(failed) > _NAMED else "")
-        look, again = command("show", failed[0].id, db=url), command("retry", failed[0].id, db=url)
-        add(f"{many} failed, {names}", f"Look why: {look}. Then try again: {again}", failed[0].id)
+    if failed := await hf.store.runs(statuses=["failed"], limit=_LOOKED_AT):
+        add(*_failed(failed, facts["runs"].get("failed", len(failed)), url))
     asleep = await held(hf, url)
     if asleep is not None:
         add(f"{asleep.what} (copied {when(facts['identity']['backup_at'])})", asleep.advice)
@@ -211,3 +208,15 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
         if problem is not None:
             add(f"run {row.id}: {problem[0]}", problem[1], row.id)
     return found
+
+
+def _failed(rows: list[RunRow], count: int, url: str | None) -> tuple[str, str, str]:
+    """What is said of failed runs, the advice, and the first: a child goes on with the run that it brought down."""
+    ids = {row.id for row in rows}
+    tops = [row.id for row in rows if row.parent_id not in ids]
+    below = f", and {len(rows) - len(tops)} below" if len(tops) < len(rows) == count else ""
+    many = len(tops) if len(rows) == count else count
+    names = ", ".join(tops[:_NAMED]) + (" and others" if many > _NAMED else "")
+    look, again = command("show", tops[0], db=url), command("retry", tops[0], db=url)
+    told = f"{f'{many} runs have' if many > 1 else '1 run has'} failed, {names}{below}"
+    return told, f"Look why: {look}\nThen go on from the failure: {again}", tops[0]

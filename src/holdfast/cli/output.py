@@ -17,7 +17,6 @@ from rich.text import Text
 
 from holdfast.documents import plain
 from holdfast.model import RunRow
-from holdfast.questions import Approval
 from holdfast.run import RunInfo
 from holdfast.urls import redacted
 
@@ -123,14 +122,6 @@ def command(*words: str, db: str | None = None) -> str:
     program = click.get_current_context().find_root().info_name or "holdfast"
     more = ["--db", redacted(db)] if db else []
     return f"{program} {shlex.join([*words, *more])}"
-
-
-def decide_command(question: Approval, db: str | None) -> str:
-    """The command that decides a question."""
-    if question.kind == "approve":
-        return command("approve", question.id, db=db) + "   (or deny)"
-    value = " run|fail|'{\"result\": ...}'" if question.kind == "in_doubt" else " VALUE"
-    return command("answer", question.id, db=db) + value
 
 
 def code_of(run: RunRow | RunInfo) -> str:

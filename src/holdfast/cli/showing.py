@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from holdfast.cli.choices import to_decide
 from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.output import (
     GOES_ON,
@@ -20,7 +21,6 @@ from holdfast.cli.output import (
     code_of,
     command,
     console,
-    decide_command,
     glyphs,
     held_back,
     how_to_go_on,
@@ -217,7 +217,7 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
         for question in each.questions:
             if question.kind not in ("approve", "ask"):  # those stand in the tree, word for word
                 made += _block(f"asks a person ({question.id})", "bold yellow", question.question, width, 12)
-            made += _advice(f"Answer {question.id}:", decide_command(question, url))
+            made += to_decide(question, url, MARGIN)
         if each.row.status == "paused":
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", width, 8)
             made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
@@ -237,10 +237,10 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
         made.append(Text(f"{MARGIN}ready: a live worker that serves {code_of(info)} takes it", "cyan"))
     elif info.waits_for and not made:
         at = "" if info.due_at is None else when(round(info.due_at.timestamp() * 1000))
-        told = f"waits for a {info.waits_for}" + (f", next at {at}" if at else "")
+        waits = f"waits for a {info.waits_for}" + (f", next at {at}" if at else "")
         if info.status == "ready" and info.waits_for == "timer":  # it was started to begin later
-            told = f"begins at {at}"
-        made.append(Text(f"{MARGIN}{told}", "yellow"))
+            waits = f"begins at {at}"
+        made.append(Text(f"{MARGIN}{waits}", "yellow"))
     elif info.status == "running" and not made:
         made.append(Text(f"{MARGIN}worker {info.worker} is on it", "cyan"))
         made += wrapped(f"{_last_word(found)}; {_BODIES}", width, "dim")

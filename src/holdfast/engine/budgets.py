@@ -90,7 +90,7 @@ class Meter:
         text = (
             f"The budget of run {purse.run!r} is spent: {purse.told(over, now, running)}"
             + (f" ({'; '.join(by)})" if by else "")
-            + ". Approve to give it what is shown on top, edited if it should be another amount. "
+            + ". Approve to give it what is shown in addition, edited if it should be another amount. "
             "If it is denied, no further step begins and the agent is told (BudgetExceeded)."
         )
         shown = UNTYPED.store({name: purse.budget.limits()[name] for name in over}, "more")[0]

@@ -1,0 +1,58 @@
+"""What can be said to a question, wherever one is told: what it shows, what of that may be edited, and a command for each choice.
+
+Every command can be pasted as it stands. Where a person has something to say first, a word in capitals keeps the place; no
+command takes that word for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from rich.text import Text
+
+from holdfast.cli.output import command
+from holdfast.cli.picture import clean
+from holdfast.documents import plain
+from holdfast.naming import cut
+from holdfast.questions import Approval
+
+VALUE: Final = "VALUE"  # keeps the place of an answer
+_SHOWN: Final = 200  # characters of what is shown
+
+
+def choices(question: Approval, url: str | None) -> list[tuple[str, str]]:
+    """Each choice in words, and its command."""
+    if question.kind == "approve":
+        edited = [("Approve it, edited" + _fields(question.schema), "approve", "--data", "JSON")] * question.editable
+        said = [("Approve it:", "approve"), *edited, ("Deny it:", "deny")]
+    elif question.kind == "ask":
+        said = [(f"Answer it, {VALUE} being what you say:", "answer", VALUE)]
+    else:
+        said = [
+            ("It did not happen, run it:", "answer", "run"),
+            (f"It happened, and {VALUE} came of it:", "answer", f'{{"result": {VALUE}}}'),
+            ("Nobody knows, fail the step:", "answer", "fail"),
+        ]
+    return [(what, command(verb, question.id, *more, db=url)) for what, verb, *more in said]
+
+
+def to_decide(question: Approval, url: str | None, margin: str = "  ") -> list[Text]:
+    """What a question shows, its beginning if that is long, and the choices, a line each."""
+    made = []
+    if question.kind == "approve" and question.data is not None:
+        made.append(Text(margin + value_line(question.data)))
+    return made + [Text(f"{margin}{what}  ", "dim").append(line, "bold") for what, line in choices(question, url)]
+
+
+def value_line(value: Any) -> str:
+    """A value in one line."""
+    return cut(clean(json.dumps(plain(value), ensure_ascii=False)), _SHOWN)
+
+
+def _fields(schema: dict[str, Any] | None) -> str:
+    """Which names an object of this schema has, if it is one."""
+    found = schema or {}
+    found = found.get("$defs", {}).get(str(found.get("$ref", "")).rpartition("/")[2], found)
+    names = ", ".join(found.get("properties", {}))
+    return f" ({cut(names, _SHOWN)}):" if names else ":"
