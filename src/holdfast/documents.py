@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from datetime import UTC, datetime
@@ -22,7 +23,9 @@ def plain(value: Any) -> Any:
     if kind is int:
         return value if value.bit_length() <= _INT_BITS else {"$int": hex(value)}
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        with contextlib.suppress(OverflowError):  # in UTC it would be before the first year, or after the last
+            value = value.astimezone(UTC)
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, dict):
         named = {key_text(key): plain(item) for key, item in value.items()}
         return named if len(named) == len(value) else {"$map": [[plain(key), plain(value[key])] for key in value]}

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from holdfast.errors import BadArguments
-from holdfast.naming import cut, show
+from holdfast.naming import cut, short, show
 
 Duration = str | float | timedelta
 
@@ -67,7 +67,7 @@ def milliseconds(duration: Duration) -> int:
 def epoch_ms(moment: datetime) -> int:
     """A moment as milliseconds since 1970; naive datetimes are refused, for they name no moment."""
     if not isinstance(moment, datetime):
-        raise BadArguments(f"{moment!r} is not a datetime")
+        raise BadArguments(f"{short(moment)} is not a datetime")
     if moment.tzinfo is None:
         raise BadArguments(f"{moment!r} has no time zone; give one, for example datetime(..., tzinfo=UTC)")
     return math.ceil(moment.timestamp() * 1000)

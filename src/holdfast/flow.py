@@ -100,7 +100,7 @@ def _in_a_time(n: object, every: Duration | None, most: int = _MOST) -> tuple[in
     if n is None:
         raise BadArguments("a rate needs a number, as in Rate('60/m'), or a name to share, as in Rate(name='openai')")
     if every is None:
-        raise BadArguments(f"Rate({n!r}) lacks the time in which; write '{n}/m' or Rate({n!r}, every='1m')")
+        raise BadArguments(f"Rate({short(n)}) lacks the time in which; write Rate('60/m') or Rate(60, every='1m')")
     if milliseconds(every) < 1:
         raise BadArguments(f"every={every!r}: a rate is counted over some time, for example every='1m'")
     return _checked_count(n, "a rate", most), milliseconds(every)

@@ -101,9 +101,9 @@ def arguments_from_published(
     ordered = {name: named[name] for name in order}
     recorded = {}
     for name, value in ordered.items():
-        own = properties.get(name, {})
+        own = properties.get(name)
         text = UNTYPED.text(value, name, argument=True)
-        default = own.get("x-identity", own.get("default", _NONE))
+        default = own.get("x-identity", own.get("default", _NONE)) if isinstance(own, dict) else _NONE
         if default is _NONE or text != tagged.write(default):
             recorded[name] = value
     return ordered, arguments_text(recorded, agent_name)

@@ -531,11 +531,16 @@ def canonical(text: str) -> str:
         return in_order(_decode(text, _order_decoder if '"$map"' in text or _is_noted(text) else _plain_decoder))
     except RecursionError:
         raise _malformed(_TOO_DEEP) from None
+    except ValueError as error:  # of 1e999, which nothing writes
+        raise _malformed(error) from None
 
 
 def bare(text: str) -> str:
     """The text of the same value, without notes."""
-    return _encode(_decode(text, _bare_decoder)) if _is_noted(text) else text
+    try:
+        return _encode(_decode(text, _bare_decoder)) if _is_noted(text) else text
+    except ValueError as error:  # as above
+        raise _malformed(error) from None
 
 
 def _is_noted(text: str) -> bool:

@@ -16,6 +16,7 @@ _SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]*):(//)?", re.IGNORECASE)
 _SECRET: Final = ("pass", "pwd", "secret", "token", "credential")
 # `name=value` of a query or of a list of keywords. A value goes on until the next name: nobody knows what was not escaped.
 _NAMED: Final = re.compile(r"([\w%.+-]+)(\s*=\s*)(.*?)(?=[&;\s]+[\w%.+-]+\s*=|\Z)", re.DOTALL)
+_NAME: Final = re.compile(r"([\w%.+-]+)\s*=\s*")
 _NO_PORT: Final = re.compile(r"(?<!:):(?!\d*(?:[/?#,]|\Z))[^/?#:\]\[]*(?=[/?#]|\Z)")  # but in the place of one
 _LENGTH: Final = 4000
 HIDDEN: Final = "***"
@@ -43,9 +44,11 @@ def _without_password(text: str) -> str:
 
 
 def _named(found: re.Match[str]) -> str:
-    name = unquote(found[1]).lower()
-    is_secret = any(word in name for word in _SECRET) and name != "passfile"
-    return f"{found[1]}{found[2]}{HIDDEN}" if is_secret else found[0]
+    for each in _NAME.finditer(found[0]):  # also where a value should be: somebody has left one out
+        name = unquote(each[1]).lower()
+        if any(word in name for word in _SECRET) and name != "passfile":
+            return f"{found[0][: each.end()]}{HIDDEN}"
+    return found[0]
 
 
 def redacted_words(text: str) -> str:

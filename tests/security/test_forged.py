@@ -1,5 +1,6 @@
 """What nobody writes and somebody forges: values whose reading would take for ever are refused at once."""
 
+import contextlib
 import json
 import time
 from decimal import Decimal
@@ -7,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from holdfast import BadArguments, NotStorable, tagged
-from holdfast.codec import UNTYPED, shape_of
+from holdfast.codec import UNTYPED, digest, shape_of
 from holdfast.schema import check_value
 
 MODULUS = 2**61 - 1  # all multiples of it have one hash
@@ -32,6 +33,14 @@ def test_a_forged_value_is_refused_at_once(name):
         with pytest.raises(NotStorable):
             shape.load(FORGED[name])
     assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("text", ['[1e999,{"a":1}]', '{"$map":[[-1e999,1]]}', '{"$of":["A",{"a":1e999}]}'])
+def test_an_infinite_number_that_nobody_wrote_has_a_digest(text):
+    assert len(digest(text)) == 32
+    for read in (tagged.canonical, tagged.bare):
+        with contextlib.suppress(NotStorable):
+            read(text)
 
 
 def test_what_cannot_be_read_is_not_written():

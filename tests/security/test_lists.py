@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from datetime import datetime, timedelta, timezone
 
 import httpx2
 import pytest
@@ -19,6 +20,7 @@ def nested(levels):
     return value
 
 
+HOUR = timedelta(hours=1)
 HARD = {
     "digits": 10**5000,
     "keys": {1: "one", "1": "uno", 10**5000: "many", (1, 2): "pair"},
@@ -27,6 +29,7 @@ HARD = {
     "large": "x" * 100_000,
     "wide": list(range(20_000)),
     "set": {frozenset({1}), frozenset({10**5000})},
+    "ends": [datetime.min.replace(tzinfo=timezone(HOUR)), datetime.max.replace(tzinfo=timezone(-HOUR))],
     "odd": [float("nan"), float("inf"), b"\xff", complex(1, 2), 1e300],
 }
 

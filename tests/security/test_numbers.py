@@ -9,6 +9,8 @@ from tests.serving import Worker
 
 import holdfast
 from holdfast import BadArguments, Budget, Limit, Rate, Retry
+from holdfast.durations import epoch_ms
+from holdfast.http.doors import Limits
 
 HUGE = [10**30, 10**400, 10**5000, -1, -(10**30), math.nan, math.inf, 2**63]
 DOORS = {
@@ -21,6 +23,7 @@ DOORS = {
     "limit": Limit,
     "rate": lambda n: Rate(n, every="1m"),
     "every": lambda n: Rate(1, every=n),
+    "rate without a time": Rate,
     "attempts": Retry,
     "factor": lambda n: Retry(3, factor=n),
     "first": lambda n: Retry(3, first=n),
@@ -71,6 +74,10 @@ def test_texts_of_numbers_are_bounded():
         lambda: Rate("9" * 5000 + "/m"),
         lambda: Budget.parse("tokens=" + "9" * 5000),
         lambda: Budget.parse("usd=1e999"),
+        lambda: Limits.parse("n" * 5000),
+        lambda: Limits.parse("address=" + "9" * 5000),
+        lambda: epoch_ms("n" * 5000),
+        lambda: epoch_ms(10**5000),
     ):
         with pytest.raises(BadArguments) as caught:
             make()

@@ -57,6 +57,9 @@ SHAPES = [
     f"file:x.db?token={SECRET}",
     f"host=h user=u password={SECRET} dbname=d",
     f"host=h password = 'a {SECRET}' dbname=d",
+    f"host= password={SECRET} dbname=d",
+    f"sqlite://u:{SECRET}?@host/x.db",
+    f"postgresql://u:{SECRET}@{HOST}/db?user=\ud800",
 ]
 
 

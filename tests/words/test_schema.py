@@ -107,6 +107,13 @@ def test_what_fits_is_accepted_here_and_by_the_agent(more: dict[str, Any]) -> No
     Signature(agent).load(text)
 
 
+def test_a_schema_that_is_only_true_or_false_says_nothing_of_a_default() -> None:
+    schema = {"type": "object", "properties": {"a": True, "b": False}}
+    assert arguments_from_published(schema, [1, 2], {}, "a")[0] == {"a": 1, "b": 2}
+    with pytest.raises(BadArguments):
+        check_against(schema, {"a": 1, "b": 2}, "a")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -30,6 +30,7 @@ from holdfast.documents import json_bytes
 from holdfast.durations import seconds
 from holdfast.errors import BadArguments
 from holdfast.http.problems import Refused, answer, problem
+from holdfast.naming import short
 
 KEY: Final = "holdfast.connection"  # of a request's scope
 PROBES: Final = ("/healthz", "/readyz")
@@ -74,13 +75,15 @@ class Limits:
         for part in filter(None, (each.strip() for each in text.split(","))):
             name, equals, value = (word.strip() for word in part.partition("="))
             if not equals or name not in names or name in given:
-                raise BadArguments(f"{part!r} is no limit; write address=50,head=5s with any of: {', '.join(names)}")
+                raise BadArguments(
+                    f"{short(part)} is no limit; write address=50,head=5s with any of: {', '.join(names)}"
+                )
             if names[name] == "float":
                 given[name] = seconds(value)
             elif value.isascii() and value.isdigit() and len(value) < 8:
                 given[name] = int(value)
             else:
-                raise BadArguments(f"{name}={value!r} as a limit: it is a number from 1 to 1000000")
+                raise BadArguments(f"{name}={short(value)} as a limit: it is a number from 1 to 1000000")
         return cls(**given)
 
     def affordable(self) -> Limits:

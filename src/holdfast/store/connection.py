@@ -80,7 +80,7 @@ def _checked_path(shown: str, path: str, rest: str) -> str:
         )
     if path.startswith("////"):
         return f"/{bare}"
-    if path.startswith("//") and "@" in path:
+    if path.startswith("//") and "@" in path + rest:
         raise BadArguments(f"{shown!r} names a host; a store of SQLite is a file: write 'sqlite:PATH'")
     if path.startswith("//"):
         folder = str(Path(f"/{bare}").parent)

@@ -64,8 +64,9 @@ def parse_url(url: str) -> Options:
     """`postgresql://user:password@host/database?schema=holdfast`; whatever else it says is for the driver."""
     shown = redacted(url)
     try:
+        url.encode()
         parts = urlsplit(url)
-    except ValueError:
+    except ValueError:  # or half of a character
         raise BadArguments(f"{shown!r} is no URL; write 'postgresql://user@host/database'") from None
     if parts.scheme not in ("postgresql", "postgres") or not url.startswith(f"{parts.scheme}://"):
         raise BadArguments(f"{shown!r} is not a PostgreSQL URL; write 'postgresql://user@host/database'")
