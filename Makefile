@@ -60,9 +60,10 @@ test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
 .PHONY: check nightly lint types format chaos bench dist audit lock clean help
 check: lint types test  ## lint, types and tests
 
-nightly: $(VENV)/.dev  ## the first hour of six kinds of users, then 2,000 random programs on each store (half an hour)
+nightly: $(VENV)/.dev  ## the first hour of six kinds of users, 2,000 random programs on each store, half an hour of fuzzing (an hour)
 	@$(VENV)/bin/pytest -q -m nightly $(ARGS)
 	$(VENV)/bin/python -m tests.engine.programs_killed --programs 2000
+	$(VENV)/bin/python -m tests.security.fuzz --seconds 300
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	@$(VENV)/bin/ruff check --quiet
