@@ -8,14 +8,16 @@ from importlib import resources
 from typing import Final
 
 from holdfast.model import ApprovalRow, RunRow
+from holdfast.store.tokens import TokenRow
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _NAMED = re.compile(r"\{(\w+)\}")  # the text of another query
 
-# The columns of these rows are named once, in model.py; the queries say {run} and {approval}.
+# The columns of these rows are named once, by their classes; the queries say {run}, {approval} and {token}.
 COLUMNS: Final = {
     "{run}": ", ".join(column.name for column in dataclasses.fields(RunRow)),
     "{approval}": ", ".join(column.name for column in dataclasses.fields(ApprovalRow)),
+    "{token}": ", ".join(column.name for column in dataclasses.fields(TokenRow)),
 }
 
 

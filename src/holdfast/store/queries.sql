@@ -718,15 +718,11 @@ SELECT id FROM tokens WHERE (id = :token OR name = :token) AND revoked_at IS NUL
 -- name: revoke_tokens
 -- A token with this id, or all with this name, are good no more.
 UPDATE tokens SET revoked_at = coalesce(revoked_at, :now) WHERE id = :token OR name = :token
-RETURNING {token_columns}
+RETURNING {token}
 
 -- name: token
 -- One token.
-SELECT {token_columns} FROM tokens WHERE id = :token
-
--- name: token_columns
--- Those of store.tokens.TokenRow.
-id, name, member_of, scopes, digest, created_at, revoked_at, expires_at, used_at
+SELECT {token} FROM tokens WHERE id = :token
 
 -- name: use_token
 -- It was shown. Who looks wants to know about when: of many servers one writes, and not for every request.
@@ -734,7 +730,7 @@ UPDATE tokens SET used_at = :now WHERE id = :token AND (used_at IS NULL OR used_
 
 -- name: tokens
 -- All tokens, the oldest first.
-SELECT {token_columns} FROM tokens ORDER BY created_at, id LIMIT :limit
+SELECT {token} FROM tokens ORDER BY created_at, id LIMIT :limit
 
 -- name: family
 -- A run and all its descendants, with their states.
