@@ -532,55 +532,22 @@ class Run(Generic[R_co]):
         if row.status != "failed":
             kind = RunFinished if row.status in FINISHED else RunActive
             raise kind(f"run {self.id!r} is {row.status}; only a failed or paused run can be retried")
-        sources = json.loads(row.error or "{}").get("from", [])
-        cut = min((source["seq"] for source in sources), default=None)
-        failed, mended = await self._failed_children(row, cut)
-        for child in failed:
-            await self._client.get(child).retry(by=by)
-        await self._go_on(row, by, cut, retry=True, budget=budget, mended=mended)
-
-    async def _failed_children(self, row: RunRow, cut: int | None) -> tuple[list[str], list[str]]:
-        """The children to be retried with this run, and those whose failure is to be forgotten: some were retried before.
-
-        A failure that the agent had seen before the cut was dealt with. A child that was spawned, and of whose end the agent
-        has not heard, is left alone: perhaps nobody waits for it.
-        """
-        store = self._client.store
-        failed = {child.id for child in await store.runs(parent=self.id, statuses=["failed"], limit=100_000)}
-        unheard, mended = failed.copy(), set[str]()
-        after = 0
-        while page := await store.journal(self.id, after, 500):
-            for event in page:
-                if event.kind in ("child.spawned", "child.ended"):
-                    unheard.discard(event.data["child"])
-                if (
-                    event.kind == "child.ended"
-                    and event.data["status"] == "failed"
-                    and event.seq >= (cut or row.next_seq)
-                ):
-                    mended.add(event.data["child"])
-            after = page[-1].seq + 1
-        mended |= unheard
-        return sorted(failed & mended), sorted(mended)
+        await self._go_on(row, by, retry=True, budget=budget)
 
     async def _go_on(
         self,
         row: RunRow,
         by: str,
-        cut: int | None = None,
         *,
         retry: bool = False,
         budget: Budget | None = None,
         family: bool = True,
-        mended: Sequence[str] = (),
     ) -> None:
         """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
         try:
             limits = None if budget is None else json.dumps(budget.published())
             author = self._client._author(by)
-            write = self._client.store.resume(
-                self.id, **author, cut=cut, retry=retry, budget=limits, family=family, mended=mended
-            )
+            write = self._client.store.resume(self.id, **author, retry=retry, budget=limits, family=family)
             await self._written(write)
         except RunActive:
             since = await self._client.store.journal(self.id, row.next_seq, 1)

@@ -199,6 +199,72 @@ def test_a_child_may_have_less_than_its_parent():
     assert finish(large) == told
 
 
+@holdfast.agent
+async def thinker(n: int) -> int:
+    for i in range(n):
+        await think(i)
+    return n
+
+
+@holdfast.agent(budget=Budget(usd=1), singleton=True)
+async def lead(n: int) -> int:
+    return await thinker(n)
+
+
+def test_a_retry_brings_its_budget_to_the_children_that_failed(store_url):
+    """Run and children go on together or not at all: nobody carries a child on below the old budget, or the old no."""
+
+    async def main():
+        async with holdfast.open(store_url, agents=[lead, thinker]) as hf:
+            run = await hf.start(lead, 3, id="r")
+            await hf.deny(await run.wait_for_question(), by="ana")
+            with pytest.raises(holdfast.RunFailed, match="ana gives no more"):
+                await run.result()
+            other = await hf.start(lead, 0, after="1h")
+            with pytest.raises(holdfast.RunActive, match="of the same singleton"):
+                await run.retry(budget=Budget(usd=5))
+            (child,) = await hf.runs(parent="r")
+            assert "run.retried" not in await kinds(hf, child.id)
+            await other.cancel()
+            await run.retry()  # so it asks anew
+            await hf.deny(await run.wait_for_question(), by="ben")
+            with pytest.raises(holdfast.RunFailed, match="ben gives no more"):
+                await run.result()
+            await run.retry(budget=Budget(usd=5))
+            assert await run.result(timeout=20) == 3
+
+    asyncio.run(main())
+
+
+def test_a_first_budget_holds_for_the_children_there_are(store_url):
+    """Also for those that began when there was none."""
+    broken = True
+
+    @holdfast.agent
+    async def first() -> None:
+        await think()
+        if broken:
+            raise ValueError("broken")
+        await think(1)
+
+    @holdfast.agent
+    async def above() -> None:
+        await first()
+
+    async def main():
+        nonlocal broken
+        async with holdfast.open(store_url, agents=[above, first]) as hf:
+            run = await hf.start(above, id="r")
+            with pytest.raises(holdfast.RunFailed, match="broken"):
+                await run.result()
+            broken = False
+            await run.retry(budget=Budget(usd=1, at_limit="fail"))
+            with pytest.raises(holdfast.RunFailed, match="the budget of run 'r' is spent"):
+                await run.result(timeout=20)
+
+    asyncio.run(main())
+
+
 def test_it_lasts_over_parks_and_checkpoints():
     """What was spent before a long wait or a checkpoint is spent, and what the agent knows to be left is carried along."""
 

@@ -106,8 +106,10 @@ async def test_a_cut_drops_what_was_asked_after_it(place: Place) -> None:
             Event(seq, kind, key, {} if asked is None else {"asked": asked}) for seq, kind, key, asked, _ in history
         ]
         await store.append(write(row, *events[:-1], checkpoint_seq=20))
-        await store.append(write(row, events[-1], transition=Transition("failed", error="{}")))
-        await store.resume("a", by="eve", cut=5, retry=True)
+        await store.append(
+            write(row, events[-1], transition=Transition("failed", error='{"from":[{"seq":8},{"seq":5}]}'))
+        )
+        await store.resume("a", by="eve", retry=True)
         kept = {event.seq for event in await store.journal("a")} - {24}
         assert kept == {seq for seq, _, _, _, keep in history if keep}
         everything = await store.journal("a", dropped=True)
@@ -128,8 +130,8 @@ async def test_a_dropped_outcome_makes_room(place: Place) -> None:
         await store.append(
             write(row, checkpoint, Event(0, "message.received"), step(key="x#0", asked=2), checkpoint_seq=0)
         )
-        await finish(store, row, "failed")
-        await store.resume("a", by="eve", cut=1, retry=True)
+        await finish(store, row, "failed", error='{"from":[{"seq":1}]}')
+        await store.resume("a", by="eve", retry=True)
         assert [event.kind for event in await store.journal("a")] == ["checkpoint", "run.retried"]
         (row,) = await store.claim(["agent"], 1, TTL)
         await store.append(write(row, step(key="x#0")))

@@ -21,7 +21,7 @@ import asyncio
 import concurrent.futures
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -344,18 +344,16 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         *,
         by: str,
         via: str = "run",
-        cut: int | None = None,
         retry: bool = False,
         budget: str | None = None,
         family: bool = True,
-        mended: Collection[str] = (),
     ) -> None:
         """Make a paused (or, with retry, failed) run ready again, its crash count zero, with this budget.
 
         With `family` those below it go on too that the same request had paused.
 
-        With `cut`: events from this seq on are marked dropped, except completed outcomes of calls asked before the cut.
-        `mended` are children that were retried before: that they had failed is dropped too.
+        A failed one goes back to the first outcome that its error came from: events from there on are marked dropped, except
+        completed outcomes of calls asked before. Failed children go with it, in one transaction, unless it had dealt with them.
         """
         ...
 

@@ -8,6 +8,7 @@ end) did happen, and stays. The event at the cut itself goes, with the attempts 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -27,6 +28,24 @@ _KEPT_IF_ASKED_BEFORE: Final = (
 )
 
 History = Sequence[tuple[int, str, str | None, dict[str, Any]]]  # seq, kind, key, data; in order, none dropped
+
+
+def first_cause(error: str | None) -> int | None:
+    """Where the cut is: the first of the outcomes that the error of a run came from, if it came from any."""
+    return min((source["seq"] for source in json.loads(error or "{}").get("from", ())), default=None)
+
+
+def mended_by_cut(history: History, cut: int, failed: Collection[str]) -> set[str]:
+    """The children whose failures are forgotten: of those that are `failed` now, and of those that were retried before.
+
+    A failure that the agent had seen before the cut was dealt with. A child that was spawned, and of whose end the agent has
+    not heard, is left alone: perhaps nobody waits for it.
+    """
+    heard = {data.get("child") for _, kind, _, data in history if kind in ("child.spawned", "child.ended")}
+    ended = [(seq, data) for seq, kind, _, data in history if kind == "child.ended"]
+    return {data["child"] for seq, data in ended if seq >= cut and data.get("status") == "failed"} | (
+        set(failed) - heard
+    )
 
 
 def dropped_by_cut(history: History, cut: int, mended: Collection[str] = ()) -> list[int]:

@@ -6,7 +6,8 @@ None of them touches a running run's journal: that is its owner's.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from holdfast.store import audit
 from holdfast.store.appends import insert_run
 from holdfast.store.base import NewRun, News
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
-from holdfast.store.cut import dropped_by_cut
+from holdfast.store.cut import dropped_by_cut, first_cause, mended_by_cut
 from holdfast.store.families import above, call_off, existing, requests_that_hold, resume_below
 from holdfast.store.leases import record
 from holdfast.store.signals import put_signal
@@ -86,17 +87,12 @@ class Send:
 
 
 def resume(
-    run: str,
-    by: str,
-    cut: int | None,
-    retry: bool,
-    budget: str | None,
-    via: str,
-    family: bool,
-    mended: Collection[str],
-    whole: bool,
+    run: str, by: str, retry: bool, budget: str | None, via: str, family: bool, whole: bool
 ) -> Callable[[Transaction], Asking[bool]]:
     """Make a stopped run ready again, and its family if the same request had paused it. No event of a run that has an owner.
+
+    A run that is retried takes its failed children along, here and now: nobody may carry one on while the run above it still
+    has its old budget, or cannot go on at all.
 
     False: it has relatives, whose rows may be locked only by a transaction that does nothing else (`whole`).
     """
@@ -121,43 +117,67 @@ def resume(
             raise RunFinished(f"run {run!r} is {found.status} and cannot be resumed{advice}")
         if cancelled is not None:
             raise RunFinished(f"run {run!r} belongs to run {cancelled!r}, which was cancelled: it cannot be retried")
-        data = {"by": by, "cut": cut} | ({"budget": json.loads(budget)} if budget is not None else {})
         if found.status not in ("paused", "failed"):
             if not requests:
                 raise RunActive(f"run {run!r} is {found.status} and not paused: there is nothing to resume")
             yield from call_off(tx, found, requests, by, mark)
-            yield from audit.note(tx, run, by, via, "resume", data)
+            yield from audit.note(tx, run, by, via, "resume", _resumed(by, None, budget))
             return True
         other = found.singleton_key and (yield from tx.row("singleton", key=found.singleton_key))
         if other and other[0] != run:
             raise RunActive(f"run {run!r} cannot go on while {other[0]!r}, of the same singleton, has not ended")
-        seq = found.next_seq
-        yield from tx.rows("resume", run=run, status=found.status, seq=seq)
-        yield from tx.rows("forgive", run=run)
-        if retry and found.budget is not None:
-            yield from tx.rows("reconsider", run=run)
+        failed: dict[str | None, dict[str, RunRow]] = defaultdict(dict)
+        for row in (yield from tx.rows("failed_below", run=run)) if retries and whole else ():
+            child = RunRow(*row)
+            failed[child.parent_id][child.id] = child
         if budget is not None:
             yield from tx.rows("rebudget", run=run, budget=budget)
-        if cut is not None or found.status == "failed":
-            yield from _drop(tx, run, cut if cut is not None else seq, seq, mended)
-        yield from record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
-        yield from audit.note(tx, run, by, via, "retry" if retry else "resume", data)
-        tx.changed(run, News.DUE)
+        yield from _ready(tx, found, failed, by, via, retry, budget)
         return True
 
     return work
 
 
-def _drop(tx: Transaction, run: str, cut: int, by_seq: int, mended: Collection[str]) -> Asking[None]:
+def _ready(
+    tx: Transaction, found: RunRow, failed: Mapping[str | None, dict[str, RunRow]], by: str, via: str, retry: bool,
+    budget: str | None = None,
+) -> Asking[None]:  # fmt: skip
+    """Make one that stopped ready, and with one that failed those of its failed children that brought it down."""
+    run, seq, cut = found.id, found.next_seq, None
+    yield from tx.rows("resume", run=run, status=found.status, seq=seq)
+    yield from tx.rows("forgive", run=run)
+    if retry and found.budget is not None:
+        yield from tx.rows("reconsider", run=run)
+    if found.status == "failed":
+        cut, children = first_cause(found.error), failed.get(run, {})
+        mended = yield from _drop(tx, run, seq, cut, children)
+        for child in sorted(mended & children.keys()):
+            yield from _ready(tx, children[child], failed, by, via, retry)
+    data = _resumed(by, cut, budget)
+    yield from record(tx, run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
+    yield from audit.note(tx, run, by, via, "retry" if retry else "resume", data)
+    tx.changed(run, News.DUE)
+
+
+def _resumed(by: str, cut: int | None, budget: str | None) -> dict[str, Any]:
+    """What the history and the audit say of it."""
+    return {"by": by, "cut": cut} | ({"budget": json.loads(budget)} if budget is not None else {})
+
+
+def _drop(tx: Transaction, run: str, end: int, cause: int | None, failed: Collection[str]) -> Asking[set[str]]:
+    """Take out of the history of a failed run what a retry takes out; returns the children whose failures went with it."""
     found = yield from tx.rows("history", run=run)
     history = [(seq, kind, key, json.loads(data) if data else {}) for seq, kind, key, data in found]
+    cut = end if cause is None else cause
+    mended = mended_by_cut(history, cut, failed)
     dropped = set(dropped_by_cut(history, cut, mended))
     dropped.update(seq for seq, kind, _, _ in history if kind == "run.failed")  # it is not how the run ended any more
     for seq in sorted(dropped):
-        yield from tx.rows("drop_event", run=run, seq=seq, dropped=by_seq)
+        yield from tx.rows("drop_event", run=run, seq=seq, dropped=end)
     yield from tx.rows("recount", run=run)
-    for child in mended:  # its end may lie in the inbox, where the run ended before it was taken
+    for child in sorted(mended):  # its end may lie in the inbox, where the run ended before it was taken
         yield from tx.rows("void_end", run=run, topic=child)
+    return mended
 
 
 def delete(run: str, by: str, via: str) -> Callable[[Transaction], Asking[int]]:

@@ -163,8 +163,13 @@ UPDATE approvals SET status = 'withdrawn'
 WHERE run_id = :run AND key = 'budget' AND status = 'decided' AND decision = 'denied'
 
 -- name: rebudget
--- What a run may spend from now on, in all.
-UPDATE runs SET budget = :budget WHERE id = :run
+-- What a run may spend from now on, in all. Those below it that go on, or may be retried, look at it if they looked at none.
+WITH RECURSIVE tree (member) AS (
+  SELECT id FROM runs WHERE parent_id = :run
+  UNION ALL SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
+UPDATE runs SET budget = CASE WHEN id = :run THEN :budget ELSE '{}' END
+WHERE id = :run
+   OR (id IN (SELECT member FROM tree) AND budget IS NULL AND (finished_at IS NULL OR status = 'failed'))
 
 -- name: lines
 -- Each of these runs, with itself and with each one above it.
@@ -748,6 +753,13 @@ WITH RECURSIVE tree (member, depth) AS (
   SELECT id, 1 FROM runs WHERE parent_id = :run
   UNION ALL SELECT runs.id, tree.depth + 1 FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
 SELECT depth, {run} FROM tree CROSS JOIN runs WHERE runs.id = tree.member AND finished_at IS NULL ORDER BY id
+
+-- name: failed_below
+-- The failed runs below one, as far as all between have failed too; PostgreSQL locks them in the order of their ids.
+WITH RECURSIVE tree (member) AS (
+  SELECT id FROM runs WHERE parent_id = :run AND status = 'failed'
+  UNION ALL SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member AND runs.status = 'failed')
+SELECT {run} FROM tree CROSS JOIN runs WHERE runs.id = tree.member ORDER BY id
 
 -- name: above
 -- A run and all above it, with their states; PostgreSQL locks them in the order of their ids.

@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.budget import Purse
@@ -351,13 +351,11 @@ class SharedStore(abc.ABC):
         *,
         by: str,
         via: str = "run",
-        cut: int | None = None,
         retry: bool = False,
         budget: str | None = None,
         family: bool = True,
-        mended: Collection[str] = (),
     ) -> None:
-        go_on = functools.partial(outside.resume, run, by, cut, retry, budget, via, family, mended)
+        go_on = functools.partial(outside.resume, run, by, retry, budget, via, family)
         if not await self._submit(go_on(whole=False), runs=[run]):
             await self._submit(go_on(whole=True))
 

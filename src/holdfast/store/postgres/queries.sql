@@ -302,6 +302,13 @@ WITH RECURSIVE tree (member, depth) AS (
 SELECT depth, {run} FROM tree JOIN runs ON runs.id = tree.member WHERE finished_at IS NULL
 ORDER BY id FOR NO KEY UPDATE OF runs
 
+-- name: failed_below
+WITH RECURSIVE tree (member) AS (
+  SELECT id FROM runs WHERE parent_id = :run AND status = 'failed'
+  UNION ALL SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.member WHERE runs.status = 'failed')
+SELECT {run} FROM tree JOIN runs ON runs.id = tree.member WHERE status = 'failed'
+ORDER BY id FOR NO KEY UPDATE OF runs
+
 -- name: above
 WITH RECURSIVE line (member, above) AS (
   SELECT id, parent_id FROM runs WHERE id = :run
