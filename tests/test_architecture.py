@@ -7,8 +7,8 @@ from pathlib import Path
 
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
-    "words": "errors durations people model clock retry naming urls tagged exact sameness fields unions codec hints signature "
-    "schema failures flow spent budget loops salvage overrides",
+    "words": "errors durations people model clock retry naming urls harmless tagged exact sameness fields unions codec hints "
+    "signature schema failures flow spent budget loops salvage overrides",
     "contracts": "runtime store.base store.arrivals store.questions store.rates store.budgets store.conversations "
     "store.streams store.tokens store.joint",
     "verbs": "declaring resources logs verbs",

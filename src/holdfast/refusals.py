@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -11,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError
+from holdfast.harmless import logger
 from holdfast.people import SOMEONE
 
 _EVERY_S: Final = 60.0
 _MOST: Final = 20  # kinds of tries in that time that are told apart: of those with a name, and of all others
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import BadArguments, NotInRun
+from holdfast.harmless import logger
 from holdfast.runtime import Placed, StepContext, here
 
 T = TypeVar("T")
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 CLOSING_LIMIT_S = 10.0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -31,6 +30,7 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownRun,
 )
+from holdfast.harmless import logger
 from holdfast.model import CRASHES_APART, FINISHED, Event, Published, RunRow, checked_place, checked_statuses, is_served
 from holdfast.naming import MOST, cut
 from holdfast.people import checked_note, checked_text
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 _KEY_LENGTH: Final = 1_000  # of a message
 UNSERVED_S: Final = 4.0  # that nobody serves a run is no news while a worker may be starting
 _WHY_S: Final = 2.0  # to find out why a wait was in vain

@@ -6,10 +6,10 @@ import dataclasses
 from datetime import datetime
 
 from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.output import answer, console, print_json, say
 from holdfast.cli.reading import at_terminal, existing
+from holdfast.cli.screen import Text
 from holdfast.client import open as open_store
 from holdfast.tokens import RENEW, Token
 

@@ -12,14 +12,15 @@ from typing import Any, Final
 
 import click
 from rich.console import Console
-from rich.text import Text
 
-from holdfast.cli.output import console, say, shown_value, user
+from holdfast.cli.output import block, console, glyphs, lines_of, say, shown_value, user
 from holdfast.cli.picture import clean
+from holdfast.cli.screen import Text
 from holdfast.client import Client
 from holdfast.documents import plain
 from holdfast.durations import spoken
 from holdfast.errors import BadArguments, HoldfastError
+from holdfast.harmless import harmless_json
 from holdfast.people import Actor
 from holdfast.questions import Approval
 
@@ -88,29 +89,25 @@ def show(on: Console, question: Approval, **entered: Any) -> None:
     """The whole question as a person needs it, and what is to be entered, as `data`, if something is."""
     on.print(headline(question), soft_wrap=True)
     on.print(Text(f"  digest {question.digest}", "dim"))
-    on.print(Text(clean(question.question), "bold yellow"))
+    on.print(Text(f"  {clean(question.question)}", "bold yellow"), soft_wrap=True)
     for passed in question.delegations:
         on.print(Text(f"  {passed.by} passed it on to {passed.to}: {passed.note}", "dim"), soft_wrap=True)
     for vote in question.votes:
         on.print(Text(f"  {vote.by} says {'yes' if vote.yes else 'no'}: {vote.note}", "dim"), soft_wrap=True)
     if question.shown is not None and question.kind != "in_doubt":
-        on.print(Text(_indented(shown_value(question.data))), soft_wrap=True)
+        block(on, shown_value(question.data), margin=f"  {glyphs(on).bar}")
         if question.data != question.shown:
             on.print(Text("  as edited:", "dim"))
             _print_change(on, shown_value(question.shown), shown_value(question.data))
     if "data" in entered:
         on.print(Text("  you enter:", "dim"))
-        on.print(Text(_indented(shown_value(entered["data"]))), soft_wrap=True)
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+        block(on, shown_value(entered["data"]), margin=f"  {glyphs(on).bar}")
 
 
 def _print_change(on: Console, before: str, after: str) -> None:
-    for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]:
+    for line in list(difflib.unified_diff(lines_of(before), lines_of(after), lineterm="", n=2))[2:]:
         style = {"+": "green", "-": "red"}.get(line[:1], "dim")
-        on.print(Text(f"  {line}", style), soft_wrap=True)
+        on.print(Text(f"  {glyphs(on).bar}").append(line, style), soft_wrap=True)
 
 
 async def typed(prompt: str, over: asyncio.Event) -> str | None:
@@ -193,13 +190,13 @@ async def _act(hf: Client, question: Approval, word: str, by: Actor, edited: lis
         decided = await hf.answer(question, edited[-1], by=by)
     else:
         decided = await answered(hf, question, await typed("Answer:", over) or "null", by)
-    say(outcome(decided), "green")
+    report(console(stderr=True), decided, "green")
     return True
 
 
 async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]:
     """What the person made of it in an editor of their own."""
-    before = json.dumps(plain(edited[-1] if edited else question.data), indent=2, ensure_ascii=False)
+    before = harmless_json(json.dumps(plain(edited[-1] if edited else question.data), indent=2, ensure_ascii=False))
     text = await asyncio.to_thread(click.edit, before + "\n", extension=".json")
     if text is None or text.strip() == before:
         say("Nothing was changed.")
@@ -213,12 +210,11 @@ async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]
     return [value]
 
 
-def outcome(decided: Approval) -> str:
+def report(on: Console, decided: Approval, style: str = "") -> None:
     """What became of a decision, and the value that counts now, if a person entered it."""
-    told = _outcome(decided)
-    if decided.kind == "in_doubt" or decided.decision == "denied" or decided.data == decided.shown:
-        return told
-    return f"{told}\n  {clean(json.dumps(plain(decided.data), ensure_ascii=False))}"
+    on.print(Text(_outcome(decided), style), soft_wrap=True)
+    if decided.kind != "in_doubt" and decided.decision != "denied" and decided.data != decided.shown:
+        block(on, clean(json.dumps(plain(decided.data), ensure_ascii=False)), style)
 
 
 def _outcome(decided: Approval) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.output import answer, console, print_json, say, shown_value
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing, row_of
+from holdfast.cli.screen import Text
 from holdfast.naming import cut
 from holdfast.questions import LISTED_BYTES, Room
 from holdfast.run import Deed

@@ -26,7 +26,7 @@ async def restore(url: str | None, path: str, *, as_json: bool) -> None:
         print_json({"file": path, "runs": runs})
         return
     answer(f"{_counted(runs)} restored from {path}. Nothing of it is carried until you say so.")
-    answer(f"When the original surely does nothing any more:\n  {command('restore', '--activate', db=url)}")
+    answer("When the original surely does nothing any more:", "", command("restore", "--activate", db=url))
 
 
 async def activate(url: str | None, *, as_json: bool) -> None:

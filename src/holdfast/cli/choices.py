@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from rich.text import Text
-
 from holdfast.cli.output import command
 from holdfast.cli.picture import clean
+from holdfast.cli.screen import Text
 from holdfast.documents import plain
 from holdfast.naming import cut
 from holdfast.questions import Approval
@@ -42,7 +41,8 @@ def to_decide(question: Approval, url: str | None, margin: str = "  ") -> list[T
     made = []
     if question.kind == "approve" and question.data is not None:
         made.append(Text(margin + value_line(question.data)))
-    return made + [Text(f"{margin}{what}  ", "dim").append(line, "bold") for what, line in choices(question, url)]
+    told = choices(question, url)
+    return made + [Text(f"{margin}{what}  ", "dim", no_wrap=True).append(line, "bold") for what, line in told]
 
 
 def value_line(value: Any) -> str:
@@ -54,5 +54,5 @@ def _fields(schema: dict[str, Any] | None) -> str:
     """Which names an object of this schema has, if it is one."""
     found = schema or {}
     found = found.get("$defs", {}).get(str(found.get("$ref", "")).rpartition("/")[2], found)
-    names = ", ".join(found.get("properties", {}))
+    names = ", ".join(name for name in found.get("properties", {}) if name.isidentifier())
     return f" ({cut(names, _SHOWN)}):" if names else ":"

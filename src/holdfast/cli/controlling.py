@@ -55,8 +55,8 @@ async def cancel(url: str | None, wanted: Wanted, reason: str, grace: str, by: s
     done = await _each(url, wanted, lambda hf: hf.cancel(**wanted.filters(), **how), lambda run: run.cancel(**how),
                        states, as_json=as_json, unserved="was told to stop")  # fmt: skip
     if left := [info.id for info in done if info.waits_for in ("worker", "group")]:
-        tell("The worker that goes on with it lets it tidy up and ends it. To end it now, as it is:", "yellow")
-        tell(f"  {command('cancel', *left[:_NAMED], db=url)}")
+        again = command("cancel", *left[:_NAMED], db=url)
+        tell("The worker that goes on with it lets it tidy up and ends it. To end it now, as it is:", "yellow", again)
 
 
 async def resume(url: str | None, wanted: Wanted, by: str | None, *, only: bool, as_json: bool) -> None:
@@ -113,9 +113,10 @@ async def _each(
             elif info.waits_for == "group":
                 tell(f"{info.id} {unserved}. It is {held_back(info)}; it {GOES_ON}.")
             elif info.waits_for == "worker":
-                tell(f"{info.id} {unserved}, but no live worker serves {code_of(info)}, so nothing happens by itself.")
-                where, again = how_to_go_on(info, url)
-                tell(f"  {where} {again}")
+                nobody = (
+                    f"{info.id} {unserved}, but no live worker serves {code_of(info)}, so nothing happens by itself."
+                )
+                tell(nobody, "", " ".join(how_to_go_on(info, url)))
             else:
                 tell(f"{info.id} {states.get(info.status, f'is {info.status}')}.")
         if len(done) > _NAMED:

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from holdfast.cli import asking
 from holdfast.cli.choices import VALUE, to_decide
@@ -19,6 +18,7 @@ from holdfast.cli.output import FAILED, console, print_json, say
 from holdfast.cli.output import answer as tell
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, row_of
+from holdfast.cli.screen import Text
 from holdfast.client import Client
 from holdfast.errors import BadArguments, Stale, UnknownApproval
 from holdfast.people import GROUP, Actor
@@ -136,8 +136,10 @@ async def _do(
             raise
     if wanted.as_json:
         print_json({"question": decided})
+    elif told:
+        tell(f"{decided.id} of run {decided.run} {told}")
     else:
-        tell(f"{decided.id} of run {decided.run} {told}" if told else asking.outcome(decided))
+        asking.report(console(), decided)
 
 
 async def _found(hf: Client, wanted: Wanted) -> Approval:

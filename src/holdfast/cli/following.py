@@ -8,7 +8,6 @@ from typing import Final, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from holdfast.cli.choices import to_decide
 from holdfast.cli.failure import Failure, failure_of
@@ -28,6 +27,7 @@ from holdfast.cli.picture import (
     wrapped,
 )
 from holdfast.cli.reading import family, open_calls, row_of
+from holdfast.cli.screen import Text, take_prints
 from holdfast.client import Client
 from holdfast.durations import spoken
 from holdfast.model import FINISHED, Event, RunRow, is_served
@@ -185,7 +185,7 @@ class Lines:
                 self._let_go(watch)
                 self._asked.add(question.id)
                 if question.question not in self._questions:
-                    self._print(Text(clean(question.question), "yellow"))
+                    self._print(Text(f"{MARGIN}{clean(question.question)}", "yellow"))
                 for line in to_decide(question, self._url, MARGIN):
                     self._print(line)
 
@@ -222,6 +222,7 @@ class Moving:
     def begin(self) -> None:
         self._live = self._new()
         self._live.start()
+        take_prints(self._on)
 
     def give_way(self) -> None:
         """Take the picture away: what follows stands in its place, and says all of it that matters then."""

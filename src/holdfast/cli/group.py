@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, TypeVar
 
 import click
@@ -85,24 +87,56 @@ class Holdfast(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is no reason to stop
                 stream.reconfigure(errors="backslashreplace")
+        if sys.excepthook is sys.__excepthook__:
+            sys.excepthook = _traceback
         return super().main(*args, **options)
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _told_to_people():
+            return super().make_context(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            from holdfast.urls import redacted_words
-
-            told = error.format_message()  # repeats what was typed, perhaps a URL in the wrong place
-            if redacted_words(told) == told:
-                raise
-            raise click.UsageError(redacted_words(told), error.ctx) from None
+            with _told_to_people():
+                return super().invoke(ctx)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except KeyboardInterrupt:
             ctx.exit(130)
         except Exception as error:  # noqa: BLE001 - what is not ours is raised again
             _explain(ctx, error)
+
+
+class _BadUsage(click.UsageError):
+    """Told on the screen, as all other errors are."""
+
+    def show(self, file: Any = None) -> None:
+        from holdfast.cli.output import say
+
+        if self.ctx is not None:
+            hint = f"Try '{self.ctx.command_path} {self.ctx.help_option_names[-1]}' for help."
+            click.echo(f"{self.ctx.get_usage()}\n{hint}\n", file, err=True, color=self.ctx.color)
+        say(f"Error: {self.format_message()}")
+
+
+@contextmanager
+def _told_to_people() -> Iterator[None]:
+    """An error of usage repeats what was typed, perhaps a URL in the wrong place, or text that somebody else wrote."""
+    try:
+        yield
+    except click.UsageError as error:
+        from holdfast.urls import redacted_words
+
+        raise _BadUsage(redacted_words(error.format_message()), error.ctx) from None
+
+
+def _traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """As Python prints it, but for what the error says."""
+    import traceback
+
+    from holdfast.harmless import harmless
+
+    sys.stderr.write(harmless("".join(traceback.format_exception(kind, error, trace)), keep="\n"))
 
 
 def _explain(ctx: click.Context, error: Exception) -> None:
@@ -144,9 +178,12 @@ def json_option(command: F) -> F:
 def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Completes the id of a run."""
     from holdfast.cli.listing import ids
+    from holdfast.harmless import harmless
 
     try:
-        return [run for run in wait_for(ids(ctx.params.get("db"))) if run.startswith(incomplete)]
+        return [
+            run for run in wait_for(ids(ctx.params.get("db"))) if run.startswith(incomplete) and harmless(run) == run
+        ]
     except Exception:  # noqa: BLE001 - a completion that fails offers nothing
         return []
 

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from rich.text import Text
-
-from holdfast.cli.output import command, console, glyphs, print_json, version
+from holdfast.cli.output import command, console, glyphs, lines_of, print_json, version
 from holdfast.cli.picture import clean, when
 from holdfast.cli.reading import existing, held
+from holdfast.cli.screen import Text
 from holdfast.cli.stuck import why_stuck
 from holdfast.client import Client, store_for
 from holdfast.durations import spoken
@@ -109,8 +108,8 @@ def _print_problems(problems: list[dict[str, str]]) -> None:
         on.print(Text(f"  {signs.done} nothing is wrong", "green"))
     for problem in problems:
         on.print(Text(f"  {signs.warning} ", "bold yellow").append(clean(problem["problem"]), "bold"), soft_wrap=True)
-        for line in problem["advice"].splitlines():
-            on.print(Text(f"    {line}", "dim"), soft_wrap=True)
+        for line in lines_of(problem["advice"]):
+            on.print(Text(f"    {line}", "dim", no_wrap=True), soft_wrap=True)
     on.print()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from rich.text import Text
-
 from holdfast.cli.picture import clean, clock, when
 from holdfast.cli.said import (
     error_line,
@@ -21,6 +19,7 @@ from holdfast.cli.said import (
     value_preview,
     waited,
 )
+from holdfast.cli.screen import Text
 from holdfast.durations import spoken
 from holdfast.model import Event
 from holdfast.naming import cut

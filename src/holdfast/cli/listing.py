@@ -11,12 +11,12 @@ from typing import Any, Final
 from rich.measure import Measurement
 from rich.segment import Segment, Segments
 from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.lines import is_quiet, line
 from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, held_back, print_json, reader_is_gone
 from holdfast.cli.picture import STATUS_STYLES, clean
 from holdfast.cli.reading import existing, held, latest_position, row_of
+from holdfast.cli.screen import Text
 from holdfast.cli.showing import event_document, status_text
 from holdfast.cli.stopping import Stop, first
 from holdfast.client import Client

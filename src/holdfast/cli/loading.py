@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from holdfast.cli.output import BAD_USAGE, console
+from holdfast.cli.output import BAD_USAGE, block, console
+from holdfast.cli.screen import Text
 from holdfast.declaring import Agent, Step
 from holdfast.errors import BadArguments, UnknownAgent
 from holdfast.failures import is_users
@@ -31,8 +32,8 @@ class CodeFailed(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         on = console(stderr=True)
-        on.print(f"Error: {self.message}:", style="red", soft_wrap=True)
-        on.print(own_traceback(self.error).rstrip(), soft_wrap=True)
+        on.print(Text(f"Error: {self.message}:", "red"), soft_wrap=True)
+        block(on, own_traceback(self.error), margin="")
 
 
 def own_traceback(error: BaseException) -> str:

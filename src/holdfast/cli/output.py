@@ -8,14 +8,16 @@ import os
 import select
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import click
 from rich.console import Console
-from rich.text import Text
 
+from holdfast.cli.screen import Screen, Text
 from holdfast.documents import plain
+from holdfast.harmless import harmless, harmless_json
 from holdfast.model import RunRow
 from holdfast.run import RunInfo
 from holdfast.urls import redacted
@@ -56,8 +58,8 @@ ASCII: Final = Glyphs("+", "x", "*", "o", "?", "!", "-", "->", "-", "|- ", "`- "
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
-    """A console that prints what it is given: no markup, no emoji, no highlighting of users' values."""
-    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    """Where to print."""
+    made = Screen(stderr=stderr)
     if width is not None:
         made.width = width
     elif not made.is_terminal and not os.environ.get("COLUMNS"):
@@ -70,20 +72,46 @@ def glyphs(on: Console) -> Glyphs:
     return ASCII if on.options.ascii_only else Glyphs()
 
 
-def say(text: str = "", style: str = "") -> None:
-    """A line about what happens, for people: on stderr."""
-    _print(console(stderr=True), text, style)
+def say(text: str = "", style: str = "", *commands: str) -> None:
+    """Something about what happens, for people: on stderr; and commands that do more about it."""
+    _print(console(stderr=True), text, style, commands)
 
 
-def answer(text: str = "", style: str = "") -> None:
-    """A line that is the answer of a command: on stdout."""
-    _print(console(), text, style)
+def answer(text: str = "", style: str = "", *commands: str) -> None:
+    """The answer of a command, on stdout; and commands that do more about it."""
+    _print(console(), text, style, commands)
 
 
-def _print(on: Console, text: str, style: str) -> None:
-    """On a terminal sentences are broken between words; commands, which begin with spaces, are never: they are pasted."""
-    for line in text.split("\n"):
-        on.print(Text(line, style), soft_wrap=not on.is_terminal or line.startswith("  "))
+def _print(on: Console, text: str, style: str, commands: Sequence[str]) -> None:
+    """Further lines of a text are set off, like what finds no room: the left edge is where something new begins."""
+    for place, line in enumerate(lines_of(text)):
+        on.print(Text(line if not place else f"    {line}", style), soft_wrap=True)
+    for command in commands:
+        on.print(command_line(command, style), soft_wrap=True)
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines as terminals know them; other signs that separate lines are no reason to begin one."""
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def command_line(command: str, style: str = "") -> Text:
+    """A line with a command that can be pasted, however long it is."""
+    return Text(f"  {command}", style, no_wrap=True)
+
+
+def block(on: Console, text: str, style: str = "", margin: str = "  ") -> None:
+    """Lines that others wrote, each behind a margin."""
+    for line in lines_of(text):
+        on.print(Text(margin).append(line.expandtabs(4), style), soft_wrap=True)
+
+
+def write(text: str, before: str = "") -> None:
+    """What a program wrote, as it is, into a pipe; for people at a terminal made harmless. `before` is what stands there."""
+    shown = harmless(text, keep="\n\t", before=before) if sys.stdout.isatty() else text
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(shown.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
 
 
 def fail(message: str, code: int = BAD_USAGE) -> NoReturn:
@@ -94,7 +122,8 @@ def fail(message: str, code: int = BAD_USAGE) -> NoReturn:
 
 def print_json(document: Any, *, line: bool = False) -> None:
     """One JSON document, or one line of JSON lines."""
-    sys.stdout.write(json.dumps(plain(document), indent=None if line else 2, ensure_ascii=not _is_unicode()) + "\n")
+    text = json.dumps(plain(document), indent=None if line else 2, ensure_ascii=not _is_unicode())
+    sys.stdout.write(harmless_json(text) + "\n")
     sys.stdout.flush()
 
 

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+import rich.text
 from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 
 from holdfast.cli.history import History, Node, Remark, in_order
-from holdfast.cli.output import Glyphs
+from holdfast.cli.output import Glyphs, lines_of
 from holdfast.cli.said import turn, waited
+from holdfast.cli.screen import Text
 from holdfast.durations import spoken
+from holdfast.harmless import harmless
 from holdfast.model import FINISHED, Event
 from holdfast.naming import cut
 from holdfast.run import Progress
@@ -66,9 +68,8 @@ class Scene:
 
 
 def clean(text: str) -> str:
-    """One line that cannot steer a terminal."""
-    text = " ".join(text.split())
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    """One line, for people."""
+    return harmless(" ".join(text.split()))
 
 
 def clock(at: int, *, dated: bool = False) -> str:
@@ -378,7 +379,7 @@ def _line(row: Row, at: str, width: int, signs: Glyphs) -> Text:
     return line
 
 
-def fit(text: Text, room: int, signs: Glyphs) -> None:
+def fit(text: rich.text.Text, room: int, signs: Glyphs) -> None:
     """Cut what finds no room, and no word of it in two if it has several."""
     if text.cell_len <= room:
         return
@@ -392,7 +393,7 @@ def fit(text: Text, room: int, signs: Glyphs) -> None:
 def wrapped(text: str, width: int, style: str = "", margin: str = MARGIN) -> list[Text]:
     """Lines that are broken between words, each with a margin."""
     made = []
-    for line in text.splitlines():
+    for line in lines_of(text) if text else []:
         kept = line[: len(line) - len(line.lstrip())]
         parts = textwrap.wrap(line.strip(), max(width - len(margin) - len(kept), 20), break_on_hyphens=False) or [""]
         made += [Text(f"{margin}{kept}{part}", style) for part in parts]

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
-from rich.text import Text
-
 from holdfast.budget import Budget
 from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.following import Display, Lines, Moving, Watch, is_active
@@ -23,6 +21,7 @@ from holdfast.cli.output import (
     FAILED,
     INTERRUPTED,
     PAUSED,
+    block,
     code_of,
     command,
     console,
@@ -30,15 +29,17 @@ from holdfast.cli.output import (
     print_json,
     say,
     shown_value,
+    write,
 )
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import at_terminal, family, held, input_preview, open_calls, row_of
-from holdfast.cli.showing import clean_line
+from holdfast.cli.screen import Text
 from holdfast.cli.stopping import Stop, first, leave_if_held
 from holdfast.client import Client
 from holdfast.client import open as open_store
 from holdfast.declaring import Agent
 from holdfast.errors import BadArguments, RunExists, StoreUnavailable
+from holdfast.harmless import harmless
 from holdfast.logs import LogFilter
 from holdfast.model import FINISHED, RunRow, checked_run_id, plain_id
 from holdfast.spent import count
@@ -104,7 +105,7 @@ async def _run_until(
         if before.status in FINISHED and not any(is_active(member, hf.store.clock.now()) for member in members):
             return await _outcome(hf, request, before, agent, logged)
     if request.id is None:
-        say(f"Run {run_id}. To go on with it if it is interrupted:\n  {request.again(run_id)}")
+        say(f"Run {run_id}. To go on with it if it is interrupted:", "", request.again(run_id))
     elif before.next_seq:
         say(f"Going on with {run_id}: {count(before.steps, 'step')} recorded before.")
     settings = Settings(root=run_id)
@@ -124,7 +125,7 @@ async def _run_until(
         else:
             _say_stopping(hf, settings)
     if not elsewhere:
-        say(f"Stopped at a safe point. To go on:\n  {request.again(run_id)}", "yellow")
+        say("Stopped at a safe point. To go on:", "yellow", request.again(run_id))
     return INTERRUPTED
 
 
@@ -194,8 +195,7 @@ def _last_words(request: Request, run_id: str) -> None:
     on = console(stderr=True)
     if on.is_terminal:
         on.show_cursor()
-    on.print(Text("Stopped at once; what was in the middle of a step runs again. To go on:", "yellow"), soft_wrap=True)
-    on.print(Text(f"  {request.again(run_id)}", "yellow"), soft_wrap=True)
+    say("Stopped at once; what was in the middle of a step runs again. To go on:", "yellow", request.again(run_id))
 
 
 # How it ended
@@ -210,20 +210,19 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
         failure = json.loads(row.error) if row.error else None
         print_json({"run": info, "result": result, "failure": failure})
     elif row.status == "completed" and result is not None:
-        sys.stdout.write(shown_value(result) + "\n")
-        sys.stdout.flush()
+        write(shown_value(result) + "\n")
     if row.status == "completed":
         return 0
     if row.status == "paused":
         reason = row.reason or "no reason was given"
-        known = any(reason in each for each in logged)
+        known = any(harmless(reason) in each for each in logged)
         say(f"Paused: run {row.id}" + ("" if known else f": {reason}"), "bold yellow")
-        say(f"Once that is mended, the same command goes on:\n  {request.again(row.root_id or row.id)}")
+        say("Once that is mended, the same command goes on:", "", request.again(row.root_id or row.id))
         return PAUSED
     if row.status not in FINISHED:
         where, again = how_to_go_on(row, None, *request.words(row.root_id or row.id))
         say(f"Error: run {row.id} cannot go on: no live worker serves {code_of(row)}, and it is not here", "red")
-        say(f"{where} {again}")
+        console(stderr=True).print(Text(f"{where} {again}", no_wrap=True), soft_wrap=True)
         return BAD_USAGE
     if row.status == "cancelled":
         say(f"Cancelled: run {row.id}" + (f": {row.reason}" if row.reason else ""), "red")
@@ -234,11 +233,10 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
 
 def _say_failure(request: Request, row: RunRow, failure: Failure) -> None:
     say()
-    for each in failure.path:
-        say(f"  {clean_line(each)}", "dim")
-    say(f"Failed: run {row.id}: " + "\n".join(clean_line(each) for each in failure.error.splitlines()), "bold red")
-    say("Mend the cause, then go on from the failure:")
-    say(f"  {command('retry', row.id, db=request.url)}\n  {request.again(row.id)}")
+    block(console(stderr=True), "\n".join(failure.path), "dim")
+    say(f"Failed: run {row.id}: {failure.error}", "bold red")
+    again = command("retry", row.id, db=request.url), request.again(row.id)
+    say("Mend the cause, then go on from the failure:", "", *again)
 
 
 # Logs

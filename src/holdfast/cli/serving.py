@@ -8,13 +8,12 @@ import logging
 from types import ModuleType
 from typing import Any, Final, Self
 
-from rich.text import Text
-
 from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.loading import load_apps
 from holdfast.cli.output import console, say
 from holdfast.cli.reading import open_calls
 from holdfast.cli.running import listen_to_logs
+from holdfast.cli.screen import Text
 from holdfast.cli.stopping import Stop, leave_if_held
 from holdfast.client import open as open_store
 from holdfast.client import specs_of

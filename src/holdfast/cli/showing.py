@@ -9,15 +9,14 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
 from rich.terminal_theme import TerminalTheme
-from rich.text import Text
 
 from holdfast.cli.choices import to_decide
 from holdfast.cli.failure import Failure, failure_of
 from holdfast.cli.output import (
     GOES_ON,
     Glyphs,
+    answer,
     code_of,
     command,
     console,
@@ -41,11 +40,13 @@ from holdfast.cli.picture import (
     wrapped,
 )
 from holdfast.cli.reading import Account, account, existing, held, input_text
+from holdfast.cli.screen import Screen, Text
 from holdfast.cli.streaming import stream_line
 from holdfast.client import Client
 from holdfast.codec import UNTYPED
 from holdfast.documents import plain
 from holdfast.durations import moment, spoken
+from holdfast.harmless import harmless
 from holdfast.model import FINISHED, Event
 from holdfast.run import RunInfo, is_forsaken, wants_worker
 from holdfast.spent import count
@@ -88,7 +89,7 @@ async def show(
         elif svg is not None:
             drawing = await drawn_svg(hf, found, url)
             Path(svg).write_text(drawing, "utf-8")  # noqa: ASYNC240 - nothing else runs
-            console().print(f"Wrote {svg}", soft_wrap=True)
+            answer(f"Wrote {svg}")
         else:
             on = console()
             narrowed = {"failed_only": failed, "last_only": last}
@@ -197,7 +198,7 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
         block = _block("result", "green", shown_value(result), width, _RESULT_LINES)
         return [] if result is None else [*block, Text()]
     if failure is not None:
-        made = [Text(f"{MARGIN}{clean_line(line)}", "dim") for line in failure.path]
+        made = [Text(f"{MARGIN}{line}", "dim") for line in failure.path]
         made += wrapped(failure.error, width, "bold red")
         again = command("retry", row.id, db=url)
         return [*made, *_advice("Mend the cause, then go on from the failure:", again), Text()]
@@ -254,20 +255,15 @@ def _last_word(found: Account) -> str:
 
 def _block(title: str, style: str, body: str, width: int, limit: int) -> list[Text]:
     made = [Text(f"{MARGIN}{title}", style)]
-    split = wrapped("\n".join(map(clean_line, body.splitlines())), width - len(MARGIN), margin=MARGIN * 2)
+    split = wrapped(body, width - len(MARGIN), margin=MARGIN * 2)
     made += split[:limit]
     if len(split) > limit > 0:
         made.append(Text(f"{MARGIN}  {len(split) - limit} more lines; --json shows all", "dim"))
     return made
 
 
-def clean_line(line: str) -> str:
-    """A line whose spaces stay as they are and that cannot steer a terminal."""
-    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
-
-
 def _advice(text: str, line: str) -> list[Text]:
-    return [Text(f"{MARGIN}{text}  ", "dim").append(line, "bold")]
+    return [Text(f"{MARGIN}{text}  ", "dim", no_wrap=True).append(line, "bold")]
 
 
 # Other forms
@@ -275,12 +271,11 @@ def _advice(text: str, line: str) -> list[Text]:
 
 async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
     """The picture as a self-contained SVG: no font is fetched."""
-    on = Console(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor",
-                 markup=False, emoji=False, highlight=False)  # fmt: skip
+    on = Screen(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     made = await drawn(hf, found, SVG_WIDTH, Glyphs(), url)
     for line in made[1:-1]:
         on.print(line, soft_wrap=True)
-    text = on.export_svg(title=f"holdfast show {found.row.id}", theme=_CALM, font_aspect_ratio=0.6)
+    text = on.export_svg(title=harmless(f"holdfast show {found.row.id}"), theme=_CALM, font_aspect_ratio=0.6)
     text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL).replace("arial", "sans-serif")
     return text.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
 

@@ -43,8 +43,7 @@ async def start(url: str | None, wanted: Start, *, as_json: bool) -> None:
     say(f"{'Started' if run.created else 'There already:'} run {info.id} of {info.agent}.{begins}")
     if info.status == "ready" and not any(_serves(each, info.agent, info.version) for each in served):
         file = wanted.agent.rpartition(":")[0] or "FILE.py"
-        say(f"No live worker serves {code_of(info)}. Start one:", "yellow")
-        say(f"  {command('worker', file, db=url)}")
+        say(f"No live worker serves {code_of(info)}. Start one:", "yellow", command("worker", file, db=url))
     answer(info.id)
 
 

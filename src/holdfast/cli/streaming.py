@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from holdfast.cli.output import INTERRUPTED, print_json, reader_is_gone
+from holdfast.cli.output import INTERRUPTED, print_json, reader_is_gone, say, write
 from holdfast.cli.reading import existing, row_of
 from holdfast.cli.stopping import Stop
 from holdfast.naming import size
@@ -59,17 +59,12 @@ class _Shown:
     """Text on standard output. To a terminal goes nothing that could steer it."""
 
     def __init__(self, *, terminal: bool) -> None:
-        self._terminal, self._in_line = terminal, False
+        self._terminal, self._last = terminal, ""
 
     def add(self, chunk: Chunk) -> None:
         if chunk.kind == "data":
-            text = chunk.data
-            if self._terminal:
-                text = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-            encoding = sys.stdout.encoding or "utf-8"
-            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-            sys.stdout.flush()
-            self._in_line = not text.endswith("\n")
+            write(chunk.data, self._last)
+            self._last = chunk.data[-1:] or self._last
         elif chunk.kind == "restart":
             self._tell(f"what is above is void ({chunk.reason}); it begins anew:")
         elif chunk.reason is not None:
@@ -79,15 +74,13 @@ class _Shown:
 
     def _tell(self, what: str) -> None:
         self.end()
-        sys.stderr.write(f"[{what}]\n")
-        sys.stderr.flush()
+        say(f"[{what}]")
 
     def end(self) -> None:
         """On a terminal the next text, or the prompt, begins on a line of its own."""
-        if self._terminal and self._in_line:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-        self._in_line = False
+        if self._terminal and self._last not in ("", "\n"):
+            write("\n")
+        self._last = ""
 
 
 def stream_line(stream: StreamInfo) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rich.text import Text
-
 from holdfast.cli.output import (
     GOES_ON,
     answer,
     code_of,
     command,
+    command_line,
     console,
     glyphs,
     held_back,
@@ -19,6 +18,7 @@ from holdfast.cli.output import (
 )
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, held
+from holdfast.cli.screen import Text
 from holdfast.cli.showing import status_text
 from holdfast.documents import plain
 from holdfast.durations import spoken
@@ -109,6 +109,6 @@ async def stuck_runs(
         head = Text(info.id, "bold").append(f"  {info.agent}  ", "cyan").append_text(status_text(info.status, signs))
         on.print(head, soft_wrap=True)
         on.print(Text(f"  {clean(reason)}", "yellow"), soft_wrap=True)
-        on.print(Text(f"  {clean(advice)}", "dim"), soft_wrap=True)
+        on.print(command_line(clean(advice), "dim"), soft_wrap=True)
     if len(found) > limit:
         answer(f"{limit} of {len(found)} are shown; --limit shows more.", "dim")

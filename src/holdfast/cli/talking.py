@@ -6,11 +6,11 @@ import json
 from typing import Any, Final
 
 from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.output import answer, console, fail, print_json
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing
+from holdfast.cli.screen import Text
 from holdfast.documents import plain
 from holdfast.naming import cut
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli import asking
 from holdfast.cli.following import Watch
@@ -31,6 +30,7 @@ from holdfast.cli.lines import line
 from holdfast.cli.output import console, glyphs, print_json
 from holdfast.cli.picture import print_lines
 from holdfast.cli.reading import account
+from holdfast.cli.screen import Text
 from holdfast.cli.showing import drawn
 from holdfast.client import Client
 from holdfast.client import open as open_store
@@ -75,7 +75,8 @@ class Play:
     def say(self, text: str | Text = "", style: str = "") -> None:
         if not self.quiet:
             on = console()
-            on.print(Text(text, style) if isinstance(text, str) else text, soft_wrap=True)
+            for each in [text] if isinstance(text, Text) else text.split("\n"):
+                on.print(Text(each, style) if isinstance(each, str) else each, soft_wrap=True)
             on.file.flush()
 
     # One process

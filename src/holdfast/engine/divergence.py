@@ -5,18 +5,18 @@ It is never raised into the agent, which could catch it and act upon it.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from holdfast.engine import foreign
 from holdfast.engine.journal import Divergence
 from holdfast.engine.receipts import Receipt
+from holdfast.harmless import logger
 from holdfast.store.base import Append, Transition
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 
 
 def diverge(execution: Execution, divergence: Divergence, found: str) -> None:

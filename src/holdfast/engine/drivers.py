@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from holdfast.engine.host import Host
 from holdfast.engine.recorder import Recorder
 from holdfast.engine.tasks import task_of_ours
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
+from holdfast.harmless import logger
 from holdfast.model import RunRow
 from holdfast.runtime import _here, call_plainly
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.engine.budgets import Meter
     from holdfast.engine.looping import Watch
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 
 
 class NotBegun(Exception):

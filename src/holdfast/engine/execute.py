@@ -13,8 +13,6 @@ happened, during `act` what is recorded is never done again, and what is not rec
 
 from __future__ import annotations
 
-import logging
-
 from holdfast.engine import effects
 from holdfast.engine.budgets import meter_of
 from holdfast.engine.conversations import recollect
@@ -25,11 +23,12 @@ from holdfast.engine.journal import Journal
 from holdfast.engine.looping import watch_of
 from holdfast.engine.streaming import recall
 from holdfast.errors import HoldfastError
+from holdfast.harmless import logger
 from holdfast.model import OUTCOMES, Claimed, RunRow
 from holdfast.runtime import AgentSpec
 from holdfast.store.base import unspilled
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 
 
 async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:

@@ -5,16 +5,16 @@ Waits are noticed by the loop, effects that do not wait by an audit hook (`effec
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.tasks import GateFuture, RunTask, waiting_location
+from holdfast.harmless import logger
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
     from holdfast.engine.scope import Scope
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 
 
 def report(execution: Execution, scope: Scope, what: str, line: str, *, waits: bool = True) -> None:

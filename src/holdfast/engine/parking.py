@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.engine import foreign
 from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.runtime import Placed
 from holdfast.store.arrivals import Taken
 from holdfast.store.base import Append, InboxMoved, Transition, unspilled
@@ -22,7 +22,7 @@ from holdfast.store.base import Append, InboxMoved, Transition, unspilled
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 _STALL_NOTICE_S = 1.0
 EARLY_MS = 8  # a run comes back into memory so long before its time, and does not leave if it would have to come back
 _ORDER = (

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import math
 import random
 from collections import deque
@@ -26,6 +25,7 @@ from holdfast.engine.calls import Call, Wait
 from holdfast.engine.tasks import task_of_ours
 from holdfast.errors import StoreUnavailable
 from holdfast.flow import SHARED, Lane, interval_us, latest_us, slack_us, stretch_us
+from holdfast.harmless import logger
 from holdfast.retry import pause_s
 from holdfast.store.rates import Turn, in_milliseconds
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
     from holdfast.store.base import Store
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 _FIRST_LOOK_MS: Final = 100
 _LAST_LOOK_MS: Final = 10_000
 _AFTER_A_PAUSE_MS: Final = 60_000  # for so long turns of a rate without a number are so far apart:

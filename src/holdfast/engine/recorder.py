@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,12 +22,13 @@ from holdfast.engine.host import Host
 from holdfast.engine.outflow import Outflow
 from holdfast.engine.receipts import Receipt, Written
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
+from holdfast.harmless import logger
 from holdfast.model import OUTCOMES, Event, RunRow
 from holdfast.store.base import Append, NewRun, Transition, settle, spilled
 from holdfast.store.conversations import Talking
 from holdfast.store.questions import NewApproval
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 
 
 class Recorder:

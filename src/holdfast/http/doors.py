@@ -29,6 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from holdfast.documents import json_bytes
 from holdfast.durations import seconds
 from holdfast.errors import BadArguments
+from holdfast.harmless import logger
 from holdfast.http.problems import Refused, answer, problem
 from holdfast.naming import short
 
@@ -45,7 +46,7 @@ _CLOSE: Final = {"Connection": "close"}
 _TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)
 PEER: Final[int | None] = getattr(socket, "SO_PEERCRED", None)
 
-_log = logging.getLogger("holdfast.http")
+_log = logger("holdfast.http")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

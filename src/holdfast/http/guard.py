@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import getpass
 import ipaddress
-import logging
 import os
 import re
 import time
@@ -25,6 +24,7 @@ from starlette.types import Scope as Asked
 
 from holdfast.client import Client
 from holdfast.errors import HoldfastError
+from holdfast.harmless import logger
 from holdfast.http.doors import KEY
 from holdfast.http.problems import Refused, answer
 from holdfast.http.sessions import Sessions
@@ -41,7 +41,7 @@ _PASSED_ON: Final = re.compile(
 )
 _NOTED_S: Final = 60.0  # how often that a token is used is written down
 _WARNED_S: Final = 24 * 3600  # how often it is said that one expires soon
-_log = logging.getLogger("holdfast.http")
+_log = logger("holdfast.http")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ in `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,10 +18,11 @@ from starlette.responses import Response
 from holdfast import errors
 from holdfast.documents import json_bytes
 from holdfast.errors import HoldfastError
+from holdfast.harmless import logger
 from holdfast.naming import cut
 
 _MOST_SAID: Final = 4_000  # characters: a message names what was sent
-_log = logging.getLogger("holdfast.http")
+_log = logger("holdfast.http")
 
 HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.AlreadyDecided: "GET /api/approvals/{id} shows how it stands now.",

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 import stat
@@ -35,10 +34,11 @@ except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
 from holdfast.errors import StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.store import news
 from holdfast.store.base import News
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 
 _LONGEST_ADDRESS: Final = 103  # bytes of a socket's path: 104 with the final zero on macOS, 108 on Linux
 _LONGEST_POKE: Final = 1_024

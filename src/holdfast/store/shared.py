@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import functools
 import json
-import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from holdfast.clock import Clock
 from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
 from holdfast.flow import span_us
+from holdfast.harmless import logger
 from holdfast.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.people import Ballot
 from holdfast.runtime import outside as in_no_run
@@ -51,7 +51,7 @@ from holdfast.store.streams import Piece
 from holdfast.store.tokens import TokenRow
 from holdfast.store.transaction import Asking, Transaction, to_json
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 T = TypeVar("T")
 P = ParamSpec("P")
 

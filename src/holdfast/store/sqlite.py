@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-import logging
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ import apsw
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.model import Event, Published, Signal
 from holdfast.store import backup, connection, leases, reads
 from holdfast.store.appends import QueuedAppend
@@ -38,7 +38,7 @@ from holdfast.store.shared import SharedStore, forget
 from holdfast.store.transaction import Asking
 from holdfast.store.writer import Writer
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -19,7 +19,6 @@ and nobody was told.
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
 import threading
 import time
@@ -30,6 +29,7 @@ import apsw
 
 from holdfast.clock import Clock
 from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one
 from holdfast.store.asking import do
 from holdfast.store.base import Faults, News
@@ -39,7 +39,7 @@ from holdfast.store.queries import QUERIES
 from holdfast.store.runway import Runway
 from holdfast.store.transaction import Transaction
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 
 POLL_S: Final = 0.5
 _RESERVE: Final = QUERIES["reserve"]

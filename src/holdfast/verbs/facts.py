@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import uuid
 from contextlib import AbstractContextManager
@@ -10,9 +9,10 @@ from datetime import datetime
 from typing import Any, overload
 
 from holdfast.errors import BadArguments, NotInRun
+from holdfast.harmless import logger
 from holdfast.runtime import Called, RunFacts, StepContext, current, here
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 
 
 def now() -> datetime:

@@ -7,7 +7,6 @@ when that has ended, at the latest after the grace. So other workers go on with 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -15,8 +14,9 @@ from holdfast.engine import parking
 from holdfast.engine.execution import Execution
 from holdfast.engine.tasks import RunTask
 from holdfast.errors import StoreUnavailable
+from holdfast.harmless import logger
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 _STRAYS_S: Final = 0.5
 
 

@@ -9,7 +9,6 @@ told of when it lets go.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
 import time
@@ -17,12 +16,13 @@ from typing import Final
 
 from holdfast.engine.execution import Execution
 from holdfast.engine.tasks import RunTask, frame_location
+from holdfast.harmless import logger
 from holdfast.model import RunRow
 from holdfast.runtime import RunFacts, StepContext, _here
 from holdfast.worker.measures import Measures
 from holdfast.worker.settings import Settings
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 _LOOK_S: Final = 0.5
 _NOTICE_S: Final = 1.0
 

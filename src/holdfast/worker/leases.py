@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 
 from holdfast.engine import parking
 from holdfast.engine.execution import Execution
 from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.harmless import logger
 from holdfast.store.base import Append, Lease, Store, Transition
 from holdfast.worker.hangs import Hangs
 from holdfast.worker.measures import Measures
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.settings import Settings
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 _IDLE_BEATS = 3
 Astray = set[tuple[str, int]]  # (run, epoch): perhaps leased to us, and nobody here carries it
 

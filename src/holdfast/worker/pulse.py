@@ -11,18 +11,18 @@ should have them.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from holdfast.errors import StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.store.base import Lease, Store
 from holdfast.worker.measures import Measures
 from holdfast.worker.settings import Settings
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 T = TypeVar("T")
 
 

@@ -13,14 +13,14 @@ carry one; after a few seconds it is carried beside what is there already.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 
 from holdfast.errors import LeaseLost
+from holdfast.harmless import logger
 from holdfast.model import CRASHES_APART, CRASHES_AT_MOST, CRASHES_PAUSED, RunRow
 from holdfast.store.base import Append, Store, Transition
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 LONGEST_WAIT_S = 5.0
 LONGEST_WATCH_S = 30.0
 

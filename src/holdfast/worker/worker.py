@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from holdfast.engine.execution import Execution
 from holdfast.engine.passing import Freed
 from holdfast.engine.tasks import install
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
+from holdfast.harmless import logger
 from holdfast.model import Event, RunRow
 from holdfast.naming import cut, type_name
 from holdfast.overrides import Override
@@ -36,7 +36,7 @@ from holdfast.worker.publishing import schema_of
 from holdfast.worker.served import Served
 from holdfast.worker.settings import Settings
 
-_log = logging.getLogger("holdfast")
+_log = logger("holdfast")
 _LONGEST_SLEEP_S = 5.0
 _RECOVER_EVERY_S = 1.0
 _AGAIN_S = 1.0

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 import random
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,13 +22,14 @@ from typing import Any, Final, TypeVar
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.store.base import Lease
 from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye, insist
 from holdfast.store.transaction import to_json
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 T = TypeVar("T")
 _TRY_AGAIN_S: Final = 0.2
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -19,6 +18,7 @@ import asyncpg
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.model import Published
 from holdfast.store import joining, leases, reads
 from holdfast.store.appends import QueuedAppend
@@ -41,7 +41,7 @@ from holdfast.store.taking import Take
 from holdfast.store.transaction import Asking, Transaction, listed, to_json
 from holdfast.urls import without_secrets
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 T = TypeVar("T")
 P = ParamSpec("P")
 

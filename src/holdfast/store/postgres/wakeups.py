@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -19,6 +18,7 @@ from typing import Any, Final
 import asyncpg
 
 from holdfast.clock import Clock
+from holdfast.harmless import logger
 from holdfast.store import news
 from holdfast.store.base import Changes, News
 from holdfast.store.postgres import connection
@@ -26,7 +26,7 @@ from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 POLL_S: Final = 1.0
 _TELL_EVERY_S: Final = 0.002
 _TELL_REST_S: Final = 0.01  # of what nobody must act on: people look at it

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -24,6 +23,7 @@ from asyncpg import exceptions as pg
 
 from holdfast.clock import Clock
 from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.harmless import logger
 from holdfast.model import FINISHED
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
 from holdfast.store.base import Faults, News
@@ -36,7 +36,7 @@ from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.postgres.plain import IN_COMPANY, PLAIN
 from holdfast.store.transaction import Conflict, Transaction
 
-_log = logging.getLogger("holdfast.store")
+_log = logger("holdfast.store")
 
 _LARGEST_BATCH: Final = 2_000
 _RETRY_S: Final = 0.25
