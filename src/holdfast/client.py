@@ -651,7 +651,8 @@ def _published_input(agent: str, schema: dict[str, Any], given: _Arguments) -> I
     arguments, identity = arguments_from_published(schema, given.args, by_name, agent)
     check_against(schema, arguments, agent)
     whole, notes = filled(schema, arguments)
-    notes.pop(id(whole), None)  # the arguments themselves are no model
+    if id(whole) in notes:
+        notes[id(whole)] = notes[id(whole)]._replace(unset=())  # the arguments themselves are no model
     return Input(arguments_text(whole, agent, notes), identity, digest(identity))
 
 

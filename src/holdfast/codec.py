@@ -9,8 +9,9 @@ with the path and the reason.
 A value has two texts. The whole one (`store`) is what is kept, shown and returned, so a default that changes later changes
 nothing that was recorded. The one without the fields that are at their default (`identity`) tells one input from another,
 so a field that is added with a default changes no digest. Where a type has no defaults they are the same text. The whole
-one also has notes that no reader sees but the type: which fields of a pydantic model nobody set (`model_fields_set`), and
-which member of a union it is (`holdfast.unions`).
+one also has notes that no reader sees but the type: which fields of a pydantic model nobody set (`model_fields_set`),
+which member of a union it is (`holdfast.unions`), and which fields are at a default that is not of their type (`str = None`):
+the type would not read them as they are, so they are left to it, as long as that is its default.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from holdfast.errors import NotStorable
 from holdfast.exact import exact_check, is_untyped
 from holdfast.fields import Stranger, advice, fields_of, has_own_validator, notes_of, restore_notes, stranger
 from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
-from holdfast.sameness import Difference, difference
-from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Notes, Refused
+from holdfast.sameness import Difference, difference, lost
+from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Note, Notes, Refused
 from holdfast.unions import alike, by_names, parts_of, telling
 
 __all__ = [
@@ -161,18 +162,35 @@ class Shape:
             return (text, copy) if lean else self._filled(adapter, value, where, argument, text, copy)
 
     def _filled(self, adapter: Any, value: Any, where: str, argument: bool, text: str, copy: Any) -> tuple[str, Any]:
-        """The text without defaults, and every default that can be read back with it: one that cannot costs no other."""
+        """The text without defaults, and every default that can be written with it: one that cannot costs no other.
+
+        One that its type does not read as it is (`str = None`) is noted as such.
+        """
         plain, whole = (_dumped(adapter, value, where, lean) for lean in (True, False))
+        declared: Notes = {}
         for holder, key, default in _left_out(plain, whole):
+            before = declared.get(id(holder), Note(holder))
             holder[key] = default
-            try:
-                tried = _written(
-                    plain, where, argument, _leaf, notes_of(plain, value, self._kinds) if self._has_notes else None
-                )
-                text, copy = tried, self._read_back(tried, value, where, argument)
-            except NotStorable:
+            for note in (before, before._replace(default=[*before.default, key])):
+                declared[id(holder)] = note
+                try:
+                    notes = notes_of(plain, value, self._kinds) if self._has_notes else {}
+                    notes |= {at: notes.get(at, each)._replace(default=each.default) for at, each in declared.items()}
+                    tried = _written(plain, where, argument, _leaf, notes)
+                    text, copy = tried, self._read_back(tried, value, where, argument)
+                    break
+                except NotStorable:
+                    declared[id(holder)] = before
+            else:
                 del holder[key]
         return text, copy
+
+    def hidden(self, value: Any, text: str) -> str:
+        """The first field of a value that its text does not have, for its default cannot be written; "" if there is none."""
+        if not self.has_defaults or (self._fits is not None and self._fits(value)):
+            return ""
+        found = _left_out(tagged.read(text), _plain(_dumped(self._adapter, value, "value", False)))
+        return str(found[0][1]) if found else ""
 
     def load(self, text: str, where: str = "value", *, migrate: Migrate | None = None, drop: bool = False) -> Any:
         """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation.
@@ -207,10 +225,39 @@ class Shape:
         """
         if self._fits is not None and self._fits(plain):
             return plain
-        value = self._valid(plain, where, drop)
-        if not notes or restore_notes(plain, value, notes):
+        if not notes:
+            return self._valid(plain, where, drop)
+        value = self._defaulted(plain, where, notes, lambda: self._valid(plain, where, drop))
+        if restore_notes(plain, value, notes):
             return value
         return self._as_noted(plain, value, notes, drop)
+
+    def _defaulted(self, plain: Any, where: str, notes: Notes, read: Callable[[], Any]) -> Any:
+        """Plain data as a value: what is noted as a default is left to the type, unless that has another default by now.
+
+        Then it is read as any other field is. If the type does not take it, the data does not fit.
+        """
+        noted = [(note, dict(note.data)) for note in notes.values() if note.default]
+        if not noted:
+            return read()
+        try:
+            for note, whole in noted:
+                _keep(note.data, {key: each for key, each in whole.items() if key not in note.default})
+            value, today = None, dict[tuple[int, Any], Any]()
+            with contextlib.suppress(NotStorable):  # a field that has no default any more
+                value = read()
+                left_out = _left_out(plain, _plain(_dumped(self._adapter, value, where, False)))
+                today = {(id(holder), key): default for holder, key, default in left_out}
+            changed = False
+            for note, whole in noted:
+                now = {key: today[id(note.data), key] for key in note.default if (id(note.data), key) in today}
+                same = {key for key in now if lost(whole[key], now[key]) is None}
+                changed = changed or len(same) < len(note.default)
+                _keep(note.data, {key: each for key, each in whole.items() if key not in same})
+            return read() if changed else value
+        finally:
+            for note, whole in noted:
+                _keep(note.data, whole)
 
     def _as_noted(self, plain: Any, value: Any, notes: Notes, drop: bool) -> Any:
         """The value of the types that are noted, if they are still there. It was read as one that has become like them."""
@@ -308,8 +355,8 @@ class Shape:
     def _read_back(self, text: str, value: Any, where: str, argument: bool, zones: bool = True) -> Any:
         plain, notes = tagged.read_noting(text)
         try:
-            copy = self.revive(plain, where)  # also without the help of notes, for there are none in an identity
-            restore_notes(plain, copy, notes)
+            # Also without the help of notes, for there are none in an identity; but what they say of defaults must hold.
+            copy = self.revive(plain, where, notes={at: note._replace(kind="") for at, note in notes.items()})
         except Misfit as misfit:
             if misfit.path != where:
                 raise
@@ -390,6 +437,7 @@ def _adapter(annotation: Any, name: str, where: str) -> Any:
         ) from error
 
 
+_ROWS = (list, tuple, deque)
 _NO_FIELD = ("extra_forbidden", "unexpected_keyword_argument")  # what pydantic calls that in a model, in a dataclass
 
 
@@ -463,12 +511,30 @@ def _left_out(lean: Any, whole: Any) -> list[tuple[dict[Any, Any], Any, Any]]:
     found, pairs = [], [(lean, whole)]
     while pairs:
         one, other = pairs.pop()
-        if type(one) is dict and type(other) is dict:
+        if isinstance(one, dict) and isinstance(other, dict):
             found += [(one, key, each) for key, each in other.items() if key not in one]
             pairs += [(each, other[key]) for key, each in one.items() if key in other]
-        elif type(one) in (list, tuple) and type(other) is type(one) and len(one) == len(other):
+        elif isinstance(one, _ROWS) and isinstance(other, _ROWS) and len(one) == len(other):
             pairs += zip(one, other, strict=True)
     return found
+
+
+def _plain(dumped: Any) -> Any:
+    """What was taken apart, as it is read from its text. What cannot be written is not a value that any text has."""
+
+    def leaf(value: Any) -> Any:
+        try:
+            return _leaf(value)
+        except Refused:
+            return {"$unwritable": type_name(type(value))}
+
+    return tagged.read(_written(dumped, "value", False, leaf))
+
+
+def _keep(data: dict[Any, Any], wanted: dict[Any, Any]) -> None:
+    """Make this dict, which notes know by its identity, hold these items in this order."""
+    data.clear()
+    data.update(wanted)
 
 
 def arguments_text(arguments: dict[str, Any], where: str, notes: Notes | None = None) -> str:

@@ -197,11 +197,10 @@ def restore_notes(plain: Any, value: Any, notes: Notes) -> bool:
         if note is None:
             continue
         as_noted = as_noted and note.kind in ("", type(made).__name__)
-        if note.unset and hasattr(made, "__pydantic_fields_set__"):
-            aliases = _aliases(_kind(made))
-            given = made.__pydantic_fields_set__.difference(
-                note.unset, [aliases.get(name, name) for name in note.unset]
-            )
+        if (note.unset or note.default) and hasattr(made, "__pydantic_fields_set__"):
+            aliases, known = _aliases(_kind(made)), type(made).model_fields
+            given = made.__pydantic_fields_set__.union(name for name in note.default if name in known)
+            given = given.difference(note.unset, [aliases.get(name, name) for name in note.unset])
             object.__setattr__(made, "__pydantic_fields_set__", given)  # so that a frozen one takes it too
     return as_noted
 

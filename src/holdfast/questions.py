@@ -371,28 +371,31 @@ def _entered(schema: dict[str, Any], text: str, what: str, shown: str | None = N
     An edit leaves out nothing of what is `shown`: in the place of that nobody expects a default.
     """
     given, notes = tagged.read_noting(text)
-    check_value(schema, given, what)
+    before: Any = None
+    if shown is not None:
+        before, notes_before = tagged.read_noting(shown)
+        notes |= _untouched(given, before, notes_before)
+    check_value(schema, given, what, notes)
     if shown is None:
         check_whole(schema, given, what)
     else:
-        before, notes_before = tagged.read_noting(shown)
         check_whole(schema, given, what, before)
-        notes |= _untouched(given, before, notes_before)
     whole, notes = filled(schema, given, what, notes)
     return tagged.write(whole, notes=notes)
 
 
 def _untouched(given: Any, shown: Any, notes: Notes) -> Notes:
-    """The fields of an edit that nobody set: they are as they were shown, and nobody had set them before."""
+    """What is noted of fields that are as they were shown: that nobody has set them, that they are defaults."""
     found: Notes = {}
     pairs = [(given, shown)] if notes else []
     while pairs:
         now, before = pairs.pop()
         if type(now) is dict and type(before) is dict:
             note = notes.get(id(before), Note(before))
-            unset = [name for name in note.unset if name in now and difference(now[name], before[name]) is None]
-            if unset:
-                found[id(now)] = Note(now, unset)
+            same = [name for name in now if name in before and difference(now[name], before[name]) is None]
+            unset, declared = ([name for name in names if name in same] for names in (note.unset, note.default))
+            if unset or declared:
+                found[id(now)] = Note(now, unset, default=declared)
             pairs += [(item, before[name]) for name, item in now.items() if name in before]
         elif type(now) is list and type(before) is list:
             pairs += zip(now, before, strict=False)

@@ -43,7 +43,7 @@ _SIZES: dict[str, tuple[Any, Any]] = {
 }
 
 _NONE: Any = object()
-_DEFAULT = {"default", "x-default"}
+_DEFAULT = {"default", "x-default", "x-declared"}
 _TOLD = 10  # so many of the fields that are left out are named
 _FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID}
 
@@ -65,10 +65,10 @@ def check_against(schema: dict[str, Any], arguments: dict[str, Any], agent_name:
     check_value(schema, arguments, f"agent {agent_name!r}")
 
 
-def check_value(schema: dict[str, Any], value: Any, what: str) -> None:
-    """The same for any value of which the schema is known."""
+def check_value(schema: dict[str, Any], value: Any, what: str, notes: Notes | None = None) -> None:
+    """The same for any value of which the schema is known. A field that is noted as a default need not fit its own."""
     try:
-        wrong = _Form(schema).wrong(schema, value)
+        wrong = _Form(schema, notes).wrong(schema, value)
     except RecursionError:
         raise _too_deep(what) from None
     if wrong is not None:
@@ -226,8 +226,10 @@ class _Form:
             if name not in value:
                 told = _Wrong((segment(name),), "nothing", _describe(self._target(properties.get(name, {}))))
                 yield None, told, _NONE
+        note = self.notes.get(id(value))
         for name, item in value.items():
-            yield properties.get(name, others), item, name
+            if note is None or name not in note.default:
+                yield properties.get(name, others), item, name
 
     def left_out(self, schema: Any, value: Any, shown: Any) -> _LeftOut:
         """The fields that are left out and cannot be filled in, the first of them, with what is shown there."""
@@ -303,14 +305,24 @@ class _Form:
         made = {name: self.filled(properties.get(name, others), item) for name, item in whole.items()}
         before = self.notes.get(id(value), Note(value))
         unset = [name for name in made if name in before.unset or name not in value]
-        if unset or before.kind:
-            self.notes[id(made)] = Note(made, unset, before.kind)
+        if unset or before.kind or before.default:
+            declared = [
+                name
+                for name in made
+                if name in before.default or (name not in value and self._is_declared(properties[name], made[name]))
+            ]
+            self.notes[id(made)] = Note(made, unset, before.kind, declared)
         return made
 
+    def _is_declared(self, schema: dict[str, Any], default: Any) -> bool:
+        """Is this a default that its own type does not read as it is?"""
+        return "x-declared" in schema or self.wrong(schema, default) is not None
+
     def _default(self, schema: dict[str, Any]) -> Any:
-        if "x-default" not in schema:
+        stored = schema.get("x-declared", schema.get("x-default", _NONE))
+        if stored is _NONE:
             return schema["default"]
-        default, notes = tagged.read_noting(json.dumps(schema["x-default"]))
+        default, notes = tagged.read_noting(json.dumps(stored))
         self.notes |= notes
         return default
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import functools
 import inspect
 import itertools
@@ -24,8 +25,10 @@ from typing import Any, Final, NamedTuple, NoReturn, Self
 from holdfast import tagged
 from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shape_of
 from holdfast.errors import BadArguments, NotStorable
+from holdfast.exact import is_untyped
 from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved, signature_of
 from holdfast.naming import ATOMS, cut, near, short, show
+from holdfast.sameness import lost
 from holdfast.tagged import Notes
 
 __all__ = ["Bound", "Input", "Local", "Signature"]
@@ -38,7 +41,7 @@ _REST: Final = inspect.Parameter.VAR_POSITIONAL
 _EXTRA: Final = inspect.Parameter.VAR_KEYWORD
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Parameter:
     """A parameter, and what is known of it before any call."""
 
@@ -49,15 +52,49 @@ class Parameter:
     local: bool
     hint: str
     label: str  # the name as it stands in a record
-    default_text: str | None = None  # the default's identity, if it can be stored
-    default_whole: str | None = None  # and its text
+    default_text: str | None = None  # the default's identity, if it can be stored as annotated
+    default_whole: str | None = None  # its text, if it can be written at all
     default_shown: str = ""  # `depth=3`
+    declared: Shape | None = None  # what the default is written by, if it is not of its annotation (`str = None`)
+
+    @functools.cached_property
+    def fixed(self) -> bool:
+        """Is the default one that nobody can change?"""
+        return _is_fixed(self.default)
+
+    def left(self) -> str | None:
+        """The text of the default as it is now, for it may be an object that somebody changes."""
+        if self.fixed or self.default_whole is None:
+            return self.default_whole
+        return (self.declared or self.shape).text(self.default, self.name, argument=True)
+
+    def copied(self, text: str | None = None) -> Any:
+        """The default, for a function to do with it what it likes. One that cannot be written is itself."""
+        text = None if self.fixed else text or self.left()
+        return self.default if text is None else (self.declared or self.shape).load(text, self.name)
+
+    def read(self, plain: Any, where: str, notes: Notes, declared: Container[str]) -> Any:
+        """The value of a recorded argument. What was `declared` as a default, and still is, is the default itself."""
+        shape = self.shape
+        if where in declared:
+            now = self.left()
+            if now is not None and lost(plain, tagged.read(now)) is None:
+                return self.default
+            # As it is, only its own type would take it.
+            shape = shape_of(type(self.default)) if is_untyped(shape.annotation) else shape
+        return shape.revive(plain, where, notes=notes)
 
     def __str__(self) -> str:
         stars = {_REST: "*", _EXTRA: "**"}.get(self.kind, "")
         hint = f": {self.hint}" if self.hint else ""
         known = short(self.default) if self.default_text is None else preview(self.default_text, 60)
         return f"{stars}{self.name}{hint}" + ("" if self.default is _EMPTY else f" = {known}")
+
+
+def _is_fixed(value: Any) -> bool:
+    if type(value) in (tuple, frozenset):
+        return all(map(_is_fixed, value))
+    return type(value) in ATOMS or isinstance(value, enum.Enum)
 
 
 class _Parts(NamedTuple):
@@ -72,27 +109,34 @@ class _Parts(NamedTuple):
     plain: bool  # may all of them, and nothing else, be passed by position?
     optional: list[tuple[int, Parameter]]  # those that may be left out, and after how many others by position
     in_order: list[Parameter]  # all of them
+    objects: list[Parameter]  # those with a default that a function could change, so that it gets a copy
 
 
 class _Argument:
-    """One argument of a call. `text` is its identity; None for local ones and for the default itself."""
+    """One argument of a call. `text` is its identity; None for local ones and for the default itself.
+
+    A default that can be changed is told from others by what it is, as any value is, unless it is `left` out.
+    """
 
     __slots__ = ("_whole", "parameter", "text", "value", "where")
 
-    def __init__(self, parameter: Parameter, value: Any, where: str) -> None:
+    def __init__(self, parameter: Parameter, value: Any, where: str, left: bool = False) -> None:
         self.parameter, self.value, self.where = parameter, value, where
         self.text: str | None = None
         self._whole: str | None = None
-        if not parameter.local and value is not parameter.default:
+        if value is parameter.default and (left or parameter.fixed or parameter.default_text is None):
+            return
+        if not parameter.local:
             self.text = parameter.shape.identity(value, where, argument=True)
 
     def whole(self) -> str | None:
         """What is recorded of it."""
-        if self.text is None:
-            return self.parameter.default_whole
         if self._whole is None:
             shape = self.parameter.shape
-            self._whole = shape.text(self.value, self.where, argument=True) if shape.has_defaults else self.text
+            if self.text is None:
+                self._whole = self.parameter.left()
+            else:
+                self._whole = shape.text(self.value, self.where, argument=True) if shape.has_defaults else self.text
         return self._whole
 
     def lean(self) -> Self:
@@ -104,17 +148,22 @@ class _Argument:
 
     def fresh(self) -> Any:
         """A copy of the argument as it was when it was held: of all of it, for an identity lacks what only equals a default."""
-        text = None if type(self.value) in ATOMS or self.text is None else self.whole()
+        if self.parameter.local or type(self.value) in ATOMS:
+            return self.value
+        text = self.whole()
+        if self.text is None:
+            return self.parameter.copied(text)
         return self.value if text is None else self.parameter.shape.load(text, self.where)
 
     def shown(self) -> str:
-        if self.text is None:
+        if self.text is None and (self._whole is None or self.parameter.fixed):
             return self.parameter.default_shown if self.value is self.parameter.default else ""
         if type(self.value) in ATOMS:
             value = self.value
         elif self._whole is not None:
             value = tagged.read(self._whole)
         else:
+            assert self.text is not None
             value = self.parameter.shape.shown(self.value, self.text)
         return f"{self.where}={show(value, 120)}"
 
@@ -161,7 +210,7 @@ class Bound:
     def hold(self) -> Self:
         """Keep the values as they are now, whatever the caller makes of them later."""
         for argument in (*self.by_position, *self.by_keyword.values()):
-            if argument.parameter.shape.has_defaults:
+            if argument.parameter.shape.has_defaults or argument.text is None:
                 argument.whole()
         return self
 
@@ -171,9 +220,11 @@ class Bound:
         if not self._text:
             parts = self._parts
             if parts.optional or any(parameter.shape.has_defaults for parameter in parts.in_order):
-                pieces = self._recorded()
+                pieces, declared = self._recorded()
                 self._text = _object(pieces)
                 self._whole = _canonical(parts, self._text, pieces)
+                if declared:
+                    self._text = f'{{"$default":[{json.dumps(declared)},{self._text}]}}'
             else:
                 self._text = self.identity
         return self._text
@@ -197,11 +248,12 @@ class Bound:
         made = Bound(self._parts, [each.lean() for each in given], {name: each.lean() for name, each in named.items()})
         return "" if made.identity == self.identity else made.digest
 
-    def _recorded(self) -> list[str]:
+    def _recorded(self) -> tuple[list[str], list[str]]:
+        """The arguments as they are recorded, and the names of those that are defaults which are not of their annotation."""
         parts, count = self._parts, len(self._parts.positional)
         rest = self.by_position[count:]
         given = {argument.parameter.name: argument for argument in self.by_position[:count]} | self.by_keyword
-        pieces = []
+        pieces, declared = [], []
         for parameter in parts.in_order:
             if parameter.local:
                 continue
@@ -214,7 +266,9 @@ class Bound:
                 argument = given.get(parameter.name)
                 text = parameter.default_whole if argument is None else argument.whole()
                 pieces += [] if text is None else [parameter.label + text]
-        return pieces
+                is_default = argument is None or argument.text is None
+                declared += [parameter.name] if is_default and parameter.declared and text is not None else []
+        return pieces, declared
 
     @property
     def input(self) -> Input:
@@ -310,9 +364,14 @@ class Signature:
         shown = local_name(hint) if local else "" if hint is Any else shape.name
         made = Parameter(found.name, found.kind, found.default, shape, local, shown, f"{tagged.quote(found.name)}:")
         if found.default is not _EMPTY and not local:
-            with contextlib.suppress(NotStorable):  # a sentinel, or `x: str = None`: recognised by identity only
-                made.default_text = shape.identity(found.default, found.name, argument=True)
-                made.default_whole = shape.text(found.default, found.name, argument=True)
+            with contextlib.suppress(NotStorable):  # a sentinel: recognised by identity only
+                try:
+                    made.default_text = shape.identity(found.default, found.name, argument=True)
+                    made.default_whole = shape.text(found.default, found.name, argument=True)
+                except NotStorable:  # `x: str = None`: by identity too, but there is something to record
+                    declared = shape_of(type(found.default))
+                    made.default_text, made.declared = None, declared
+                    made.default_whole = declared.text(found.default, found.name, argument=True)
                 made.default_shown = f"{found.name}={show(tagged.read(made.default_whole), 120)}"
         return made
 
@@ -330,7 +389,8 @@ class Signature:
         left_out = [parameter for parameter in self.parameters if parameter.default_whole is not None]
         optional = [(places.get(parameter.name, sys.maxsize), parameter) for parameter in left_out]
         by_name = of(_POSITION, _ONLY_KEYWORD)
-        return _Parts(positional, by_name, rest, extra, taken, sortable, plain, optional, self.parameters)
+        objects = [parameter for parameter in left_out if not parameter.fixed]
+        return _Parts(positional, by_name, rest, extra, taken, sortable, plain, optional, self.parameters, objects)
 
     @property
     def names(self) -> tuple[list[str], list[str], bool]:
@@ -372,13 +432,27 @@ class Signature:
         if self.stored:
             self._refuse_local([*by_position, *((*found, name) for name, found in by_keyword.items())])
         try:
-            return Bound(
-                self._parts,
-                [_Argument(parameter, value, where) for parameter, value, where in by_position],
-                {name: _Argument(parameter, value, name) for name, (parameter, value) in by_keyword.items()},
-            )
+            given = [_Argument(parameter, value, where) for parameter, value, where in by_position]
+            named = {name: _Argument(parameter, value, name) for name, (parameter, value) in by_keyword.items()}
         except Misfit as misfit:
             raise self._unfit(misfit) from misfit
+        self._take_objects(given, named)
+        return Bound(parts, given, named)
+
+    def _take_objects(self, given: list[_Argument], named: dict[str, _Argument]) -> None:
+        """Pass the defaults that a function could change as arguments, for of these it gets copies."""
+        filled = {argument.parameter.name for argument in given}
+        for parameter in self._parts.objects:
+            if parameter.name in filled or parameter.name in named:
+                continue
+            if parameter.kind is not _ONLY_POSITION:
+                named[parameter.name] = _Argument(parameter, parameter.default, parameter.name, left=True)
+                continue
+            for each in self._parts.positional[len(given) :]:  # what stands before it must be passed by position too
+                given.append(_Argument(each, each.default, each.name, left=True))
+                filled.add(each.name)
+                if each is parameter:
+                    break
 
     def _refuse_local(self, arguments: list[tuple[Parameter, Any, str]]) -> None:
         for parameter, value, where in arguments:
@@ -473,14 +547,15 @@ class Signature:
         Raises `BadArguments` or `NotStorable` if they no longer fit the function.
         """
         (values, notes), parts = self._values(text), self._parts
+        declared = _declared(values, notes)
         if parts.rest is not None:
             values |= {f"{parts.rest.name}[{at}]": each for at, each in enumerate(self._more(values) or ())}
             values.pop(parts.rest.name, None)
 
         def before(argument: _Argument) -> Any:
             if argument.where not in values or argument.parameter.local:
-                return argument.fresh()
-            return argument.parameter.shape.revive(values.pop(argument.where), argument.where, notes=notes)
+                return argument.value if argument.text is None else argument.fresh()
+            return argument.parameter.read(values.pop(argument.where), argument.where, notes, declared)
 
         args = [before(argument) for argument in live.by_position]
         kwargs = {name: before(argument) for name, argument in live.by_keyword.items()}
@@ -495,7 +570,7 @@ class Signature:
 
     def _called(self, values: dict[str, Any], notes: Notes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         positional, by_name, rest, extra, taken = self._parts[:5]
-        more = self._more(values)
+        more, declared = self._more(values), _declared(values, notes)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter in (*positional, *(each for each in by_name if each.kind is _ONLY_KEYWORD)):
@@ -503,12 +578,16 @@ class Signature:
             if not given and parameter.default is _EMPTY:
                 why = "Local, which a stored input cannot hold" if parameter.local else "missing in the stored input"
                 raise BadArguments(f"{self.what} takes {self}; {parameter.name!r} is {why}")
+            value = parameter.default
+            if given:
+                value = parameter.read(values[parameter.name], parameter.name, notes, declared)
+            if value is parameter.default and not parameter.local:
+                value = parameter.copied()
             # What stands before positional-only or rest arguments must be passed by position too, default or not.
             if parameter.kind is _ONLY_POSITION or (more and parameter.kind is _POSITION):
-                value = values.get(parameter.name)
-                args.append(parameter.shape.revive(value, parameter.name, notes=notes) if given else parameter.default)
-            elif given:
-                kwargs[parameter.name] = parameter.shape.revive(values[parameter.name], parameter.name, notes=notes)
+                args.append(value)
+            elif given or value is not parameter.default:
+                kwargs[parameter.name] = value
         if rest and more:
             args += [rest.shape.revive(value, f"{rest.name}[{at}]", notes=notes) for at, value in enumerate(more)]
         for name in [name for name in values if name not in taken]:
@@ -564,8 +643,16 @@ class Signature:
         return {**out, "$defs": definitions} if definitions else out
 
 
+def _declared(values: dict[str, Any], notes: Notes) -> Sequence[str]:
+    """The names of recorded arguments that are defaults which are not of their annotation."""
+    note = notes.get(id(values))
+    return note.default if note is not None else ()
+
+
 def _published_default(parameter: Parameter) -> dict[str, Any]:
     """What a schema says of a default. One that JSON has no word for stands there as it is stored."""
+    if parameter.declared and parameter.default_whole is not None:
+        return {"x-declared": json.loads(parameter.default_whole)}
     if parameter.default_whole is None or parameter.default_text is None:
         return {}
     whole, identity = tagged.bare(parameter.default_whole), parameter.default_text

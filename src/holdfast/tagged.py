@@ -10,9 +10,10 @@ is an object with a single key that starts with "$":
     {"$datetime": iso}   {"$date": iso}   {"$time": iso}   {"$timedelta": [days, seconds, microseconds]}
     {"$datetime": {"at": iso, "zone": "Europe/Berlin", "fold": 1}}      also "name", for a named fixed offset
     {"$unset": [[name, ..], {..}]}                                      a model's fields, and which of them nobody set
+    {"$default": [[name, ..], {..}]}                                    which are defaults that their type does not read
     {"$of": [name, {..}]}                                               which member of a union the fields are of
 
-The last two are the dict itself to all readers but those that make a value of its type again (`read_noting`), and to digests.
+The last three are the dict itself to all readers but those that make a value of its type again (`read_noting`), and to digests.
 
 Nothing can be mistaken for a tag: a dict of the user's whose only key starts with "$" is written as a "$map". Kinds are
 told apart by their exact type and each has its own form, so reading gives back the value that was written, by
@@ -65,9 +66,13 @@ class Note(NamedTuple):
     data: dict[Any, Any]  # the data itself: while it is kept, its `id` is no other's
     unset: Sequence[str] = ()  # the fields that nobody set
     kind: str = ""  # the name of its type, where that is one of several that are alike
+    default: Sequence[
+        str
+    ] = ()  # the fields at a default that is not of their own type: it reads them as something else
 
 
 Notes = dict[int, Note]  # by the `id` of the data
+_NOTES: Final = {"$unset": "unset", "$default": "default", "$of": "kind"}  # the part of a note that each tag has
 
 
 class Refused(Exception):
@@ -242,6 +247,7 @@ class _Noting(_Writer):
         made = super().mapping(value, depth)
         note = self.notes.get(id(value))
         if note is not None and depth <= _NOTED_DEPTH:
+            made = {"$default": [note.default, made]} if note.default else made
             made = {"$unset": [note.unset, made]} if note.unset else made
             made = {"$of": [note.kind, made]} if note.kind else made
         return made
@@ -392,7 +398,7 @@ def _read_map(payload: Any) -> Any:
     return _members(dict, payload)
 
 
-def _read_unset(payload: Any) -> tuple[list[str], dict[Any, Any]]:
+def _read_named(payload: Any) -> tuple[list[str], dict[Any, Any]]:
     names, data = _row(payload)
     if type(data) is not dict or not all(type(name) is str and name in data for name in _row(names)):
         raise TypeError("names of fields and an object with them are expected")
@@ -435,7 +441,8 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$time": lambda payload: _read_moment(time, payload),
     "$date": lambda payload: date.fromisoformat(_text(payload)),
     "$timedelta": _read_timedelta,
-    "$unset": lambda payload: _read_unset(payload)[1],
+    "$unset": lambda payload: _read_named(payload)[1],
+    "$default": lambda payload: _read_named(payload)[1],
     "$of": lambda payload: _read_of(payload)[1],
 }
 
@@ -490,10 +497,9 @@ def read_noting(text: str) -> tuple[Any, Notes]:
         if len(found) != 1:
             return found
         value = _untag(found)
-        if "$unset" in found:
-            notes[id(value)] = Note(value, found["$unset"][0])
-        elif "$of" in found:
-            notes[id(value)] = notes.get(id(value), Note(value))._replace(kind=found["$of"][0])
+        for tag, part in _NOTES.items():
+            if tag in found:
+                notes[id(value)] = notes.get(id(value), Note(value))._replace(**{part: found[tag][0]})
         return value
 
     return _read(text, json.JSONDecoder(parse_constant=_no_constant, object_hook=untag)), notes
@@ -544,12 +550,14 @@ def bare(text: str) -> str:
 
 
 def _is_noted(text: str) -> bool:
-    return '"$unset"' in text or '"$of"' in text
+    return '"$unset"' in text or '"$of"' in text or '"$default"' in text
 
 
 def _bared(found: dict[str, Any]) -> Any:
-    noted = found.get("$unset", found.get("$of")) if len(found) == 1 else None
-    return noted[1] if type(noted) is list and len(noted) == 2 else found
+    if len(found) != 1:
+        return found
+    ((tag, noted),) = found.items()
+    return noted[1] if tag in _NOTES and type(noted) is list and len(noted) == 2 else found
 
 
 def _ordered(found: dict[str, Any]) -> Any:

@@ -332,6 +332,93 @@ def test_a_field_that_was_added_since_is_no_part_of_what_was_shown(tmp_path):
     assert lives(tmp_path / "a.db", [before["pays"]], [after["pays"]], act=act)[1] == "bo got 30"
 
 
+def sloppy(currency: str | None, least: str | None) -> list[Any]:
+    """The agents as one deploy has them, with defaults that are not of their type, as people write them."""
+    Order = pydantic.create_model("Order", to=(str, ...), currency=(str, currency))  # noqa: N806 - a type
+
+    @holdfast.step
+    async def pay(order: Order, memo: str = least) -> str:
+        return f"{order.to} got {order.currency}, {memo}"
+
+    @holdfast.agent
+    async def pays(order: Order, least: str = least) -> str:
+        decision = await holdfast.approve("Pay this?", show=order, edit=True)
+        await holdfast.receive("go")
+        return await pay(decision.data)
+
+    return [pays]
+
+
+def test_a_default_that_is_not_of_its_type_is_seen_and_kept(tmp_path):
+    """By whoever approves or edits it, also of a run that was started without the code; a changed one stops the run."""
+
+    async def act(hf, life):
+        run = hf.get("r")
+        if life == 0:
+            async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+                await elsewhere.start("pays", {"to": "bo"}, id="r")
+            question = await run.wait_for_question()
+            assert question.shown == {"to": "bo", "currency": None}
+            with pytest.raises(BadArguments, match="leaves out currency"):
+                await hf.approve("r", data={"to": "cy"}, by="ana")
+            await hf.approve("r", data={"to": "cy", "currency": None}, by="ana")
+            await run.wait("waiting", waits_for="message")
+        elif life == 1:
+            await run.send("go")
+            with pytest.raises(holdfast.RunPaused, match=r"its arguments do not fit agent 'pays'.* found None"):
+                await run.result(timeout=20)
+            assert sum(hf.bodies.values()) == 0
+        else:
+            await run.resume()
+            return await run.result(timeout=20)
+        return None
+
+    agents = [sloppy(None, None), sloppy("usd", "all"), sloppy(None, None)]
+    assert lives(tmp_path / "a.db", *agents, act=act)[2] == "cy got None, None"
+
+
+def test_a_question_hides_no_default():
+    """One that cannot be written is refused, and nobody is asked."""
+
+    class Login(pydantic.BaseModel):
+        user: str
+        token: pydantic.SecretStr = pydantic.SecretStr("x")
+
+    @holdfast.agent
+    async def asks() -> None:
+        await holdfast.approve("Log in?", show=Login(user="bo"))
+
+    async def main(hf):
+        with pytest.raises(holdfast.RunFailed, match="show: the default of 'token' cannot be stored"):
+            await hf.run(asks)
+
+    with_client(main, agents=[asks])
+
+
+def test_a_body_may_change_a_default_object():
+    """Each attempt, and each call, gets a copy of it."""
+    paid: list[int] = []
+
+    @holdfast.step(retry=holdfast.Retry(3, first="0s"))
+    async def pay(to: str, limits: Any = None, tags: list[str] = []) -> int:  # noqa: B006 - as people write it
+        tags.append(to)
+        paid.append(len(tags))
+        if len(paid) < 3:
+            raise ConnectionError("once more")
+        return len(tags)
+
+    @holdfast.agent
+    async def pays(done: list[int] = []) -> list[int]:  # noqa: B006
+        done.append(await pay("bo"))
+        return [*done, await pay("cy")]
+
+    async def main(hf):
+        assert [await hf.run(pays) for _ in range(2)] == [[1, 1]] * 2
+
+    with_client(main, agents=[pays])
+    assert set(paid) == {1}
+
+
 def test_a_step_shows_the_arguments_it_was_left_at():
     """In the history, and so to whoever is asked about it."""
     agents = code(30)

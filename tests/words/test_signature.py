@@ -155,12 +155,69 @@ def test_the_call_gets_what_was_given_and_not_the_default_that_equals_it() -> No
 
 
 def test_a_default_that_cannot_be_stored_may_be_left_or_passed() -> None:
-    """A sentinel, or None without its annotation, is recognised as the default it is."""
+    """A sentinel, or None without its annotation, is recognised as the default it is; what can be written is recorded."""
 
     def fn(a: Any = SENTINEL, b: str = None) -> None: ...  # noqa: RUF013 - as people write it
 
-    assert bind(fn, SENTINEL, None).text == "{}"
+    assert bind(fn, SENTINEL, None).identity == "{}"
+    assert bind(fn).text == bind(fn, SENTINEL, None).text == '{"$default":[["b"],{"b":null}]}'
+    assert bind(fn).preview == "b=None"
     assert bind(fn, SENTINEL, None).args == (SENTINEL, None)
+
+
+@dataclasses.dataclass
+class Fee:
+    cents: int
+
+
+def test_a_recorded_default_is_not_taken_for_todays():
+    """It need not be of its annotation, or have one. What today's code does not take is no reason to take another."""
+
+    def fn(a: str = None, b: Decimal = 0, c=Fee(5), d: set[int] = []) -> None: ...  # noqa: B006, B008, RUF013
+
+    def same(a: str = None, b: Decimal = 0, c=Fee(5), d: set[int] = [], e: int = 1) -> None: ...  # noqa: B006, B008, RUF013
+
+    def takes(a: str | None = "usd", b: Decimal = 5000, c=Fee(500), d: set[int] = [7]) -> None: ...  # noqa: B006, B008
+
+    def refuses(a: str = "usd", b: Decimal = 0, c=Fee(5), d: set[int] = []) -> None: ...  # noqa: B006, B008
+
+    bound = bind(fn)
+    assert bound.identity == "{}"
+    assert bound.preview == "c={'cents': 5}, d=[], a=None, b=0"
+    for known in (fn, same):
+        now = inspect.signature(known).parameters
+        for got in (Signature(known).load(bound.text)[1], Signature(known).recorded(bound.text, bind(known)).kwargs):
+            assert (got["c"], got["d"], got.get("a"), got.get("b", 0)) == (Fee(5), [], None, 0)
+            assert got["c"] is not now["c"].default
+            assert got["d"] is not now["d"].default
+    assert Signature(takes).load(bound.text)[1] == {"a": None, "b": Decimal(0), "c": Fee(5), "d": set()}
+    for read in (Signature(refuses).load, lambda text: Signature(refuses).recorded(text, bind(refuses))):
+        with pytest.raises((BadArguments, NotStorable), match="a: found None where str is annotated"):
+            read(bound.text)
+
+
+def test_a_default_object_is_copied_and_recorded_as_it_is():
+    """A function that changes it changes nothing for others; what a program makes of it before a call is passed and kept."""
+    config, rows = Fee(5), [1]
+
+    def fn(a: int = 0, b: list[int] = rows, /, c: Fee = config, *, d: tuple[Fee, ...] = (config,)) -> None: ...
+
+    bound = bind(fn)
+    bound.args[1].append(2)
+    bound.kwargs["c"].cents = bound.kwargs["d"][0].cents = 6
+    assert (bound.args, bound.kwargs) == ((0, [1]), {"c": Fee(5), "d": (Fee(5),)})
+    assert (bound.identity, bind(fn, c=config).identity) == ("{}", "{}")
+    args, kwargs = Signature(fn).load("{}")
+    assert args[1] is not rows
+    assert kwargs["c"] is not config
+    signature = Signature(fn)
+    signature.bind((), {})
+    config.cents = 7
+    left, passed = signature.bind((), {}), signature.bind((), {"c": config})
+    config.cents = 8
+    assert left.text == passed.text == '{"a":0,"b":[1],"c":{"cents":7},"d":{"$tuple":[{"cents":7}]}}'
+    assert (left.kwargs["c"], passed.kwargs["c"]) == (Fee(7), Fee(7))
+    assert (left.identity, passed.identity) == ("{}", '{"c":{"cents":7}}')
 
 
 @relaxed

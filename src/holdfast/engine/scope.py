@@ -29,7 +29,7 @@ from holdfast.engine.steps import StepCall
 from holdfast.engine.streaming import AgentOutlet, UnfinishedCall
 from holdfast.engine.tasks import RunTask, in_place
 from holdfast.engine.transactions import TransactionCall
-from holdfast.errors import BadArguments, HoldfastError, NotInRun, Suspended
+from holdfast.errors import BadArguments, HoldfastError, NotInRun, NotStorable, Suspended
 from holdfast.loops import Loops
 from holdfast.model import Recorded
 from holdfast.overrides import check_seen
@@ -262,7 +262,13 @@ class Scope:
         needs = question.needed(copy)
         identity = question.shown_shape.identity(copy, "show")
         label, what = f":{question.kind}", digest_of({"question": question.text, "show": identity})
-        call = ApprovalCall(self.execution, self.key(label), label, what, preview(shown))
+        key = self.key(label)
+        hidden = question.shown_shape.hidden(copy, shown)
+        if hidden and key not in self.execution.journal.begun and key not in self.execution.journal.closed:
+            raise NotStorable(
+                f"show: the default of {hidden!r} cannot be stored, so nobody would see it; show a value without that field"
+            )
+        call = ApprovalCall(self.execution, key, label, what, preview(shown))
         call.prepare(question, shown, copy, needs)
         return self._durable(question.kind, call)
 
