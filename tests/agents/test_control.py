@@ -98,6 +98,20 @@ async def above() -> None:
 
 
 @holdfast.agent
+async def timed() -> None:
+    """Tidies up with asyncio's timers, as a library does."""
+    await holdfast.spawn(below, "spawned")
+    try:
+        await holdfast.receive("never")
+    finally:
+        await asyncio.sleep(0.001)
+        await act("first")
+        async with asyncio.timeout(5):
+            await asyncio.sleep(0.001)
+        await act("last")
+
+
+@holdfast.agent
 async def stubborn() -> None:
     while True:
         try:
@@ -298,6 +312,35 @@ def test_cancelling_is_the_same_with_a_crash_at_every_point(family):
                 assert len(steps) == 1
             passes += 1
         assert passes > 20
+
+    asyncio.run(main())
+
+
+def test_the_grace_is_no_timer_of_the_agent(tmp_path):
+    """Workers come and go between the request and its end: timers that the agent itself sets meanwhile keep their names."""
+    brief = holdfast.Settings(park_grace_s=0, stop_grace_s=0.1)
+
+    async def main():
+        for name in ("spawned tidies", "first", "last"):
+            GATES[name] = Gate()
+        for name in ("spawned tidies", "first", "last", ""):  # at each of them a worker leaves, and another one comes
+            async with holdfast.open(f"sqlite:{tmp_path}/x.db", agents=[timed, below], settings=brief) as hf:
+                run = await hf.start(timed, id="r")
+                if name == "spawned tidies":
+                    while len(await hf.runs(status="waiting")) < 2:
+                        await asyncio.sleep(0.01)
+                    await run.cancel(by="ana", grace="1 day")
+                if name:
+                    await GATES[name].reached.wait()
+                    del GATES[name]
+                else:
+                    with pytest.raises(RunCancelled):
+                        await run.result(timeout=20)
+                    assert [event.key for event in await history(hf, "r") if event.kind == "tick"] == [
+                        ":tick#0",
+                        ":tick#2",
+                    ]
+        assert LOG == ["spawned tidies", "first", "last"]
 
     asyncio.run(main())
 

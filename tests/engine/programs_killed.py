@@ -2,8 +2,8 @@
 
 A file or schema at a time gets some programs, which have children, deep chains of callbacks and much else. A worker process
 carries them and is killed with -9 at random moments; meanwhile people send messages, pause, resume and cancel. In the end
-every run has ended, each life saw what the lives before it had seen, no call has two outcomes, and below a run that was
-cancelled nothing is left.
+every run has ended, none has diverged from its journal on the way, each life saw what the lives before it had seen, no call has
+two outcomes, and below a run that was cancelled nothing is left.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import logging
 import os
 import random
 import secrets
@@ -66,7 +67,16 @@ def _fork(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
         os._exit(1)
 
 
+class Diverged(logging.Handler):
+    """Writes down that a run did not fit its journal: it is paused then, and a cancel would hide it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "NondeterminismError" in (told := record.getMessage()):
+            os.write(Written.file, json.dumps({"diverged": told}).encode() + b"\n")
+
+
 async def _carry(url: str) -> None:
+    logging.getLogger("holdfast").addHandler(Diverged())
     schedules.new_life, schedules.longest_s = Written, 0.03
     schedules.noise.seed()
     async with holdfast.open(url, agents=[program]):
@@ -126,6 +136,9 @@ async def _verdict(url: str, seen: str) -> tuple[list[str], Counter[str]]:
     lives: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for text in seen.splitlines():
         line = json.loads(text)
+        if "diverged" in line:
+            wrong.append(line["diverged"])
+            continue
         lives[line["run"]].setdefault(line["life"], []).append(line["saw"])
     async with holdfast.open(url) as hf:
         infos = await hf.runs(limit=10_000)

@@ -248,15 +248,22 @@ class Execution(Leaving):
             if not self.live:
                 event = self.journal.next()
                 if event is None:
-                    self._reach_edge()
+                    with Placed(None):  # a timer that is set here is ours, though the agent runs
+                        self._reach_edge()
                     continue
             elif self.ready:
                 event = self.ready[0]
             else:
                 return
             asker = self.calls.get(event.key or "")
-            simple = arrives(event) or asker is call or (asker is not None and asker.withdrawn)
-            if not simple or not self._deliver(event):
+            if asker is not call:
+                if not arrives(event) and (asker is None or not asker.withdrawn):
+                    return
+                with Placed(None):  # as above: a request to stop sets one
+                    delivered = self._deliver(event)
+            else:
+                delivered = self._deliver(event)
+            if not delivered:
                 return
             if self.live:
                 self.ready.popleft()
