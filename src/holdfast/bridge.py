@@ -83,7 +83,8 @@ class Bridge:
     def _check(self) -> None:
         if self._process != os.getpid():
             raise BadArguments(
-                "this client was opened before the process was forked; open one in each process, after the fork"
+                "this client was opened before the process was forked; open one in each process, after the fork; of a store "
+                "in SQLite have none open before it"
             )
         if self._closed:
             raise BadArguments("this client is closed; open another one with `holdfast.sync.open(...)`")

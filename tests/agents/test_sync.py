@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import inspect
 import os
 import re
@@ -14,11 +15,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import apsw
 import pytest
 
 import holdfast
 import holdfast.sync
 from holdfast import BadArguments, RunEvent, StoreUnavailable
+from holdfast.store.connection import connect
 
 SOURCE = str(Path(holdfast.__file__).parents[1])
 
@@ -228,6 +231,58 @@ def test_a_forked_process_opens_its_own(url):
     assert next(used).position > 0
     assert len(hf.runs()) == 1
     hf.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_what_is_forked_while_a_store_is_open_opens_none(url):
+    """It is told so at once, whatever the parent is doing just then; when the parent has closed its own it may open one.
+
+    Else it would hang now and then, and lose commits: SQLite takes the locks of the parent for those of the child.
+    """
+
+    def opens() -> int:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            try:
+                with holdfast.sync.open(url) as own:
+                    os._exit(len(own.runs()))
+            except BadArguments as problem:
+                os._exit(100 if "get_context('spawn')" in str(problem) else 101)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def uses() -> None:
+        while not done.is_set():
+            hf.runs()
+
+    done, threads = threading.Event(), [threading.Thread(target=uses) for _ in range(4)]
+    with holdfast.sync.open(url, agents=[clerk]) as hf:
+        hf.start(clerk)
+        for thread in threads:
+            thread.start()
+        assert {opens() for _ in range(10)} == {100}
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert opens() == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_the_end_of_a_forked_process_leaves_the_store_alone(tmp_path):
+    """It does not close what is the parent's: that would roll back, in memory they share, what the parent is writing."""
+    db = connect(str(tmp_path / "x.db"), "process", writer=True)
+    db.execute("CREATE TABLE t (x); PRAGMA cache_size = 5; BEGIN IMMEDIATE")
+    db.executemany("INSERT INTO t VALUES (zeroblob(?))", [(2000,)] * 2000)
+    child = os.fork()
+    if not child:
+        (opened,) = [each for each in apsw.connections() if each.filename == db.filename]
+        del opened, db  # as at the end of the program
+        gc.collect()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert db.execute("SELECT sum(length(x)) FROM t").get == 4_000_000
+    db.execute("COMMIT")
+    db.close()
 
 
 def test_an_iterator_may_be_collected_in_any_thread(url, monkeypatch):

@@ -103,6 +103,42 @@ def check_library() -> None:
         )
 
 
+class _Fork:
+    """What this process has from a fork.
+
+    SQLite keeps in memory which locks its process holds, and a child has that memory but not the locks: what it writes to the
+    same file can be lost (sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection_across_a_fork_). It may also wait
+    for ever for a thread that was inside the library and is not there any more.
+    """
+
+    inherited = False  # were there connections?
+
+    @classmethod
+    def happened(cls) -> None:
+        """In the child: connections are the parent's, and never closed here, also not at the end of the program."""
+        open_there = apsw.connections()
+        cls.inherited = cls.inherited or bool(open_there)
+        if open_there:
+            import ctypes  # noqa: PLC0415 - nobody else needs it
+
+            for connection in open_there:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Fork.happened)
+
+
+def check_process() -> None:
+    """Refuse a process in which SQLite cannot be used."""
+    if _Fork.inherited:
+        raise BadArguments(
+            "this process was forked while its parent had a file of SQLite open, whose locks do not come along: what is written "
+            "here could be lost. Open no store before the fork, or close it first; or start this process without a fork, as "
+            "`multiprocessing.get_context('spawn')` does"
+        )
+
+
 class Nap:
     """Waits for another process's lock in short random naps: SQLite's own handler naps 100 ms and starves a writer."""
 

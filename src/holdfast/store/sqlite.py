@@ -26,7 +26,7 @@ from holdfast.store import backup, connection, leases, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.backup import Part
 from holdfast.store.base import Ailment, Append, Faults, Lease, News, Told, settle
-from holdfast.store.connection import PAGE_BYTES, Durability, check_library, connect, parse_url
+from holdfast.store.connection import PAGE_BYTES, Durability, check_library, check_process, connect, parse_url
 from holdfast.store.joint import Joint
 from holdfast.store.loans import Loans
 from holdfast.store.migrate import migrate
@@ -81,6 +81,7 @@ class SQLiteStore(SharedStore):
     # Life of the store
 
     async def open(self) -> None:
+        check_process()
         self._begin()
         if await asyncio.to_thread(lambda: self.is_backup):
             await self._open_backup()
