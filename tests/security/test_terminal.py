@@ -30,7 +30,7 @@ WORDS = {
             ["run", f"{FORGER}:fails", EVIL, "--label", SHORT], ["run", f"{FORGER}:{SHORT}"], ["run", f"./{SHORT}.py:x"]],
     "start": [["start", "gives", EVIL, "--id", "later"], ["start", NAME, EVIL], ["start", "gives", "--arg", f"{SHORT}=1"]],
     "worker": [["worker", f"{SHORT}.py"]],
-    "serve": [["serve", "--deadline", SHORT]],
+    "serve": [["serve", "--deadline", SHORT], ["serve", "--host", SHORT]],
     "demo": [["demo", SHORT]],
     "runs": [["runs"], ["runs", "--counts"], ["runs", "--stuck"], ["runs", "--search", EVIL], ["runs", "--agent", NAME]],
     "show": [["show", "asks"], ["show", "failed"], ["show", "done"], ["show", "asks", "--events"], ["show", "asks", "--audit"],

@@ -20,6 +20,7 @@ from http import HTTPStatus
 from typing import Final
 
 from holdfast.errors import BadArguments
+from holdfast.naming import short
 from holdfast.worker.health import Health, Verdict
 from holdfast.worker.metrics import METRICS, Sight, exposition
 
@@ -165,8 +166,18 @@ class Probes:
         return _Reply(HTTPStatus.OK, text, kind)
 
 
+def _can_be_asked_for(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens there, or `BadArguments` that says why there is none."""
+    if not host.isprintable() or not _can_be_asked_for(host):
+        raise BadArguments(f"cannot listen on {short(host)}: that is no address and no name of one")
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         # Inherited by every connection: without it the second part of an answer waits 40 ms for the first to be acknowledged.
