@@ -341,7 +341,8 @@ def restore_file(path: str | os.PathLike[str], target: str, now: int, by: str, v
         copy_pages(backup.db, db, part.check_wanted)
         db.pragma("journal_mode", "delete")
         migrate(db, now)
-        db.execute("BEGIN; DELETE FROM identity")
+        # Numbers of the audit go on behind its last row. What SQLite keeps of them has no checksum, and could be damaged.
+        db.execute("BEGIN; DELETE FROM identity; DELETE FROM sqlite_sequence")
         db.execute(
             "INSERT INTO identity (id, made_at, backup_of, backup_at, restored_at, held_at) VALUES (?, ?, ?, ?, ?, ?)",
             backup.identity(now),
