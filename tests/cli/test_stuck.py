@@ -71,7 +71,7 @@ def test_each_stuck_run_is_told_with_its_reason(cli):
     assert lines[1] == "  it has been due for 1 h, and no live worker serves 'nobody'"
     assert lines[2] == "  Go on: holdfast run FILE.py:nobody --id unserved"
     assert "its worker is gone or stands still: nobody has had it for" in lines[4]
-    assert lines[7] == "  it is paused: run 'bad' ended its process 3 times without any progress in between"
+    assert lines[7] == "  it is paused: ended its process 3 times without any progress in between"
     assert lines[8] == "  holdfast resume bad"
 
 
@@ -102,6 +102,57 @@ async def crashed(place, clock, run, agent):
     await store.open()
     await store.claim([agent], 1, 1_000, alone=True)
     store.abandon()
+
+
+def test_a_run_that_waits_after_crashes_is_well(cli):
+    """It came so far that it waits: nothing is wrong with it now, whoever looks."""
+
+    async def scene(place, clock):
+        await crashed(place, clock, "waits", "twice")
+        clock.time += MINUTE
+        async with place.open(clock) as store:
+            (row,) = await store.claim(["twice"], 1, 1_000, alone=True)
+            await park(store, row, seen=0, waits_for="message")
+
+    ago(cli.folder, scene)
+    assert cli.json("runs")["runs"][0]["crashes"] == 2
+    assert cli("runs", "--stuck").stdout.startswith("No run is stuck")
+    well = cli("doctor")
+    assert well.exit_code == 0, well.output
+
+
+def test_show_names_the_run_below_that_nobody_serves(cli):
+    """What a family truly waits for, and the command of the run above all."""
+
+    async def scene(place, clock):
+        async with place.open(clock) as store:
+            parent = await owned(store, "mother", agent="other")
+            child = new("mother.kid", agent="kid", parent_id="mother", parent_key="kid#0", root_id="mother")
+            await store.append(write(parent, children=[child]))
+            await park(store, parent, seen=0, waits_for="child")
+
+    ago(cli.folder, scene)
+    told = cli("show", "mother").stdout
+    assert "  run mother.kid: due, but no live worker serves 'kid'\n" in told
+    assert "  Go on:  holdfast run FILE.py:other --id mother\n" in told
+    assert "waits for a child" not in told
+
+
+def test_paused_runs_are_stuck_whatever_paused_them(cli):
+    """Code that does not fit, or a person: `doctor` and `--stuck` name the same runs, at the same time."""
+
+    async def scene(place, clock):
+        async with place.open(clock) as store:
+            reason = "NondeterminismError: run 'unfit': what the journal has does not fit"
+            await store.append(write(await owned(store, "unfit"), transition=Transition("paused", reason=reason)))
+            clock.time = round(time.time() * 1000)
+            await store.create(new("new", agent="nobody"))
+
+    ago(cli.folder, scene)
+    named = [run["id"] for run in cli.json("runs", "--stuck")["runs"]]
+    assert named == ["unfit", "new"] == [problem["run"] for problem in cli.json("doctor")["problems"]]
+    assert "NondeterminismError: what the journal has does not fit\n" in cli("runs", "--stuck").stdout
+    assert "  NondeterminismError: what the journal" in cli("runs").stdout
 
 
 def test_stuck_runs_as_json_and_narrowed(cli):

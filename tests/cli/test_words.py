@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shlex
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -189,3 +190,32 @@ def test_doctor_advises_the_run_above_what_failed(cli, with_worker):
     (problem,) = [each for each in cli.json("doctor")["problems"] if "failed" in each["problem"]]
     assert (problem["run"], problem["problem"]) == ("failed", "1 run has failed, failed, and 1 below")
     assert problem["advice"].endswith("holdfast retry failed")
+
+
+# Times
+
+
+def test_what_came_from_outside_has_its_own_time(cli, with_worker):
+    """A decision and a request to stop are told at the time when somebody made them, also when a worker has taken them."""
+
+    async def begin(hf, cli):
+        await asks(hf, buyer, "buy", "tea")
+        await hf.start(listener, id="stops")
+        await hf.get("stops").wait("waiting", timeout=20)
+
+    async def end(hf, cli):
+        await hf.get("buy").wait(timeout=20)
+        await hf.get("stops").wait(timeout=20)
+
+    def told():
+        shown = (cli("show", "buy").output + cli("show", "stops").output).splitlines()
+        return [line.split()[0] for line in shown if "approved by ana" in line or "asked to stop" in line]
+
+    with_worker(begin)
+    cli("approve", "buy", "--by", "ana")
+    cli("cancel", "stops", "--by", "ana")
+    before = told()
+    time.sleep(1.1)
+    with_worker(end)
+    assert len(before) == 2
+    assert told() == before

@@ -197,8 +197,8 @@ def runs(
 ) -> None:  # fmt: skip
     """List runs, newest first, or count them.
 
-    With --stuck: those that have been due for a minute and nobody takes, that end their process again and again, or whose
-    worker is gone; the longest due first.
+    With --stuck: those that no live worker serves or has taken for a minute, that are paused, that end their process again
+    and again, or whose worker is gone; the longest due first.
     """
     if stuck:
         from holdfast.cli.stuck import stuck_runs
@@ -296,8 +296,8 @@ def conversations(conversation: str | None, last: int, delete: bool, db: str | N
 def doctor(db: str | None, as_json: bool) -> None:
     """Check the store and say what is wrong.
 
-    The exit code is 1 if anything is: a damaged file, a paused run, one that is due and nobody serves, one that ends
-    its process again and again, or a token that expires within 14 days.
+    The exit code is 1 if anything is: a damaged file, a failed or a paused run, one that is due and nobody serves,
+    one that ends its process again and again, or a token that expires within 14 days.
     """
     from holdfast.cli.health import doctor as examine
 

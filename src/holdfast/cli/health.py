@@ -13,7 +13,7 @@ from holdfast.cli.output import command, console, glyphs, lines_of, print_json, 
 from holdfast.cli.picture import clean, when
 from holdfast.cli.reading import existing, held
 from holdfast.cli.screen import Text
-from holdfast.cli.stuck import why_stuck
+from holdfast.cli.stuck import found_stuck
 from holdfast.client import Client, store_for
 from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
@@ -201,11 +201,8 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
                 f"token {token.id} of {token.name} expires at {token.expires_at:%Y-%m-%d %H:%M} UTC",
                 f"{RENEW[0].upper()}{RENEW[1:]}",
             )
-    agents, queues = await hf.store.agents(), await hf.store.queues_taken()
-    for row in await hf.store.runs(statuses=["ready", "waiting", "running", "paused"], limit=_LOOKED_AT * 5):
-        problem = why_stuck(row, agents, queues, hf.store.clock.now(), url)
-        if problem is not None:
-            add(f"run {row.id}: {problem[0]}", problem[1], row.id)
+    for row, _, (problem, advice) in (await found_stuck(hf, url))[: _LOOKED_AT * 5]:
+        add(f"run {row.id}: {problem}", advice, row.id)
     return found
 
 

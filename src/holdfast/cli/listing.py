@@ -13,7 +13,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 
 from holdfast.cli.lines import is_quiet, line
-from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, held_back, print_json, reader_is_gone
+from holdfast.cli.output import INTERRUPTED, answer, console, glyphs, held_back, print_json, reader_is_gone, without_id
 from holdfast.cli.picture import STATUS_STYLES, clean
 from holdfast.cli.reading import existing, held, latest_position, row_of
 from holdfast.cli.screen import Text
@@ -112,8 +112,11 @@ def _runs_table(found: Sequence[RunInfo], *, apart: bool) -> Table:
 
 def _said(info: RunInfo) -> Text:
     """Its error, why it is paused, or how far it is."""
-    said = info.error or info.reason or (str(info.progress) if info.progress else "")
-    return Text(cut(clean(said), 80), "red" if info.error else "yellow" if info.reason else "dim")
+    said = without_id(info.error or info.reason or (str(info.progress) if info.progress else ""), info.id)
+    return Text(
+        cut(clean(said), 80 if console().is_terminal else 300),
+        "red" if info.error else "yellow" if info.reason else "dim",
+    )
 
 
 def _sum(counts: dict[str, dict[str, int]]) -> int:

@@ -158,6 +158,13 @@ def code_of(run: RunRow | RunInfo) -> str:
     return repr(run.agent) if run.version is None else f"version {run.version} of {run.agent!r}"
 
 
+def without_id(told: str, run: str) -> str:
+    """What is told of a run where its id stands beside it: the room is for the rest."""
+    for begins in (f"run {run!r}: ", f"run {run!r} "):
+        told = told.replace(begins, "", 1)
+    return told
+
+
 GOES_ON: Final = "goes on when the runs that are tried first have made progress or ended"
 
 

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from holdfast.cli.history import History, OpenCall
@@ -156,7 +156,8 @@ async def account(hf: Client, run: str) -> Account:
     for row in members:
         events = await hf.store.journal(row.id, dropped=True)
         questions = [each for each in asked if each.run == row.id]
-        accounts[row.id] = Account(row, input_preview(row), events, History(events), questions)
+        history = History(await _as_it_came(hf, row, events))
+        accounts[row.id] = Account(row, input_preview(row), events, history, questions)
         accounts[row.id].spent = spent.get(row.id, NOTHING)
         accounts[row.id].started_by = starts[0].by if starts else None
         accounts[row.id].untaken = await _untaken(hf, row)
@@ -166,6 +167,26 @@ async def account(hf: Client, run: str) -> Account:
         if row.id != run and row.parent_id in accounts:
             accounts[row.parent_id].children.append(accounts[row.id])
     return accounts[run]
+
+
+async def _as_it_came(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
+    """The events, and those that came from outside at the time when somebody did it: a worker may have taken them much later."""
+    came = dict[tuple[str, str], list[int]]()
+    after = 0
+    while after < row.inbox_seen and (page := await hf.store.inbox(row.id, after)):
+        for signal in page:
+            came.setdefault(_named(signal.kind, signal.recorded() or {}), []).append(signal.sent_at)
+        after = page[-1].position
+    made = []
+    for event in events:
+        times = came.get(_named(event.kind, event.data)) if event.key is None else None
+        made.append(replace(event, at=times.pop(0)) if times else event)
+    return made
+
+
+def _named(kind: str, data: dict[str, Any]) -> tuple[str, str]:
+    told = {name: value for name, value in data.items() if name != "position"}
+    return kind, json.dumps(told, sort_keys=True)
 
 
 async def _untaken(hf: Client, row: RunRow) -> list[Event]:

@@ -211,7 +211,8 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
 
 
 async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> list[Text]:
-    info = await hf.get(found.row.id).info()
+    now, served = hf.store.clock.now(), await hf.store.agents()
+    info = RunInfo.of(found.row, served, now)
     made: list[Text] = []
     asleep = await held(hf, url)
     for each in (found, *found.descendants()) if not hf.store.is_backup else ():
@@ -225,17 +226,16 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
     if asleep is not None:
         made.append(Text(f"{MARGIN}{asleep.what}", "bold yellow"))
         made += _advice(asleep.when, asleep.command)
-    elif info.waits_for == "worker" and info.status == "running":
-        made.append(Text(f"{MARGIN}its worker is gone; one that serves {code_of(info)} goes on with it", "bold yellow"))
-        made += wrapped(f"{_last_word(found)}; {_CUT_OFF}", width, "yellow")
-        made += _advice(*how_to_go_on(info, url))
-    elif info.waits_for == "group":
-        made.append(Text(f"{MARGIN}{held_back(info)}; {GOES_ON}", "yellow"))
-    elif info.waits_for == "worker":
-        made.append(Text(f"{MARGIN}ready, but no live worker serves {code_of(info)}", "bold yellow"))
-        made += _advice(*how_to_go_on(info, url))
+    elif lacking := [
+        (each, RunInfo.of(each.row, served, now))
+        for each in (found, *found.descendants())
+        if RunInfo.of(each.row, served, now).waits_for in ("worker", "group")
+    ]:
+        made += _lacks_worker(found, *lacking[0], width, url)
+        if len(lacking) > 1:
+            made.append(Text(f"{MARGIN}so do {count(len(lacking) - 1, 'run')} more", "yellow"))
     elif info.waits_for and not made and info.due_at is not None and info.due_at <= moment(hf.store.clock.now()):
-        made.append(Text(f"{MARGIN}ready: a live worker that serves {code_of(info)} takes it", "cyan"))
+        made.append(Text(f"{MARGIN}its wait is over: a live worker that serves {code_of(info)} takes it", "cyan"))
     elif info.waits_for and not made:
         at = "" if info.due_at is None else when(round(info.due_at.timestamp() * 1000))
         waits = f"waits for a {info.waits_for}" + (f", next at {at}" if at else "")
@@ -246,6 +246,19 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
         made.append(Text(f"{MARGIN}worker {info.worker} is on it", "cyan"))
         made += wrapped(f"{_last_word(found)}; {_BODIES}", width, "dim")
     return [*made, Text()] if made else []
+
+
+def _lacks_worker(found: Account, each: Account, info: RunInfo, width: int, url: str | None) -> list[Text]:
+    """What a member of the family waits for that a worker has to do; the command is that of the run above all, if it is here."""
+    whose = "" if each is found else f"run {info.id}: "
+    if info.waits_for == "group":
+        return [Text(f"{MARGIN}{whose}{held_back(info)}; {GOES_ON}", "yellow")]
+    if info.status == "running":
+        gone = f"{whose}its worker is gone; one that serves {code_of(info)} goes on with it"
+        made = [Text(f"{MARGIN}{gone}", "bold yellow"), *wrapped(f"{_last_word(each)}; {_CUT_OFF}", width, "yellow")]
+    else:
+        made = [Text(f"{MARGIN}{whose}due, but no live worker serves {code_of(info)}", "bold yellow")]
+    return made + _advice(*how_to_go_on(info if found.row.parent_id else found.row, url))
 
 
 def _last_word(found: Account) -> str:

@@ -15,11 +15,13 @@ from holdfast.cli.output import (
     held_back,
     how_to_go_on,
     print_json,
+    without_id,
 )
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, held
 from holdfast.cli.screen import Text
 from holdfast.cli.showing import status_text
+from holdfast.client import Client
 from holdfast.documents import plain
 from holdfast.durations import spoken
 from holdfast.model import CRASHES_APART, Published, RunRow, is_served
@@ -27,6 +29,7 @@ from holdfast.naming import cut
 from holdfast.run import RunInfo, crashes, is_held_back, wants_worker
 from holdfast.worker.health import LATE_MS
 
+_LOOKED_AT: Final = 10_000
 TAKEN_OVER_MS: Final = 5_000  # within which a live worker takes a run whose worker is gone
 
 
@@ -41,11 +44,13 @@ def why_stuck(
     also = nobody and f", and {nobody}"
     look = "Look at what its step does: memory, a native crash, os._exit"
     if row.status == "paused":
-        return (f"it is paused: {cut(row.reason or 'no reason was given', 300)}", command("resume", row.id, db=url))
+        why = without_id(row.reason or "no reason was given", row.id)
+        return f"it is paused: {cut(why, 500)}", command("resume", row.id, db=url)
     if is_held_back(row, served, now) and not nobody:
         info = RunInfo.of(row, served, now)
         return f"it is {held_back(info)}; a worker serves {code_of(row)}", f"It {GOES_ON}. {look}"
-    if crashes(row, now) >= CRASHES_APART:
+    carried = row.status == "running" or wants_worker(row, now)
+    if carried and crashes(row, now) >= CRASHES_APART:  # one that waits meanwhile has done what it had to do
         ends = f"its process has ended {crashes(row, now)} times without progress in between{also}"
         then = "It is carried apart now, and paused at the fifth time if it is alone then"
         return ends, f"{look}. {then}" + (f". {go_on}" if nobody else "")
@@ -76,21 +81,25 @@ def _lacks(row: RunRow, served: Published, queues: frozenset[str] | None, url: s
     return None
 
 
+async def found_stuck(hf: Client, url: str | None) -> list[tuple[RunRow, RunInfo, tuple[str, str]]]:
+    """Runs that do not go on by themselves, the longest due first; each with what keeps it and what to do."""
+    rows = await hf.store.stuck(0, limit=_LOOKED_AT)
+    served, queues, now = await hf.store.agents(), await hf.store.queues_taken(), hf.store.clock.now()
+    kept = [(row, why_stuck(row, served, queues, now, url)) for row in rows]
+    return [(row, RunInfo.of(row, served, now), why) for row, why in kept if why is not None]
+
+
 async def stuck_runs(
     url: str | None, statuses: tuple[str, ...], agent: str | None, labels: dict[str, str], limit: int, *, as_json: bool
 ) -> None:
     """The command."""
     async with existing(url) as hf:
-        rows = await hf.store.stuck(LATE_MS, limit=10_000)
-        served, queues = await hf.store.agents(), await hf.store.queues_taken()
-        now, where, asleep = hf.store.clock.now(), hf.store.url, await held(hf, url)
+        rows, where, asleep = await found_stuck(hf, url), hf.store.url, await held(hf, url)
     found = []
-    for row in rows:
-        info = RunInfo.of(row, served, now)
-        why = (asleep.what, asleep.advice) if asleep is not None else why_stuck(row, served, queues, now, url)
+    for row, info, why in rows:
         fits = (not statuses or row.status in statuses) and (agent is None or row.agent == agent)
-        if why is not None and fits and labels.items() <= info.labels.items():
-            found.append((info, row.queue, *why))
+        if fits and labels.items() <= info.labels.items():
+            found.append((info, row.queue, *(why if asleep is None else (asleep.what, asleep.advice))))
     if as_json:
         documents: list[dict[str, Any]] = [
             plain(info) | {"queue": queue, "stuck": reason, "advice": advice}

@@ -473,7 +473,7 @@ class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStor
         ...
 
     async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:
-        """Runs that have been due for longer than this, and runs with two crashes or more; longest due first."""
+        """Runs that have been due for longer than this, paused ones, and those with two crashes or more; longest due first."""
         ...
 
     async def audit(

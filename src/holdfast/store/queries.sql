@@ -975,7 +975,7 @@ SELECT min(asked_at), sum(CASE WHEN asked_at > :now - 300000 THEN 1 ELSE 0 END),
 FROM approvals WHERE status = 'open' AND (expires_at IS NULL OR expires_at > :now)
 
 -- name: stuck
--- Unfinished runs that do not go on: due for long and not taken, begun and nobody's, or ending one process after another.
+-- Unfinished runs that do not go on: due for long and not taken, begun and nobody's, paused, or ending one process after another.
 SELECT {run} FROM runs
 WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :late
              UNION ALL
@@ -983,7 +983,8 @@ WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9
              WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :now AND status = 'running'
              UNION ALL
              SELECT id FROM runs
-             WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND crash_count >= 2)
+             WHERE finished_at IS NULL
+               AND (status = 'paused' OR (status IN ('ready', 'running') AND crash_count >= 2)))
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
 
 -- name: identity
