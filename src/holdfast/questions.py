@@ -222,6 +222,8 @@ class Questions(Writes):
         A step in doubt: {"result": ...} (it happened), "run" (it did not, run it), or "fail".
         """
         found = await self._row(approval)
+        if found.status != "open":  # that is said first, whatever was answered
+            return await self._cast(found, by, note, True, None, _shown_to(approval, digest))
         if found.kind == "approve":
             raise BadArguments(f"question {found.id!r} wants to be approved or denied; use `hf.approve` or `hf.deny`")
         if found.kind == "in_doubt":
@@ -246,10 +248,10 @@ class Questions(Writes):
         self, approval: Approval | str, by: str | Actor, note: str, *, yes: bool, data: Any, seen: str | None
     ) -> Approval:
         seen, found = _shown_to(approval, seen), await self._row(approval)
-        if found.kind != "approve":
+        if found.kind != "approve" and found.status == "open":
             wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
             raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
-        if data is _LATER:
+        if data is _LATER or found.status != "open":
             return await self._cast(found, by, note, yes, None, seen)
         if found.schema is None:
             raise BadArguments(

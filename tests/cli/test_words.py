@@ -219,3 +219,56 @@ def test_what_came_from_outside_has_its_own_time(cli, with_worker):
     with_worker(end)
     assert len(before) == 2
     assert told() == before
+
+
+# Decisions
+
+
+def test_a_decision_says_who_takes_it(cli, with_worker):
+    """Nobody, or a run that is paused: it is kept, and the command that lets it go on is there. The list says it too."""
+    with_worker(trouble)
+    told = cli("approve", "buy", "--by", "ana").output
+    assert "It is kept for run buy, but no live worker serves 'buyer', so nothing happens by itself.\n" in told
+    assert told.endswith("  Go on: holdfast run FILE.py:buyer --id buy\n")
+    assert cli("send", "waits", "words", "1").output.endswith("  Go on: holdfast run FILE.py:listener --id waits\n")
+    cli("pause", "seats")
+    assert "\n  its run is paused\n" in cli("approvals", "--run", "seats").output
+    told = cli("answer", "seats", "3").output
+    assert told.endswith("Run seats is paused; it takes this when it goes on:\n  holdfast resume seats\n")
+    listed = cli("approvals", "--all", "--run", "seats").output
+    assert re.search(
+        r"\n  answered by \w+ on \d{4}-[-\d]+ [:\d]+\n  3\n  its run is paused, and has not taken it yet\n", listed
+    )
+    with_worker(lambda hf, _: hf.get("buy").wait(timeout=20))
+    assert "not taken" not in cli("approvals", "--all", "--run", "buy").output
+
+
+def test_what_was_refused_is_told_in_commands(cli, with_worker):
+    """And truly: what a question wants, how it ended and what was answered, or that nothing is asked."""
+    with_worker(trouble)
+    refused = [cli("approve", "seats"), cli("answer", "buy", "1"), cli("deny", "doubt"), cli("approve", "nothing")]
+    assert re.search(r"  holdfast answer q-\w+ VALUE\nError: question 'q-\w+' wants an answer", refused[0].output)
+    assert re.search(r"  holdfast deny q-\w+\nError: question 'q-\w+' wants a yes or a no", refused[1].output)
+    assert "there is no question and no run 'nothing'" in refused[3].output
+    assert cli("answer", "seats", "3").exit_code == 0
+    with_worker(lambda hf, _: hf.get("seats").wait(timeout=20))
+    refused += [cli("approve", "seats"), cli("answer", "seats", "x"), cli("approve", "failed")]
+    assert "run 'failed' is failed and asks nobody anything" in refused[-1].output
+    for late in refused[4:6]:
+        assert "was decided before: answered by" in late.output
+        assert "Answered: 3\n" in late.output
+    assert [each.exit_code for each in refused] == [2] * 7
+    assert all("hf." not in each.output for each in refused)
+
+
+def test_a_retry_says_what_it_does(cli, with_worker):
+    """A paused run is resumed, one whose budget is spent may have another, and who never failed does not go on from there."""
+    with_worker(trouble)
+    assert cli("retry", "paused").output.startswith("paused is no longer paused")
+    assert cli("retry", "failed").output.startswith("failed goes on from its failure")
+    cli("deny", "spend", "--by", "ana")
+    with_worker(lambda hf, _: hf.get("spend").wait(timeout=20))
+    assert (
+        "with --budget usd=5 for example if it may spend more in all:  holdfast retry spend\n"
+        in cli("show", "spend").output
+    )

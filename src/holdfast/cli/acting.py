@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from holdfast.cli.output import GOES_ON, code_of, command, held_back, how_to_go_on, print_json, user
 from holdfast.cli.output import answer as tell
-from holdfast.cli.output import print_json, user
-from holdfast.cli.reading import existing, row_of
+from holdfast.cli.reading import existing, held, row_of
+from holdfast.client import Client
+from holdfast.model import FINISHED
 
 
 def who(by: str | None) -> str:
@@ -23,6 +25,23 @@ def value_of(text: str | None) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+async def kept_back(hf: Client, run: str, url: str | None) -> tuple[str, ...] | None:
+    """Why a run does not take now what came to it, and the command that lets it; None if a worker takes it."""
+    info, asleep = await hf.get(run).info(), await held(hf, url)
+    if info.status in FINISHED:
+        return None
+    if asleep is not None:
+        return (f"It is kept for run {run}, but {asleep}",)
+    if info.status == "paused":
+        return f"Run {run} is paused; it takes this when it goes on:", command("resume", run, db=url)
+    if info.waits_for == "group":
+        return (f"Run {run} takes it when it goes on. It is {held_back(info)}; it {GOES_ON}.",)
+    if info.waits_for == "worker":
+        told = f"It is kept for run {run}, but no live worker serves {code_of(info)}, so nothing happens by itself."
+        return told, " ".join(how_to_go_on(await row_of(hf, info.root), url))
+    return None
 
 
 async def send(url: str | None, run: str, topic: str, value: str | None, key: str | None, *, as_json: bool) -> None:
@@ -45,6 +64,8 @@ async def send(url: str | None, run: str, topic: str, value: str | None, key: st
             )
         else:
             tell(f"Sent to {run} on {topic!r}: number {receipt.position} in its inbox.")
+            if (kept := await kept_back(hf, run, url)) is not None:
+                tell(kept[0], "", *kept[1:])
 
 
 async def prune(url: str | None, older_than: str, fits: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:

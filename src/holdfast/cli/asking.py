@@ -91,9 +91,9 @@ def show(on: Console, question: Approval, **entered: Any) -> None:
     on.print(Text(f"  digest {question.digest}", "dim"))
     on.print(Text(f"  {clean(question.question)}", "bold yellow"), soft_wrap=True)
     for passed in question.delegations:
-        on.print(Text(f"  {passed.by} passed it on to {passed.to}: {passed.note}", "dim"), soft_wrap=True)
+        on.print(Text(f"  {passed.by} passed it on to {passed.to}{_noted(passed.note)}", "dim"), soft_wrap=True)
     for vote in question.votes:
-        on.print(Text(f"  {vote.by} says {'yes' if vote.yes else 'no'}: {vote.note}", "dim"), soft_wrap=True)
+        on.print(Text(f"  {vote.by} says {'yes' if vote.yes else 'no'}{_noted(vote.note)}", "dim"), soft_wrap=True)
     if question.shown is not None and question.kind != "in_doubt":
         block(on, shown_value(question.data), margin=f"  {glyphs(on).bar}")
         if question.data != question.shown:
@@ -102,6 +102,10 @@ def show(on: Console, question: Approval, **entered: Any) -> None:
     if "data" in entered:
         on.print(Text("  you enter:", "dim"))
         block(on, shown_value(entered["data"]), margin=f"  {glyphs(on).bar}")
+
+
+def _noted(note: str) -> str:
+    return f": {note}" if note else ""
 
 
 def _print_change(on: Console, before: str, after: str) -> None:

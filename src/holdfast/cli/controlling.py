@@ -75,7 +75,7 @@ async def retry(url: str | None, wanted: Wanted, budget: str | None, by: str | N
     how: dict[str, Any] = {"by": who(by), "budget": None if budget is None else Budget.parse(budget)}
     told = "goes on from its failure; what was recorded before stays"
     await _each(url, wanted, lambda hf: hf.retry(**wanted.filters(), **how), lambda run: run.retry(**how),
-                dict.fromkeys(TRANSITIONS, told), as_json=as_json, unserved=told)  # fmt: skip
+                dict.fromkeys(TRANSITIONS, told), as_json=as_json, unserved=told, paused="is no longer paused")  # fmt: skip
 
 
 def _only(wanted: Wanted, status: str, done: str) -> None:
@@ -89,17 +89,19 @@ def _only(wanted: Wanted, status: str, done: str) -> None:
 async def _each(
     url: str | None, wanted: Wanted, those: Callable[[Client], Awaitable[list[str]]],
     one: Callable[[Run[Any]], Awaitable[None]], states: dict[str, str], *, as_json: bool, unserved: str,
+    paused: str = "",
 ) -> list[RunInfo]:  # fmt: skip
     """Act, and say what became of each; of one that nobody serves, `unserved`, and who could go on with it.
 
-    Of one that is held back after crashes it says `unserved` too, and when it goes on.
+    Of one that is held back after crashes it says `unserved` too, and when it goes on; of one that was paused, `paused` instead.
     """
     if wanted.runs and wanted.is_filter:
         raise BadArguments("name runs or give a filter (--agent, --status, --label), not both")
     if not wanted.runs and not wanted.is_filter:
         raise BadArguments("name a run, or say which with --agent, --status or --label")
     async with existing(url) as hf:
-        named = [(await row_of(hf, run)).id for run in wanted.runs]
+        before = {row.id: row.status for row in [await row_of(hf, run) for run in wanted.runs]}
+        named = list(before)
         for name in sorted(named, reverse=True):  # children first: their ids begin with their parent's
             await one(hf.get(name))
         done = [await hf.get(name).info() for name in named or await those(hf)]
@@ -108,17 +110,17 @@ async def _each(
             return []
         asleep = await held(hf, url)
         for info in done[:_NAMED]:
+            resumed = paused if before.get(info.id) == "paused" else ""
+            what = resumed or unserved
             if asleep is not None and info.waits_for in ("group", "worker"):
-                tell(f"{info.id} {unserved}, but {asleep}")
+                tell(f"{info.id} {what}, but {asleep}")
             elif info.waits_for == "group":
-                tell(f"{info.id} {unserved}. It is {held_back(info)}; it {GOES_ON}.")
+                tell(f"{info.id} {what}. It is {held_back(info)}; it {GOES_ON}.")
             elif info.waits_for == "worker":
-                nobody = (
-                    f"{info.id} {unserved}, but no live worker serves {code_of(info)}, so nothing happens by itself."
-                )
+                nobody = f"{info.id} {what}, but no live worker serves {code_of(info)}, so nothing happens by itself."
                 tell(nobody, "", " ".join(how_to_go_on(info, url)))
             else:
-                tell(f"{info.id} {states.get(info.status, f'is {info.status}')}.")
+                tell(f"{info.id} {resumed or states.get(info.status, f'is {info.status}')}.")
         if len(done) > _NAMED:
             tell(f"So it is with {len(done) - _NAMED:,} more.")
         if not done:

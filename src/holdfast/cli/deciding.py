@@ -13,14 +13,16 @@ import click
 from rich.console import Console
 
 from holdfast.cli import asking
-from holdfast.cli.choices import VALUE, to_decide
+from holdfast.cli.acting import kept_back
+from holdfast.cli.choices import VALUE, to_decide, value_line
 from holdfast.cli.output import FAILED, console, print_json, say
 from holdfast.cli.output import answer as tell
 from holdfast.cli.picture import clean
 from holdfast.cli.reading import existing, row_of
 from holdfast.cli.screen import Text
 from holdfast.client import Client
-from holdfast.errors import BadArguments, Stale, UnknownApproval
+from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
+from holdfast.model import FINISHED
 from holdfast.people import GROUP, Actor
 from holdfast.questions import LISTED_BYTES, Approval, Room
 
@@ -43,7 +45,7 @@ async def approvals(
             await _step_through(hf, found, by or (None if to is None or to.startswith(GROUP) else to))
         else:
             for each in found:
-                _print(each, url, console())
+                _print(each, url, console(), await _how_it_stands(hf, each))
 
 
 async def _step_through(hf: Client, found: list[Approval], by: str | None) -> None:
@@ -55,15 +57,33 @@ async def _step_through(hf: Client, found: list[Approval], by: str | None) -> No
         say()
 
 
-def _print(question: Approval, url: str | None, on: Console) -> None:
+async def _how_it_stands(hf: Client, question: Approval) -> str:
+    """What the run of a question does not do about it yet."""
+    row = await hf.store.run(question.run)
+    if row is None or row.status in FINISHED:
+        return ""
+    paused = "its run is paused" if row.status == "paused" else ""
+    if question.status == "open":
+        return paused
+    untaken = any(signal.topic == question.id for signal in await hf.store.inbox(row.id, row.inbox_seen))
+    return (f"{paused}, and" if paused else "its run") + " has not taken it yet" if untaken else paused
+
+
+def _print(question: Approval, url: str | None, on: Console, stands: str = "") -> None:
     on.print(asking.headline(question), soft_wrap=True)
     on.print(Text(f"  {clean(question.question)}"), soft_wrap=True)
     if question.status == "open":
         for line in to_decide(question, url):
             on.print(line, soft_wrap=True)
     else:
-        how = f"{question.decision or question.status} by {question.decided_by or 'nobody'}"
+        how = question.decision or question.status
+        how += f" by {question.decided_by}" if question.decided_by else ""
+        how += f" on {question.decided_at.astimezone():%Y-%m-%d %H:%M:%S}" if question.decided_at else ""
         on.print(Text(f"  {how}" + (f": {clean(question.note)}" if question.note else ""), "dim"), soft_wrap=True)
+        if question.decision in ("approved", "answered") and question.data is not None:
+            on.print(Text(f"  {value_line(question.data)}"), soft_wrap=True)
+    if stands:
+        on.print(Text(f"  {stands}", "yellow"), soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,7 @@ async def _do(
     """Show a question and decide what was shown: it is read once, and the decision is bound to what was read."""
     async with existing(wanted.url) as hf:
         question = await _found(hf, wanted)
+        _check_fits(question, verb, wanted.url)
         asks = wanted.digest is None and asking.is_at_terminal()
         if question.status == "open" and (asks or not wanted.as_json):
             asking.show(console(stderr=True), question, **entered)
@@ -129,6 +150,12 @@ async def _do(
                 say("Nothing was decided.", "yellow")
                 click.get_current_context().exit(FAILED)
             decided = await act(hf, question, asking.actor(wanted.by))
+            kept = await kept_back(hf, decided.run, wanted.url) if decided.status != "open" else None
+        except AlreadyDecided:
+            ended = await hf.approval(question.id)
+            if ended.decision in ("approved", "answered") and ended.data is not None and not wanted.as_json:
+                say(f"{ended.decision.capitalize()}: {value_line(ended.data)}", "yellow")
+            raise
         except Stale as stale:
             if stale.approval is not None:
                 say("This is there now:", "yellow")
@@ -140,15 +167,34 @@ async def _do(
         tell(f"{decided.id} of run {decided.run} {told}")
     else:
         asking.report(console(), decided)
+    if kept is not None and not wanted.as_json:
+        tell(kept[0], "", *kept[1:])
+
+
+def _check_fits(question: Approval, verb: str, url: str | None) -> None:
+    """Is this a command for such a question? If not, those that are."""
+    wanted = ("Approve", "Deny") if question.kind == "approve" else ("Answer",)
+    if question.status == "open" and verb not in wanted and verb in ("Approve", "Deny", "Answer"):
+        for line in to_decide(question, url):
+            console(stderr=True).print(line, soft_wrap=True)
+        wants = "a yes or a no" if question.kind == "approve" else "an answer"
+        raise BadArguments(f"question {question.id!r} wants {wants}, by one of these commands")
 
 
 async def _found(hf: Client, wanted: Wanted) -> Approval:
     try:
         return await hf.approval(wanted.id)
     except UnknownApproval:
-        for each in await hf.approvals(run=wanted.id):
+        row, asked = await hf.store.run(wanted.id), await hf.approvals(run=wanted.id)
+        for each in asked:
             _print(each, wanted.url, console(stderr=True))
-        raise
+    if row is None:
+        raise UnknownApproval(
+            f"there is no question and no run {wanted.id!r} in {hf.store.url}; `holdfast approvals` lists what waits for people"
+        )
+    if asked:
+        raise UnknownApproval(f"run {wanted.id!r} has {len(asked)} open questions: name the one that you mean")
+    raise UnknownApproval(f"run {wanted.id!r} is {row.status} and asks nobody anything")
 
 
 async def _confirmed(verb: str) -> bool:

@@ -30,6 +30,13 @@ class Failure:
     steps: frozenset[tuple[str, str]]  # (run, key)
     runs: frozenset[str]
 
+    @property
+    def advice(self) -> str:
+        """What to do before a retry."""
+        if self.error.startswith("BudgetExceeded"):
+            return "Go on from the failure, with --budget usd=5 for example if it may spend more in all:"
+        return "Mend the cause, then go on from the failure:"
+
     def tells(self, event: Event) -> bool:
         """Need the error of this event not be told where the failure is?"""
         if event.kind == "run.failed":

@@ -236,7 +236,7 @@ def _say_failure(request: Request, row: RunRow, failure: Failure) -> None:
     block(console(stderr=True), "\n".join(failure.path), "dim")
     say(f"Failed: run {row.id}: {failure.error}", "bold red")
     again = command("retry", row.id, db=request.url), request.again(row.id)
-    say("Mend the cause, then go on from the failure:", "", *again)
+    say(failure.advice, "", *again)
 
 
 # Logs

@@ -201,12 +201,12 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
         made = [Text(f"{MARGIN}{line}", "dim") for line in failure.path]
         made += wrapped(failure.error, width, "bold red")
         again = command("retry", row.id, db=url)
-        return [*made, *_advice("Mend the cause, then go on from the failure:", again), Text()]
+        return [*made, *_advice(failure.advice, again), Text()]
     if row.status == "paused":
         made = _block("paused", "bold yellow", row.reason or "no reason was given", width, _RESULT_LINES)
         return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
     if row.status == "cancelled":
-        return [*wrapped("cancelled" + (f": {clean(row.reason)}" if row.reason else ""), width, "dim"), Text()]
+        return [*wrapped(clean(row.reason or "cancelled"), width, "dim"), Text()]
     return await _waiting(hf, found, width, url)
 
 

@@ -38,7 +38,7 @@ def why_stuck(
 ) -> tuple[str, str] | None:
     """What keeps an unfinished run, and what to do; None when nothing does."""
     late_ms = now - row.due_at if row.due_at is not None else 0
-    late = spoken(max(late_ms, 0) / 1000)
+    late = spoken(late_ms / 1000) if late_ms >= 1000 else "less than 1 s"
     lacks = _lacks(row, served, queues, url)
     nobody, go_on = lacks or ("", " ".join(how_to_go_on(row, url)))
     also = nobody and f", and {nobody}"

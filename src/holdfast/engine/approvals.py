@@ -96,7 +96,7 @@ class ApprovalCall(Call):
                 self.execution,
                 f"NondeterminismError: run {self.execution.run.id!r}: the question {self._question.text!r} showed "
                 f"{spell('show', found.path)} = {found.before}, and the code would now show {found.after} there (a default "
-                "was changed, or the field is gone). Nobody has decided about that. Nothing was done and nothing was "
+                "was changed, or the field is gone). A decision holds for what was shown alone. Nothing was done and nothing was "
                 "written. Bring the old value back, then resume the run; or cancel it and start another",
             )
 
