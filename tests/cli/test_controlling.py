@@ -44,7 +44,7 @@ def states(url):
 
 def test_one_run_is_paused_and_resumed(url):
     """With who and why in the audit."""
-    assert told(url, "pause", "a", "--reason", "lunch", "--by", "ana") == "a is paused.\n"
+    assert told(url, "pause", "a", "--reason", "lunch", "--by", "ana") == "a is paused, with all below it.\n"
     assert states(url)["a"] == "paused"
     assert "paused by ana: lunch" in told(url, "runs")
     assert told(url, "resume", "a", "--by", "ben").startswith("a is no longer paused, but no live worker serves")

@@ -79,7 +79,12 @@ async def listener() -> str:
     return await holdfast.receive("words", str)
 
 
-AGENTS = [payer, buyer, seats, word, spender, failing, mother, listener]
+@holdfast.agent
+async def both() -> list[int]:
+    return await asyncio.gather(holdfast.ask("Left?", int), holdfast.ask("Right?", int))
+
+
+AGENTS = [both, payer, buyer, seats, word, spender, failing, mother, listener]
 
 
 @pytest.fixture
@@ -181,6 +186,16 @@ def test_a_question_is_told_with_what_it_shows(cli, with_worker):
     assert re.search(r"It did not happen, run it:  holdfast answer q-\w+ run\n", cli("show", "doubt").output)
 
 
+def test_which_question_a_command_decides_is_told(cli, with_worker):
+    """Where there are several, each stands above its commands."""
+    with_worker(lambda hf, _: asks(hf, both, "b"))
+    told = re.findall(
+        r"asks a person \((q-\w+)\)\n    (\w+)\?\n  Answer it, .* (q-\w+) VALUE\n", cli("show", "b").output
+    )
+    assert sorted(question for _, question, _ in told) == ["Left", "Right"]
+    assert all(one == other for one, _, other in told)
+
+
 # Doctor
 
 
@@ -272,3 +287,12 @@ def test_a_retry_says_what_it_does(cli, with_worker):
         "with --budget usd=5 for example if it may spend more in all:  holdfast retry spend\n"
         in cli("show", "spend").output
     )
+
+
+def test_a_pause_tells_what_it_holds_and_keeps_why(cli, with_worker):
+    """All below is paused too; who pauses again without a reason takes none away; and nothing is said twice."""
+    with_worker(trouble)
+    assert cli("pause", "paused", "--by", "bob").output == "paused is paused, with all below it.\n"
+    assert cli("pause", "waits", "--only").output == "waits is paused.\n"
+    told = {each["id"]: each["stuck"] for each in cli.json("runs", "--stuck")["runs"]}
+    assert told["paused"] == "it is paused by ana: a look"

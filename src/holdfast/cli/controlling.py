@@ -43,7 +43,10 @@ async def pause(
     """The command."""
     how: dict[str, Any] = {"reason": reason, "by": who(by), "family": not only, "now": now}
     may_end = "steps that run are stopped" if now else "a step that runs may end first"
-    states = {"paused": "is paused", "running": f"stops at its next safe point; {may_end}"}
+    states = {
+        "paused": "is paused" if only else "is paused, with all below it",
+        "running": f"stops at its next safe point; {may_end}",
+    }
     await _each(url, wanted, lambda hf: hf.pause(**wanted.filters(), **how), lambda run: run.pause(**how), states,
                 as_json=as_json, unserved="was told to pause")  # fmt: skip
 

@@ -225,7 +225,7 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
         console(stderr=True).print(Text(f"{where} {again}", no_wrap=True), soft_wrap=True)
         return BAD_USAGE
     if row.status == "cancelled":
-        say(f"Cancelled: run {row.id}" + (f": {row.reason}" if row.reason else ""), "red")
+        say(f"Cancelled: run {row.id}" + (f": {row.reason.removeprefix('cancelled ')}" if row.reason else ""), "red")
         return FAILED
     _say_failure(request, row, await failure_of(hf, row))
     return FAILED

@@ -215,9 +215,10 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
     info = RunInfo.of(found.row, served, now)
     made: list[Text] = []
     asleep = await held(hf, url)
+    several = sum(len(each.questions) for each in (found, *found.descendants())) > 1
     for each in (found, *found.descendants()) if not hf.store.is_backup else ():
         for question in each.questions:
-            if question.kind not in ("approve", "ask"):  # those stand in the tree, word for word
+            if several or question.kind not in ("approve", "ask"):  # a single one stands in the tree, word for word
                 made += _block(f"asks a person ({question.id})", "bold yellow", question.question, width, 12)
             made += to_decide(question, url, MARGIN)
         if each.row.status == "paused":

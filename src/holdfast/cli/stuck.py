@@ -45,7 +45,8 @@ def why_stuck(
     look = "Look at what its step does: memory, a native crash, os._exit"
     if row.status == "paused":
         why = without_id(row.reason or "no reason was given", row.id)
-        return f"it is paused: {cut(why, 500)}", command("resume", row.id, db=url)
+        told = f"it is {why}" if why.startswith("paused by ") else f"it is paused: {why}"
+        return cut(told, 500), command("resume", row.id, db=url)
     if is_held_back(row, served, now) and not nobody:
         info = RunInfo.of(row, served, now)
         return f"it is {held_back(info)}; a worker serves {code_of(row)}", f"It {GOES_ON}. {look}"

@@ -153,6 +153,8 @@ def pause_member(tx: Transaction, found: RunRow, data: dict[str, Any]) -> Asking
             reason = found.reason  # by the engine, which says what is wrong
         elif held.get("request") == data["request"] or held.get("depth", 0) < data["depth"]:
             return False
+        elif not data["reason"]:
+            reason = found.reason  # who gives none takes none away
     yield from halt(tx, found, "paused", "run.paused", data, reason)
     return True
 
