@@ -32,7 +32,17 @@ from zoneinfo import ZoneInfo
 from holdfast import tagged
 from holdfast.errors import NotStorable
 from holdfast.exact import exact_check, is_untyped
-from holdfast.fields import Stranger, advice, fields_of, has_own_validator, notes_of, restore_notes, stranger
+from holdfast.fields import (
+    Stranger,
+    advice,
+    fields_of,
+    has_own_validator,
+    is_renamed,
+    left_over,
+    notes_of,
+    restore_notes,
+    stranger,
+)
 from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
 from holdfast.sameness import Difference, difference, lost
 from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Note, Notes, Refused
@@ -228,9 +238,9 @@ class Shape:
         if not notes:
             return self._valid(plain, where, drop)
         value = self._defaulted(plain, where, notes, lambda: self._valid(plain, where, drop))
-        if restore_notes(plain, value, notes):
+        if not restore_notes(plain, value, notes):
             return value
-        return self._as_noted(plain, value, notes, drop)
+        return self._as_noted(plain, where, notes, drop)
 
     def _defaulted(self, plain: Any, where: str, notes: Notes, read: Callable[[], Any]) -> Any:
         """Plain data as a value: what is noted as a default is left to the type, unless that has another default by now.
@@ -259,19 +269,28 @@ class Shape:
             for note, whole in noted:
                 _keep(note.data, whole)
 
-    def _as_noted(self, plain: Any, value: Any, notes: Notes, drop: bool) -> Any:
-        """The value of the types that are noted, if they are still there. It was read as one that has become like them."""
-        with contextlib.suppress(
-            Exception
-        ):  # of pydantic's core, of which this knows much, and of the type's own validators
-            if self._by_names is None:
-                self._by_names = by_names(self._adapter.core_schema, _library()[1].SchemaValidator)
-            strictly = {} if drop else _strictly()
-            made = self._by_names(plain, notes, strict=False, by_alias=False, by_name=True, **strictly)
-            fits = strictly or drop or self._trusted or stranger(plain, made) is None
-            if restore_notes(plain, made, notes) and fits:
-                return made
-        return value
+    def _as_noted(self, plain: Any, where: str, notes: Notes, drop: bool) -> Any:
+        """The value of the types that are noted, for it was read as one that has become like them. No other will do."""
+        made = self._defaulted(plain, where, notes, lambda: self._by_notes(plain, where, notes, drop))
+        other = restore_notes(plain, made, notes)
+        if other:
+            raise NotStorable(
+                f"{where}: was recorded as {other!r}, and {self.name} does not read it as that any more; "
+                "say by migrate= what it has become"
+            )
+        return made
+
+    def _by_notes(self, plain: Any, where: str, notes: Notes, drop: bool) -> Any:
+        strictly = {} if drop else _strictly()
+        for aliases in (False, True):
+            with contextlib.suppress(Exception):  # of pydantic's core, and of the type's own validators
+                if self._by_names is None:
+                    self._by_names = by_names(self._adapter.core_schema, _library()[1].SchemaValidator)
+                made = self._by_names(plain, notes, strict=False, by_alias=aliases, by_name=True, **strictly)
+                fits = strictly or drop or self._trusted or stranger(plain, made, aliases=aliases) is None
+                if fits and not restore_notes(plain, made, notes):
+                    return made
+        return self._valid(plain, where, drop)
 
     def _valid(self, plain: Any, where: str, drop: bool) -> Any:
         adapter = self._reader(plain, where)
@@ -279,7 +298,7 @@ class Shape:
         try:
             # By name: an alias may differ between reading and writing, a field's name cannot.
             value = adapter.validate_python(plain, strict=False, by_alias=False, by_name=True, **strictly)
-            if strictly or drop or self._trusted:
+            if strictly:
                 return value
         except RecursionError:
             raise NotStorable(f"{where}: is nested too deeply to be read as {self.name}") from None
@@ -287,7 +306,7 @@ class Shape:
             if not strictly:
                 return self._by_alias(plain, where, error, drop=drop)
             return self._revived(plain, where, error)
-        return self._known(plain, value, where)
+        return self._known(plain, value, where, drop=drop)
 
     def _reader(self, plain: Any, where: str) -> Any:
         try:
@@ -306,7 +325,7 @@ class Shape:
             value = self._adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
         except Exception as error:  # noqa: BLE001 - as above
             return self._by_alias(plain, where, error, refused=refused)
-        return value if self._trusted else self._known(plain, value, where)
+        return self._known(plain, value, where, refused=refused)
 
     def _by_alias(
         self, plain: Any, where: str, error: Exception, *, drop: bool = False, refused: Exception | None = None
@@ -316,18 +335,30 @@ class Shape:
             value = self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
         except Exception:  # noqa: BLE001 - as above
             raise _not_valid(error, plain, where, self.name, refused) from error
-        return value if self._trusted or drop else self._known(plain, value, where, aliases=True)
+        return self._known(plain, value, where, aliases=True, drop=drop)
 
-    def _known(self, plain: Any, value: Any, where: str, *, aliases: bool = False) -> Any:
-        found = stranger(plain, value, aliases=aliases)
-        if found is None:
-            return value
-        if not aliases:
+    def _known(
+        self, plain: Any, value: Any, where: str, *, aliases: bool = False, drop: bool = False,
+        refused: Exception | None = None,
+    ) -> Any:  # fmt: skip
+        """The value, if nothing of the plain data was dropped; else that which is read with aliases, if that has it all."""
+        found = None if drop else self._dropped(plain, value, aliases, refused)
+        if not aliases and (found is not None or is_renamed(plain, value)):
             with contextlib.suppress(Exception):
                 renamed = self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
-                if stranger(plain, renamed, aliases=True) is None:
+                if drop or self._dropped(plain, renamed, True, refused) is None:
                     return renamed
+        if found is None:
+            return value
         raise _unknown(found, where, self.name)
+
+    def _dropped(self, plain: Any, value: Any, aliases: bool, refused: Exception | None) -> Stranger | None:
+        found = None if self._trusted else stranger(plain, value, aliases=aliases)
+        if found is None and refused is not None and hasattr(refused, "errors"):
+            # Below a validator of its own only pydantic knows what the validator has left of the data.
+            errors = refused.errors(include_url=False, include_context=False)
+            found = left_over([each["loc"] for each in errors if each["type"] in _NO_FIELD], value, aliases=aliases)
+        return found
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the annotation; `{}` where anything goes."""

@@ -80,6 +80,35 @@ def _stranger(plain: Any, value: Any, aliases: bool, path: tuple[str, ...]) -> S
     return None
 
 
+def left_over(places: Iterable[tuple[Any, ...]], value: Any, *, aliases: bool = False) -> Stranger | None:
+    """The first of the places at which pydantic found no field for a key that is in a type which takes no others."""
+    for *way, key in places:
+        made, path = value, tuple[str, ...]()
+        for step in way:  # names of union members and validators are among them, which lead nowhere
+            made = made.root if getattr(type(made), "__pydantic_root_model__", False) else made
+            fields = fields_of(_kind(made))
+            if fields is not None and step in fields.attributes:
+                made = getattr(made, step, None)
+            elif not isinstance(made, _NESTED) or step not in (made if isinstance(made, dict) else range(len(made))):
+                continue
+            else:
+                made = made[step]
+            path = (*path, segment(step))
+        fields = fields_of(_kind(made))
+        known = () if fields is None else (*fields.attributes, *(_aliases(_kind(made)) if aliases else ()))
+        if fields is not None and fields.closed and key not in known:
+            return Stranger(path, str(key), tuple(fields.attributes), type_name(type(made)))
+    return None
+
+
+def is_renamed(plain: Any, value: Any) -> bool:
+    """Is there a key in plain data that is an alias of a field which it lacks by its name? A type that takes any keys drops it."""
+    for data, made in _structures(plain, value):
+        if any(key in data and name not in data for key, name in _aliases(_kind(made)).items()):
+            return True
+    return False
+
+
 def _kind(value: Any) -> Any:
     return type(value)
 
@@ -169,7 +198,7 @@ def _aliases(kind: Any) -> dict[str, str]:
         for alias in (field.alias, field.validation_alias):
             for each in getattr(alias, "choices", [alias]):
                 path = getattr(each, "path", [each])
-                if isinstance(path[0], str):
+                if isinstance(path[0], str) and path[0] not in fields:
                     found[path[0]] = name
     return found
 
@@ -189,20 +218,20 @@ def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
     return notes
 
 
-def restore_notes(plain: Any, value: Any, notes: Notes) -> bool:
-    """Let the models in a value that was made of plain data know which fields nobody set. Are all of the types noted?"""
-    as_noted = True
+def restore_notes(plain: Any, value: Any, notes: Notes) -> str:
+    """Let the models in a value that was made of plain data know which fields nobody set. The name of a type that it is not of."""
+    other = ""
     for data, made in _structures(plain, value):
         note = notes.get(id(data))
         if note is None:
             continue
-        as_noted = as_noted and note.kind in ("", type(made).__name__)
+        other = other or ("" if note.kind == type(made).__name__ else note.kind)
         if (note.unset or note.default) and hasattr(made, "__pydantic_fields_set__"):
             aliases, known = _aliases(_kind(made)), type(made).model_fields
             given = made.__pydantic_fields_set__.union(name for name in note.default if name in known)
             given = given.difference(note.unset, [aliases.get(name, name) for name in note.unset])
             object.__setattr__(made, "__pydantic_fields_set__", given)  # so that a frozen one takes it too
-    return as_noted
+    return other
 
 
 def _structures(plain: Any, value: Any) -> Iterator[tuple[dict[str, Any], Any]]:

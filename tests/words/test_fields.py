@@ -74,6 +74,30 @@ class AliasedAndNeeded(BaseModel):
     days: int = Field(validation_alias=AliasChoices("days", "day"))
 
 
+class AliasedIgnoring(Aliased):
+    model_config = ConfigDict(extra="ignore")
+
+
+class AliasedAllowing(Aliased):
+    model_config = ConfigDict(extra="allow")
+
+
+class AliasedValidated(Aliased):
+    @model_validator(mode="before")
+    @classmethod
+    def _same(cls, data: Any) -> Any:
+        return data
+
+
+class Validated(BaseModel):
+    rows: list[Access] = []
+
+    @field_validator("rows", mode="before")
+    @classmethod
+    def _none(cls, data: Any) -> Any:
+        return data or []
+
+
 class Record(TypedDict):
     access: Access
 
@@ -125,6 +149,9 @@ def test_a_key_without_a_field_is_refused(annotation, plain, told):
         (Renames, {"day": 3}, Renames(days=3)),
         (RenamesInside, {"access": {"day": 3}}, RenamesInside(access=Access(3))),
         (Aliased, {"day": 3}, Aliased(days=3)),
+        (AliasedIgnoring, {"day": 3, "x": 1}, AliasedIgnoring(days=3)),
+        (AliasedAllowing, {"day": 3, "x": 1}, AliasedAllowing(days=3, x=1)),
+        (list[AliasedValidated], [{"day": 3}], [AliasedValidated(days=3)]),
         (AliasedAndNeeded, {"day": 3}, AliasedAndNeeded(days=3)),
         (Renamed, {"day": 4}, Access(4)),
         (dict[int, Access], {"1": {}}, {1: Access()}),
@@ -134,6 +161,25 @@ def test_a_key_without_a_field_is_refused(annotation, plain, told):
 def test_a_type_may_say_that_other_keys_are_fine(annotation, plain, value):
     """By `extra=`, by a validator that sees the data first, or by the aliases of a field."""
     assert shape_of(annotation).revive(plain) == value
+
+
+@pytest.mark.parametrize(
+    ("annotation", "plain", "told"),
+    [
+        (Validated, {"rows": [{"days": 1}, {"day": 2}]}, r"rows\[1\]: .*Access has no field 'day'"),
+        (
+            list[Annotated[Access, BeforeValidator(lambda data: data)]],
+            [{"day": 2}],
+            r"\[0\]: .*Access has no field 'day'",
+        ),
+    ],
+)
+def test_a_validator_of_a_field_speaks_for_no_keys_of_the_types_below(annotation, plain, told):
+    """If what it has left of the data has a key without a field, that is not dropped, as far as pydantic tells."""
+    if codec._strictly():
+        with pytest.raises(Unknown, match=told):
+            shape_of(annotation).revive(plain)
+    shape_of(annotation).revive(plain, drop=True)
 
 
 def test_a_field_that_was_renamed_is_named_as_the_record_has_it():
