@@ -212,19 +212,21 @@ class Shape:
             return self.revive(plain, where, drop=drop, notes=notes)
         except NotStorable as misfit:
             if migrate is not None:
-                return self._migrated(plain, where, migrate)
+                return self._migrated(text, where, migrate)
             if isinstance(misfit, Misfit) and not isinstance(misfit, Unknown):
                 raise NotStorable(str(misfit)) from misfit.__cause__
             raise
 
-    def _migrated(self, plain: Any, where: str, migrate: Migrate) -> Any:
+    def _migrated(self, text: str, where: str, migrate: Migrate) -> Any:
+        plain, notes = tagged.read_noting(text)
+        declared = [(name, note.data[name]) for note in notes.values() for name in note.default]
         try:
             made = migrate(plain)
         except Exception as error:
             raise NotStorable(f"{where}: migrate raised {type_name(type(error))}: {cut(str(error), 200)}") from error
         try:
             is_plain = made is None or type(made) in ATOMS or type(made) in (dict, list, tuple, set, frozenset)
-            return self.revive(made, where) if is_plain else self.store(made, where)[1]
+            return self.revive(made, where, notes=_noted_in(made, declared)) if is_plain else self.store(made, where)[1]
         except NotStorable as error:
             raise NotStorable(f"{where}: what migrate returned does not fit either: {error}") from None
 
@@ -237,6 +239,8 @@ class Shape:
             return plain
         if not notes:
             return self._valid(plain, where, drop)
+        if any(note.names for note in notes.values()):
+            plain = tagged.by_name(plain, notes)
         value = self._defaulted(plain, where, notes, lambda: self._valid(plain, where, drop))
         if not restore_notes(plain, value, notes):
             return value
@@ -253,18 +257,28 @@ class Shape:
         try:
             for note, whole in noted:
                 _keep(note.data, {key: each for key, each in whole.items() if key not in note.default})
-            value, today = None, dict[tuple[int, Any], Any]()
-            with contextlib.suppress(NotStorable):  # a field that has no default any more
+            value, today, first = None, dict[tuple[int, Any], Any](), None
+            try:
                 value = read()
-                left_out = _left_out(plain, _plain(_dumped(self._adapter, value, where, False)))
+                dumped = _dumped(self._adapter, value, where, False)
+                left_out = _left_out(plain, _plain(dumped, notes_of(dumped, value, ())))
                 today = {(id(holder), key): default for holder, key, default in left_out}
+            except NotStorable as error:
+                first = error
             changed = False
             for note, whole in noted:
                 now = {key: today[id(note.data), key] for key in note.default if (id(note.data), key) in today}
                 same = {key for key in now if lost(whole[key], now[key]) is None}
                 changed = changed or len(same) < len(note.default)
                 _keep(note.data, {key: each for key, each in whole.items() if key not in same})
-            return read() if changed else value
+            if not changed:
+                return value
+            try:
+                return read()
+            except NotStorable:
+                if first is not None and getattr(first, "found", "") != "nothing":  # not for want of a default
+                    raise first from None
+                raise
         finally:
             for note, whole in noted:
                 _keep(note.data, whole)
@@ -422,10 +436,11 @@ class Shape:
             made = _adapter(self.annotation, self.name, where)
             parts = list(parts_of(made.core_schema))
             self._kinds = alike(parts)
-            self.has_defaults = bool(self._kinds) or any(map(_is_default, parts))
+            named = any(map(_is_named_tuple, parts))
+            self.has_defaults = named or bool(self._kinds) or any(map(_is_default, parts))
             self.telling = telling(parts) if self.has_defaults else frozenset()
             self._has_notes = self.has_defaults and (
-                bool(self._kinds) or any(part.get("type") == "model" for part in parts)
+                named or bool(self._kinds) or any(part.get("type") == "model" for part in parts)
             )
             self._adapter = made
         return self._adapter
@@ -487,6 +502,12 @@ def _is_default(part: dict[str, Any]) -> bool:
     return part.get("type") == "default" or bool(asks)
 
 
+def _is_named_tuple(part: dict[str, Any]) -> bool:
+    return part.get("type") == "named-tuple" or (
+        part.get("type") == "call" and hasattr(part.get("function"), "_fields")
+    )
+
+
 def _leaf(value: Any) -> Any:
     """What pydantic leaves as an object because only its type can read it: enums, paths, addresses, URLs."""
     if isinstance(value, enum.Enum):
@@ -545,12 +566,13 @@ def _left_out(lean: Any, whole: Any) -> list[tuple[dict[Any, Any], Any, Any]]:
         if isinstance(one, dict) and isinstance(other, dict):
             found += [(one, key, each) for key, each in other.items() if key not in one]
             pairs += [(each, other[key]) for key, each in one.items() if key in other]
-        elif isinstance(one, _ROWS) and isinstance(other, _ROWS) and len(one) == len(other):
-            pairs += zip(one, other, strict=True)
+        elif isinstance(one, _ROWS) and isinstance(other, (*_ROWS, dict)) and len(one) == len(other):
+            # A named tuple may go by its names here and by position there.
+            pairs += zip(one, other.values() if isinstance(other, dict) else other, strict=True)
     return found
 
 
-def _plain(dumped: Any) -> Any:
+def _plain(dumped: Any, names: Notes | None = None) -> Any:
     """What was taken apart, as it is read from its text. What cannot be written is not a value that any text has."""
 
     def leaf(value: Any) -> Any:
@@ -559,7 +581,22 @@ def _plain(dumped: Any) -> Any:
         except Refused:
             return {"$unwritable": type_name(type(value))}
 
-    return tagged.read(_written(dumped, "value", False, leaf))
+    plain, notes = tagged.read_noting(_written(dumped, "value", False, leaf, names))
+    return tagged.by_name(plain, notes)
+
+
+def _noted_in(plain: Any, declared: list[tuple[str, Any]]) -> Notes:
+    """Notes of the defaults in what was made of data that had these."""
+    found: Notes = {}
+    parts = [plain] if declared else []
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            same = (name for name, each in declared if name in part and difference(each, part[name]) is None)
+            found[id(part)] = Note(part, default=list(dict.fromkeys(same)))
+        if isinstance(part, (dict, *_ROWS)):
+            parts += part.values() if isinstance(part, dict) else part
+    return found
 
 
 def _keep(data: dict[Any, Any], wanted: dict[Any, Any]) -> None:

@@ -104,7 +104,9 @@ def left_over(places: Iterable[tuple[Any, ...]], value: Any, *, aliases: bool = 
 def is_renamed(plain: Any, value: Any) -> bool:
     """Is there a key in plain data that is an alias of a field which it lacks by its name? A type that takes any keys drops it."""
     for data, made in _structures(plain, value):
-        if any(key in data and name not in data for key, name in _aliases(_kind(made)).items()):
+        if isinstance(data, dict) and any(
+            key in data and name not in data for key, name in _aliases(_kind(made)).items()
+        ):
             return True
     return False
 
@@ -208,6 +210,9 @@ def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
     notes: Notes = {}
     for data, made in _structures(plain, value):
         kind, given = type(made), getattr(made, "__pydantic_fields_set__", None)
+        if not isinstance(data, dict):
+            notes[id(data)] = Note(data, names=kind._fields)
+            continue
         if given is not None and not given >= data.keys():
             known = kind.model_fields
             names = [name for name in data if name not in given and name in known]
@@ -234,8 +239,8 @@ def restore_notes(plain: Any, value: Any, notes: Notes) -> str:
     return other
 
 
-def _structures(plain: Any, value: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-    """The models and dataclasses in a value, each with its plain data, as far as the one is made like the other."""
+def _structures(plain: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """The models, dataclasses and named tuples in a value, each with its plain data, as far as the one is made like the other."""
     pairs = [(plain, value)]
     while pairs:
         data, made = pairs.pop()
@@ -250,6 +255,8 @@ def _structures(plain: Any, value: Any) -> Iterator[tuple[dict[str, Any], Any]]:
                 parts = _parts(data, made)
                 pairs += [(item, parts[key]) for key, item in nested if key in parts]
         elif isinstance(data, _ROWS) and isinstance(made, _ROWS) and len(data) == len(made):
+            if data and type(data) is tuple and hasattr(kind, "_fields"):
+                yield data, made
             pairs += [(item, other) for item, other in zip(data, made, strict=True) if isinstance(item, _NESTED)]
 
 
@@ -261,6 +268,8 @@ def _parts(data: dict[Any, Any], made: Any) -> Mapping[Any, Any]:
             if made.keys() >= data.keys() or len(made) != len(data)
             else dict(zip(data, made.values(), strict=True))
         )
+    if isinstance(made, tuple) and hasattr(made, "_asdict"):
+        return dict(made._asdict())
     if dataclasses.is_dataclass(made):
         return {name: getattr(made, name, None) for name in data if name in made.__dataclass_fields__}
     own: dict[str, Any] = getattr(made, "__dict__", {})

@@ -12,8 +12,10 @@ is an object with a single key that starts with "$":
     {"$unset": [[name, ..], {..}]}                                      a model's fields, and which of them nobody set
     {"$default": [[name, ..], {..}]}                                    which are defaults that their type does not read
     {"$of": [name, {..}]}                                               which member of a union the fields are of
+    {"$names": [[name, ..], {"$tuple": [..]}]}                          what the members of a named tuple are called
 
-The last three are the dict itself to all readers but those that make a value of its type again (`read_noting`), and to digests.
+The last four are the dict or tuple itself to all readers but those that make a value of its type again (`read_noting`), and to
+digests.
 
 Nothing can be mistaken for a tag: a dict of the user's whose only key starts with "$" is written as a "$map". Kinds are
 told apart by their exact type and each has its own form, so reading gives back the value that was written, by
@@ -61,18 +63,24 @@ _AS_IT_IS: Final = frozenset({str, bool, type(None)})
 
 
 class Note(NamedTuple):
-    """What is noted of the plain data of a model or dataclass."""
+    """What is noted of the plain data of a model, dataclass or named tuple."""
 
-    data: dict[Any, Any]  # the data itself: while it is kept, its `id` is no other's
+    data: Any  # the data itself: while it is kept, its `id` is no other's
     unset: Sequence[str] = ()  # the fields that nobody set
     kind: str = ""  # the name of its type, where that is one of several that are alike
     default: Sequence[
         str
     ] = ()  # the fields at a default that is not of their own type: it reads them as something else
+    names: Sequence[str] = ()  # what the members of a named tuple are called
 
 
 Notes = dict[int, Note]  # by the `id` of the data
-_NOTES: Final = {"$unset": "unset", "$default": "default", "$of": "kind"}  # the part of a note that each tag has
+_NOTES: Final = {
+    "$unset": "unset",
+    "$default": "default",
+    "$of": "kind",
+    "$names": "names",
+}  # the part of a note that each tag has
 
 
 class Refused(Exception):
@@ -243,6 +251,11 @@ class _Noting(_Writer):
         super().__init__(other)
         self.notes = notes
 
+    def tree(self, value: Any, depth: int) -> Any:
+        made = super().tree(value, depth)
+        note = self.notes.get(id(value)) if type(value) is tuple and depth < _NOTED_DEPTH else None
+        return made if note is None else {"$names": [note.names, made]}
+
     def mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         made = super().mapping(value, depth)
         note = self.notes.get(id(value))
@@ -412,6 +425,26 @@ def _read_of(payload: Any) -> tuple[str, dict[Any, Any]]:
     return _text(name), data
 
 
+def _read_names(payload: Any) -> tuple[list[str], tuple[Any, ...]]:
+    names, data = _row(payload)
+    if type(data) is not tuple or len(set(map(_text, _row(names)))) != len(data) or len(names) != len(data):
+        raise TypeError("names and a tuple of as many members are expected")
+    return names, data
+
+
+def by_name(value: Any, notes: Notes) -> Any:
+    """The same data, in which the members of named tuples go by their names."""
+    if type(value) is dict or type(value) is list:
+        for key, each in list(value.items() if type(value) is dict else enumerate(value)):
+            if type(each) in _CONTAINERS:
+                value[key] = by_name(each, notes)
+    elif type(value) is tuple:
+        parts = [by_name(each, notes) for each in value]
+        note = notes.get(id(value))
+        return tuple(parts) if note is None else dict(zip(note.names, parts, strict=True))
+    return value
+
+
 def _read_moment(kind: Any, payload: Any) -> Any:
     if type(payload) is not dict:
         return kind.fromisoformat(_text(payload))
@@ -444,6 +477,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$unset": lambda payload: _read_named(payload)[1],
     "$default": lambda payload: _read_named(payload)[1],
     "$of": lambda payload: _read_of(payload)[1],
+    "$names": lambda payload: _read_names(payload)[1],
 }
 
 
@@ -550,7 +584,7 @@ def bare(text: str) -> str:
 
 
 def _is_noted(text: str) -> bool:
-    return '"$unset"' in text or '"$of"' in text or '"$default"' in text
+    return any(f'"{tag}"' in text for tag in _NOTES)
 
 
 def _bared(found: dict[str, Any]) -> Any:

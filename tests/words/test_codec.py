@@ -795,6 +795,34 @@ def test_a_member_is_never_read_as_another_one(kind, data) -> None:
     assert shape_of(list[either]).load(text, migrate=lambda old: old) == [Due(euros=7, days=30)]
 
 
+class Rent(pydantic.BaseModel):
+    days: int = 30
+    note: str = None  # type: ignore[assignment]
+
+
+def test_the_members_of_a_named_tuple_are_read_by_their_names():
+    """In whatever order they are by now. One that has gone is not dropped; one that was added has its default."""
+    before: Any = NamedTuple("Price", [("euros", int), ("cents", int), ("rent", Rent)])
+    turned: Any = NamedTuple("Price", [("rent", Rent), ("cents", int), ("euros", int)])
+    gone: Any = NamedTuple("Price", [("euros", int), ("rent", Rent)])
+    added: Any = collections.namedtuple("Price", "euros cents rent tip", defaults=(7,))  # noqa: PYI024
+    added.__annotations__ = {"euros": int, "cents": int, "rent": Rent, "tip": int}
+    value = [before(5, 99, Rent()), before(1, 2, Rent(days=3))]
+    text, copy = shape_of(list[before]).store(value)
+    assert copy == value
+    assert [each.rent.model_fields_set for each in copy] == [set(), {"days"}]
+    assert tagged.read(text)[0] == (5, 99, {"days": 30, "note": None})
+    assert shape_of(list[before]).identity(value) == '[{"$tuple":[5,99,{}]},{"$tuple":[1,2,{"days":3}]}]'
+    assert codec.digest(text) == codec.digest(tagged.bare(text))
+    found = shape_of(list[turned]).load(text)
+    assert found == [turned(Rent(), 99, 5), turned(Rent(days=3), 2, 1)]
+    assert found[1].rent.model_fields_set == {"days"}
+    assert shape_of(list[added]).load(text)[0] == added(5, 99, Rent(), 7)
+    with pytest.raises(NotStorable, match="cents"):
+        shape_of(list[gone]).load(text)
+    assert shape_of(list[gone]).load(text, migrate=lambda old: [each[::2] for each in old])[0] == gone(5, Rent())
+
+
 class Crossed(pydantic.BaseModel):
     a: int = pydantic.Field(1, alias="b")
     b: int = pydantic.Field(2, alias="a")

@@ -83,7 +83,7 @@ def test_the_text_of_each_kind_is_fixed(value: Any, text: str) -> None:
     assert exactly(UNTYPED.load(text)) == exactly(value)
 
 
-@pytest.mark.parametrize("key", ["$tuple", "$map", "$unset", "$of", "$anything", "$"])
+@pytest.mark.parametrize("key", ["$tuple", "$map", "$unset", "$of", "$default", "$names", "$anything", "$"])
 def test_a_dict_of_the_users_is_never_taken_for_a_tag(key: str) -> None:
     """A dict that looks like a tag, even one read from JSON, is stored as the dict it is."""
     forged = json.loads(json.dumps({key: [[1, 2]]}))
@@ -149,6 +149,10 @@ def test_two_nans_as_keys_stay_two() -> None:
         '{"$unset":[[1],{"a":1}]}',
         '{"$unset":[["a"],["a"]]}',
         '{"$of":[{}]}',
+        '{"$names":[["a"],[1]]}',
+        '{"$names":[["a","a"],{"$tuple":[1,2]}]}',
+        '{"$names":[["a"],{"$tuple":[1,2]}]}',
+        '{"$default":[["a"],{}]}',
         '{"$of":[1,{"a":1}]}',
         '{"$of":["A",["a"]]}',
         "1" * 5000,
