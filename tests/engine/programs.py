@@ -229,6 +229,7 @@ class Program:
         finally:
             for task in tasks:
                 task.cancel()
+            self.left += tasks  # Python 3.11's wait_for may have swallowed that: at the end they are told again
 
 
 @holdfast.agent
