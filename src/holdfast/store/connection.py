@@ -121,8 +121,8 @@ class _Fork:
         if open_there:
             import ctypes  # noqa: PLC0415 - nobody else needs it
 
-            for connection in open_there:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            for kept in (apsw, *open_there):  # the module closes at its end what is open
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
 if hasattr(os, "register_at_fork"):
