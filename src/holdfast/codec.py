@@ -699,8 +699,8 @@ def _misfit(path: str, value: Any, expected: str, argument: bool, reason: str = 
 
 def _unknown(found: Stranger, where: str, name: str) -> Unknown:
     path = spell(where, found.path)
-    told = f"{path}: {found.owner or name} has no field {found.key!r}; {advice(found.key, found.known)}"
-    return Unknown(told, spell(where, (*found.path, segment(found.key))), repr(found.key), name, told)
+    told = f"{path}: {found.owner or name} has no field {short(found.key)}; {advice(found.key, found.known)}"
+    return Unknown(told, spell(where, (*found.path, segment(found.key))), short(found.key), name, told)
 
 
 def _lossy(found: Difference, value: Any, where: str, shape: Shape, argument: bool) -> NotStorable:
@@ -748,8 +748,8 @@ def _renamed(missing: tuple[Any, ...], refused: Any) -> str:
     told = []
     for key in strange:
         near = lacking if len(lacking) == len(strange) == 1 else difflib.get_close_matches(key, lacking, 1, 0.6)
-        told.append(f"{key!r} (now {near[0]!r}, perhaps)" if near else f"{key!r}")
-    return f"; there is no field for what it has instead: {', '.join(told)}" if told else ""
+        told.append(f"{short(key)} (now {near[0]!r}, perhaps)" if near else short(key))
+    return f"; there is no field for what it has instead: {cut(', '.join(told), 1000)}" if told else ""
 
 
 # --- shapes and texts ---

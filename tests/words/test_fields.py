@@ -182,6 +182,16 @@ def test_a_validator_of_a_field_speaks_for_no_keys_of_the_types_below(annotation
     shape_of(annotation).revive(plain, drop=True)
 
 
+def test_of_a_long_key_only_the_beginning_is_told():
+    class Strict(BaseModel):
+        name: str
+
+    for annotation in (Access, Strict):
+        with pytest.raises(NotStorable) as caught:
+            shape_of(annotation).revive({"n" * 50_000: 1})
+        assert len(str(caught.value)) < 1000
+
+
 def test_a_field_that_was_renamed_is_named_as_the_record_has_it():
     """Beside the one that is missing: the name in the record, and what it may be called today."""
 
