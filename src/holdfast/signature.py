@@ -308,7 +308,9 @@ def _object(pieces: list[str]) -> str:
     if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
         name, end = json.JSONDecoder().raw_decode(pieces[0])
         return f'{{"$map":[[{tagged.quote(name)},{pieces[0][end + 1 :]}]]}}'
-    return "{" + ",".join(pieces) + "}"
+    text = "{" + ",".join(pieces) + "}"
+    tagged.check_joined(text)
+    return text
 
 
 def _canonical(parts: _Parts, text: str, pieces: list[str]) -> str:

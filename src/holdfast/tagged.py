@@ -57,7 +57,12 @@ quote: Final = encode_basestring_ascii  # a string as JSON text
 _TOO_DEEP: Final = f"it is nested more than {DEPTH_LIMIT} levels deep"
 _EXPONENT: Final = 999_999  # the largest exponent of Python's own contexts
 _DECIMAL_LENGTH: Final = 100_000  # characters
+# Of all large exponents in one value together. A type that also takes integers makes one of each decimal, with all its digits.
+_EXPONENTS: Final = 1_000_000
+_LARGE_EXPONENT: Final = 1_000
+_DECIMALS: Final = re.compile(r'\{"\$decimal":"[^"]*E[+-](\d+)"\}')  # as they are written
 _OF_ONE_HASH: Final = 100
+_HEAVY: Final = "its decimals have more of large exponents together than is taken; store their texts"
 _COLLIDE: Final = "more than a hundred members were made to have one hash"
 _AS_IT_IS: Final = frozenset({str, bool, type(None)})
 
@@ -136,6 +141,21 @@ def _decimal(value: Decimal) -> Any:
 def _is_beyond(value: Decimal, text: str) -> bool:
     """Is this more than any computation gives? What makes an integer of it would never end."""
     return len(text) > _DECIMAL_LENGTH or (value.is_finite() and abs(value.adjusted()) > _EXPONENT)
+
+
+def _is_heavy(text: str) -> bool:
+    """Has a text that we wrote too much of large exponents?"""
+    return '"$decimal"' in text and sum(map(_weight, _DECIMALS.findall(text))) > _EXPONENTS
+
+
+def _weight(exponent: str) -> int:
+    return size if (size := abs(int(exponent or 0))) > _LARGE_EXPONENT else 0
+
+
+def check_joined(text: str) -> None:
+    """Raise `NotStorable` if a text that was put together from those of values could not be read."""
+    if _is_heavy(text):
+        raise NotStorable(_HEAVY)
 
 
 def collides(values: Collection[Any]) -> bool:
@@ -336,14 +356,15 @@ def write(value: Any, other: Callable[[Any], Any] = refuse, notes: Notes | None 
 
     Its first `around` levels are ours, and do not count as those of a value.
     """
-    if notes:
-        return _encode(_Noting(other, notes).tree(value, -around))
     kind = type(value)
     if kind is str:
         return quote(value)
     if kind is int and -(2**63) <= value < 2**63:
         return repr(value)  # as JSON has it, without the price of an encoder
-    return _encode(_Writer(other).tree(value, -around))
+    text = _encode((_Noting(other, notes) if notes else _Writer(other)).tree(value, -around))
+    if _is_heavy(text):
+        raise Refused(_HEAVY)
+    return text
 
 
 # --- reading ---
@@ -500,6 +521,22 @@ def _no_constant(name: str) -> Any:
     raise _malformed(f"{name} is not JSON")
 
 
+def _weighed(untag: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    """The same, for one text, until its decimals are too large together."""
+    left = _EXPONENTS
+
+    def untagged(found: dict[str, Any]) -> Any:
+        nonlocal left
+        value = untag(found)
+        if type(value) is Decimal:
+            left -= _weight(str(value).partition("E")[2])
+            if left < 0:
+                raise _malformed(_HEAVY)
+        return value
+
+    return untagged
+
+
 _plain_decoder = json.JSONDecoder(parse_constant=_no_constant)
 _tag_decoder = json.JSONDecoder(parse_constant=_no_constant, object_hook=_untag)
 
@@ -518,7 +555,11 @@ def _decode(text: str, decoder: json.JSONDecoder) -> Any:
 def read(text: str) -> Any:
     """The value that was written; `NotStorable` for text that nothing wrote. Never runs code, whatever the text."""
     # Without a "$" (or its escape, which only a forger would write) there is no tag, and no callback is needed.
-    return _read(text, _tag_decoder if "$" in text or "\\u0024" in text else _plain_decoder)
+    if "$" not in text and "\\u0024" not in text:
+        return _read(text, _plain_decoder)
+    if "$decimal" not in text and "\\u" not in text:
+        return _read(text, _tag_decoder)
+    return _read(text, json.JSONDecoder(parse_constant=_no_constant, object_hook=_weighed(_untag)))
 
 
 def read_noting(text: str) -> tuple[Any, Notes]:
@@ -536,7 +577,7 @@ def read_noting(text: str) -> tuple[Any, Notes]:
                 notes[id(value)] = notes.get(id(value), Note(value))._replace(**{part: found[tag][0]})
         return value
 
-    return _read(text, json.JSONDecoder(parse_constant=_no_constant, object_hook=untag)), notes
+    return _read(text, json.JSONDecoder(parse_constant=_no_constant, object_hook=_weighed(untag))), notes
 
 
 def _read(text: str, decoder: json.JSONDecoder) -> Any:

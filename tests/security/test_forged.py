@@ -10,6 +10,7 @@ import pytest
 from holdfast import BadArguments, NotStorable, tagged
 from holdfast.codec import UNTYPED, digest, shape_of
 from holdfast.schema import check_value
+from holdfast.signature import Signature
 
 MODULUS = 2**61 - 1  # all multiples of it have one hash
 COLLIDING = [n * MODULUS for n in range(20_000)]
@@ -18,6 +19,9 @@ FORGED = {
     "small exponent": '{"$decimal":"1E-999999999"}',
     "digits": '{"$decimal":"' + "9" * 1_000_000 + '"}',
     "payload": '{"$decimal":"NaN' + "9" * 150_000 + '"}',
+    "exponents together": json.dumps([{"$decimal": "1E-999999"}] * 20),
+    "exponents in disguise": json.dumps([{"$decimal": "1E-999999"}] * 20).replace("$decimal", "\\u0024d\\u0065cimal"),
+    "exponents that are noted": json.dumps({"$unset": [["a"], {"a": [{"$decimal": "1E+99999"}] * 20}]}),
     "set": json.dumps({"$set": COLLIDING}),
     "frozenset": json.dumps({"$frozenset": COLLIDING}),
     "map": json.dumps({"$map": [[n, 1] for n in COLLIDING]}),
@@ -45,13 +49,21 @@ def test_an_infinite_number_that_nobody_wrote_has_a_digest(text):
 
 def test_what_cannot_be_read_is_not_written():
     """And what any computation gives is both."""
-    for value in (Decimal("1E+9999999"), Decimal("9" * 200_000), set(COLLIDING[:200]), dict.fromkeys(COLLIDING[:200])):
+    many = [Decimal("1E+9999")] * 200
+    for value in (
+        Decimal("1E+9999999"),
+        Decimal("9" * 200_000),
+        set(COLLIDING[:200]),
+        dict.fromkeys(COLLIDING[:200]),
+        many,
+    ):
         with pytest.raises(NotStorable):
             UNTYPED.store(value)
     for value in (
         Decimal("1E+999999"),
         Decimal("-1.5E-999990"),
         Decimal("Infinity"),
+        [Decimal("1E+999")] * 5000,
         set(range(50_000)),
         {1: 1, "1": 2},
     ):
@@ -64,6 +76,18 @@ def test_a_document_cannot_bring_them_either(hint, value):
     with pytest.raises(BadArguments, match="one hash"):
         check_value(shape_of(hint).schema(), value, "it")
     check_value(shape_of(hint).schema(), dict.fromkeys("123", 1) if type(value) is dict else [1, 2, 3], "it")
+
+
+def test_arguments_that_cannot_be_read_together_are_not_taken():
+    """Each of them could be."""
+
+    async def take(*prices: Decimal, **more: Decimal) -> None: ...
+
+    large, signature = Decimal("1E+999999"), Signature(take)
+    assert signature.load(signature.bind([large], {"b": Decimal("1E+999")}).text)
+    for args, kwargs in (([large] * 2, {}), ([large], {"a": large}), ([], {"a": large, "b": large})):
+        with pytest.raises((BadArguments, NotStorable), match="exponents"):
+            signature.bind(args, kwargs).text  # noqa: B018
 
 
 def test_keys_that_look_alike_are_told_apart():
