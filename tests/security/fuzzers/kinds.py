@@ -122,7 +122,7 @@ def _moment(dice: random.Random) -> datetime:
 
 
 def _decimal(dice: random.Random) -> Decimal:
-    return Decimal(dice.choice(["0", "-0", "1.00", "1E+3", "NaN", "Infinity", "1E-9999", str(dice.uniform(-9, 9))]))
+    return Decimal(dice.choice(["0", "-0", "1.00", "1E+3", "NaN", "Infinity", "1E-999999", str(dice.uniform(-9, 9))]))
 
 
 class Kind(NamedTuple):
