@@ -983,8 +983,7 @@ WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9
              WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :now AND status = 'running'
              UNION ALL
              SELECT id FROM runs
-             WHERE finished_at IS NULL
-               AND (status = 'paused' OR (status IN ('ready', 'running') AND crash_count >= 2)))
+             WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND (crash_count >= 2 OR status = 'paused'))
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
 
 -- name: identity
