@@ -438,7 +438,8 @@ class Signature:
             named = {name: _Argument(parameter, value, name) for name, (parameter, value) in by_keyword.items()}
         except Misfit as misfit:
             raise self._unfit(misfit) from misfit
-        self._take_objects(given, named)
+        if parts.objects:
+            self._take_objects(given, named)
         return Bound(parts, given, named)
 
     def _take_objects(self, given: list[_Argument], named: dict[str, _Argument]) -> None:

@@ -86,6 +86,7 @@ _NOTES: Final = {
     "$of": "kind",
     "$names": "names",
 }  # the part of a note that each tag has
+_NOTE_TAGS: Final = tuple(f'"{tag}"' for tag in _NOTES)
 
 
 class Refused(Exception):
@@ -625,7 +626,7 @@ def bare(text: str) -> str:
 
 
 def _is_noted(text: str) -> bool:
-    return any(f'"{tag}"' in text for tag in _NOTES)
+    return '"$' in text and any(tag in text for tag in _NOTE_TAGS)
 
 
 def _bared(found: dict[str, Any]) -> Any:
