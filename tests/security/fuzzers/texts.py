@@ -126,7 +126,11 @@ class Durations:
             return datetime(dice.choice([1, 1969, 1970, 2026, 9999]), 1, 1, tzinfo=zone)
         made = "".join(dice.choices(self.parts, k=dice.randint(0, 6))) if how < 0.9 else text(dice, 200)
         made = mangled(dice, made) if dice.random() < 0.3 else made
-        return made * (dice.choice([1000, 100_000]) if dice.random() < 0.003 else 1)
+        return (
+            (made * (1_000_000 // max(len(made), 1)))[: dice.choice([10_000, 1_000_000])]
+            if dice.random() < 0.003
+            else made
+        )
 
     def check(self, case: Any) -> None:
         for name, work in (
