@@ -7,6 +7,7 @@ import tempfile
 
 from tests.cli.processes import terminal  # noqa: F401 - a fixture
 from tests.disks import small_disk  # noqa: F401 - a fixture
+from tests.nightly import pytest_collection_modifyitems  # noqa: F401 - a hook
 from tests.servers import own_server, postgres_server, postgres_url, store_url  # noqa: F401 - fixtures
 from tests.warm import commands  # noqa: F401 - a fixture
 

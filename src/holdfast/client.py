@@ -158,7 +158,6 @@ class Client(Questions, Conversations, Control, Tokens):
         self._hearing = Hearing()
         self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
         self._actor, self._door = SOMEONE, PYTHON
-        self._refusals = Refusals(self._note_refusals)
         self._base: Self | None = None  # the client that this one is a view of
 
     async def __aenter__(self) -> Self:
@@ -178,7 +177,7 @@ class Client(Questions, Conversations, Control, Tokens):
         store = self._make_store()
         store.read_limit_s = self._read_limit_s
         await store.open()
-        self._store = store
+        self._store, self._refusals = store, Refusals(self._note_refusals)
         store.on_change(self._hearing.hear)
         if self._specs:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import inspect
 import os
 import re
@@ -14,6 +15,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import apsw
 import pytest
 
 import holdfast
@@ -252,6 +254,9 @@ def test_what_is_forked_while_a_store_is_open_opens_none(url):
         while not done.is_set():
             hf.runs()
 
+    gc.collect()
+    for left in apsw.connections():  # by other tests in this process
+        left.close()
     done, threads = threading.Event(), [threading.Thread(target=uses) for _ in range(4)]
     with holdfast.sync.open(url, agents=[clerk]) as hf:
         hf.start(clerk)

@@ -68,14 +68,14 @@ def test_workers_killed_while_it_waits_and_in_the_mail(company, office):
     assert company.ask(lambda hf: hf.get("ada").approvals()) == [question]
 
     code, said = company.say("approve", "ada", "--by", "ana", "--data", '["staff", "admin"]')
-    assert code == 0 and said.startswith("Your vote")
+    assert code == 0 and "Your vote" in said
     second = company.worker()  # it knows how many must agree to that
     until(lambda: [each.needs for each in company.questions()] == [2])
     code, said = company.say("approve", "ada", "--by", "ana")
     assert code == 2 and "it needs 2 different people" in said
     second.kill()
     code, said = company.say("approve", "ada", "--by", "bo")
-    assert code == 0 and said.startswith("Approved")
+    assert code == 0 and "Approved" in said
     code, said = company.say("deny", "--by", "eve", question.id)
     assert code == 2 and "approved by 'bo'" in said
 

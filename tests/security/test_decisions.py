@@ -187,7 +187,7 @@ def test_a_command_decides_what_it_has_shown(terminal, asked):
     assert (code, "Approved: q-" in output) == (0, True)
     asked(lambda hf: paying_many(hf, "m"))
     code, output = terminal.run("approve", "m")
-    assert (code, "(it has 2: q-" in output, "Pay 0?" in output, "Pay 1?" in output) == (2, True, True, True)
+    assert (code, output.count("q-") >= 2, "Pay 0?" in output, "Pay 1?" in output) == (2, True, True, True)
 
 
 def test_on_a_terminal_it_is_asked_and_bound(terminal, asked, person):  # noqa: F811
@@ -211,7 +211,7 @@ def test_on_a_terminal_it_is_asked_and_bound(terminal, asked, person):  # noqa: 
     cy.sees("[a]pprove")
     asked(lambda hf: hf.approve(question, by="eve", data=FORGED))
     cy.types("a")
-    cy.sees("eve changed it")
+    cy.sees("changed it on")
     cy.sees('"mallory"')
     cy.sees("[a]pprove")
     cy.types("q")
