@@ -10,17 +10,21 @@ import pytest
 LONG: Final = (
     "tests/agents/test_control.py::test_cancelling_is_the_same_with_a_crash_at_every_point[above]",  # [middle]
     "tests/agents/test_control.py::test_cancelling_is_the_same_with_a_crash_at_every_point[beside]",
+    "tests/agents/test_voting.py::test_a_crash_between_each_two_actions",  # the rest of its file, tests/processes
     "tests/engine/test_programs.py::test_a_random_program_goes_on_as_if_nothing_had_happened[1]",  # [0]
     "tests/engine/test_programs.py::test_a_random_program_goes_on_as_if_nothing_had_happened[2]",
-    "tests/engine/test_schedules.py::test_a_dropped_run_goes_on_as_if_nothing_had_happened[cancellation]",  # [races], [parallel]
+    "tests/engine/test_schedules.py::test_a_dropped_run_goes_on_as_if_nothing_had_happened[cancellation]",  # [parallel]
     "tests/engine/test_schedules.py::test_a_dropped_run_goes_on_as_if_nothing_had_happened[nested]",
     "tests/engine/test_schedules.py::test_a_dropped_run_goes_on_as_if_nothing_had_happened[queues]",
+    "tests/engine/test_schedules.py::test_a_dropped_run_goes_on_as_if_nothing_had_happened[races]",
     "tests/examples/test_onboarding.py::test_killed_everywhere_it_ends_right_with_each_effect_once[delegated]",  # [approved]
     "tests/examples/test_onboarding.py::test_killed_everywhere_it_ends_right_with_each_effect_once[denied]",
     "tests/examples/test_onboarding.py::test_killed_everywhere_it_ends_right_with_each_effect_once[edited]",
     "tests/examples/test_onboarding.py::test_killed_everywhere_it_ends_right_with_each_effect_once[expired]",
     "tests/examples/test_research.py::test_killed_everywhere_and_deployed_then_it_ends_right_and_pays_once",  # ..._killed.py
+    "tests/examples/test_research_readme.py",  # test_onboarding_readme.py
     "tests/examples/test_support.py::test_steered_with_a_crash_everywhere",
+    "tests/examples/test_support_readme.py",
     "tests/fleet/test_sixty.py",  # tests/fleet, with few workers
     "tests/fleet/test_suspects.py::test_one_of_many_that_ends_its_process_is_found[postgres-60]",  # [sqlite-60]
     "tests/integrations/test_pydantic_ai_lives.py::test_a_dropped_run_ends_right_and_pays_no_recorded_request_again[three_agents]",
