@@ -188,41 +188,45 @@ class Bound:
     `args` and `kwargs` are copies to call the function with.
     """
 
-    __slots__ = ("_canonical", "_parts", "_text", "_whole", "by_keyword", "by_position", "identity")
+    __slots__ = ("_canonical", "_parts", "_text", "_varies", "_whole", "by_keyword", "by_position", "identity")
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
         self._parts, self.by_position, self.by_keyword = parts, by_position, by_keyword
         self._text = self._whole = ""
+        varies = bool(parts.optional)
         pieces = []
         for argument in by_position:
             text, parameter = argument.text, argument.parameter
+            varies = varies or text is None or parameter.shape.has_defaults
             if text is not None and text != parameter.default_text and parameter.kind is not _REST:
                 pieces.append(parameter.label + text)
         if parts.rest is not None and len(by_position) > len(parts.positional) and not parts.rest.local:
             rest = by_position[len(parts.positional) :]
             pieces.append(_rest(parts.rest, [argument.text for argument in rest]))
         for argument in by_keyword.values():
+            varies = varies or argument.text is None or argument.parameter.shape.has_defaults
             if argument.text is not None and argument.text != argument.parameter.default_text:
-                pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")  # noqa: PERF401 - as above
+                pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")
+        self._varies = varies  # can the record and the identity be two texts? Seldom, so nothing else is asked first
         self.identity = _object(pieces)
         self._canonical = _canonical(parts, self.identity, pieces)
 
     def hold(self) -> Self:
         """Keep the values as they are now, whatever the caller makes of them later."""
-        for argument in (*self.by_position, *self.by_keyword.values()):
-            if argument.parameter.shape.has_defaults or argument.text is None:
-                argument.whole()
+        if self._varies:
+            for argument in (*self.by_position, *self.by_keyword.values()):
+                if argument.parameter.shape.has_defaults or argument.text is None:
+                    argument.whole()
         return self
 
     @property
     def text(self) -> str:
         """All arguments as they are recorded, in the order of the parameters: those at their default too."""
         if not self._text:
-            parts = self._parts
-            if parts.optional or any(parameter.shape.has_defaults for parameter in parts.in_order):
+            if self._varies:
                 pieces, declared = self._recorded()
                 self._text = _object(pieces)
-                self._whole = _canonical(parts, self._text, pieces)
+                self._whole = _canonical(self._parts, self._text, pieces)
                 if declared:
                     self._text = f'{{"$default":[{json.dumps(declared)},{self._text}]}}'
             else:
@@ -243,7 +247,7 @@ class Bound:
         Adding a field with a default to such a member changes the digest, but not this one.
         """
         given, named = self.by_position, self.by_keyword
-        if not any(argument.parameter.shape.telling for argument in (*given, *named.values())):
+        if not self._varies or not any(argument.parameter.shape.telling for argument in (*given, *named.values())):
             return ""
         made = Bound(self._parts, [each.lean() for each in given], {name: each.lean() for name, each in named.items()})
         return "" if made.identity == self.identity else made.digest
