@@ -38,13 +38,15 @@ from holdfast.fields import (
     fields_of,
     has_own_validator,
     is_renamed,
+    left_away,
     left_over,
     notes_of,
     restore_notes,
     stranger,
+    structures,
 )
 from holdfast.naming import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
-from holdfast.sameness import Difference, difference, lost
+from holdfast.sameness import Added, Difference, difference, lost
 from holdfast.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Note, Notes, Refused
 from holdfast.unions import alike, by_names, parts_of, telling
 
@@ -199,8 +201,9 @@ class Shape:
         """The first field of a value that its text does not have, for its default cannot be written; "" if there is none."""
         if not self.has_defaults or (self._fits is not None and self._fits(value)):
             return ""
-        found = _left_out(tagged.read(text), _plain(_dumped(self._adapter, value, "value", False)))
-        return str(found[0][1]) if found else ""
+        plain = tagged.read(text)
+        found = _left_out(plain, _plain(_dumped(self._adapter, value, "value", False)))
+        return str(found[0][1]) if found else left_away(plain, value)
 
     def load(self, text: str, where: str = "value", *, migrate: Migrate | None = None, drop: bool = False) -> Any:
         """The value of a stored text. Raises `NotStorable` if the text is damaged or no longer fits the annotation.
@@ -258,17 +261,19 @@ class Shape:
             for note, whole in noted:
                 _keep(note.data, {key: each for key, each in whole.items() if key not in note.default})
             value, today, first = None, dict[tuple[int, Any], Any](), None
+            may_be: Added = added(None, None)
             try:
                 value = read()
                 dumped = _dumped(self._adapter, value, where, False)
-                left_out = _left_out(plain, _plain(dumped, notes_of(dumped, value, ())))
+                whole_now = _plain(dumped, notes_of(dumped, value, ()))
+                left_out, may_be = _left_out(plain, whole_now), added(whole_now, value)
                 today = {(id(holder), key): default for holder, key, default in left_out}
             except NotStorable as error:
                 first = error
             changed = False
             for note, whole in noted:
                 now = {key: today[id(note.data), key] for key in note.default if (id(note.data), key) in today}
-                same = {key for key in now if lost(whole[key], now[key]) is None}
+                same = {key for key in now if lost(whole[key], now[key], may_be) is None}
                 changed = changed or len(same) < len(note.default)
                 _keep(note.data, {key: each for key, each in whole.items() if key not in same})
             if not changed:
@@ -570,6 +575,21 @@ def _left_out(lean: Any, whole: Any) -> list[tuple[dict[Any, Any], Any, Any]]:
             # A named tuple may go by its names here and by position there.
             pairs += zip(one, other.values() if isinstance(other, dict) else other, strict=True)
     return found
+
+
+def added(plain: Any, value: Any) -> Added:
+    """Tells of the keys in the plain data of a value which ones are fields at their default: these may be new in its type."""
+    made = {id(data): each for data, each in structures(plain, value)}
+
+    def is_added(data: dict[Any, Any], key: Any) -> bool:
+        each = made.get(id(data))
+        kind: Any = type(each)
+        fields = fields_of(kind)
+        if fields is None or key not in fields.attributes:
+            return False
+        return key not in _dumped(shape_of(kind).adapter("value"), each, "value", True)
+
+    return is_added
 
 
 def _plain(dumped: Any, names: Notes | None = None) -> Any:

@@ -103,7 +103,7 @@ def left_over(places: Iterable[tuple[Any, ...]], value: Any, *, aliases: bool = 
 
 def is_renamed(plain: Any, value: Any) -> bool:
     """Is there a key in plain data that is an alias of a field which it lacks by its name? A type that takes any keys drops it."""
-    for data, made in _structures(plain, value):
+    for data, made in structures(plain, value):
         if isinstance(data, dict) and any(
             key in data and name not in data for key, name in _aliases(_kind(made)).items()
         ):
@@ -208,7 +208,7 @@ def _aliases(kind: Any) -> dict[str, str]:
 def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
     """What is noted of the plain data of a value: fields of models that nobody set, and types, if they are of these."""
     notes: Notes = {}
-    for data, made in _structures(plain, value):
+    for data, made in structures(plain, value):
         kind, given = type(made), getattr(made, "__pydantic_fields_set__", None)
         if not isinstance(data, dict):
             notes[id(data)] = Note(data, names=kind._fields)
@@ -226,7 +226,7 @@ def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
 def restore_notes(plain: Any, value: Any, notes: Notes) -> str:
     """Let the models in a value that was made of plain data know which fields nobody set. The name of a type that it is not of."""
     other = ""
-    for data, made in _structures(plain, value):
+    for data, made in structures(plain, value):
         note = notes.get(id(data))
         if note is None:
             continue
@@ -239,7 +239,7 @@ def restore_notes(plain: Any, value: Any, notes: Notes) -> str:
     return other
 
 
-def _structures(plain: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+def structures(plain: Any, value: Any) -> Iterator[tuple[Any, Any]]:
     """The models, dataclasses and named tuples in a value, each with its plain data, as far as the one is made like the other."""
     pairs = [(plain, value)]
     while pairs:
@@ -258,6 +258,24 @@ def _structures(plain: Any, value: Any) -> Iterator[tuple[Any, Any]]:
             if data and type(data) is tuple and hasattr(kind, "_fields"):
                 yield data, made
             pairs += [(item, other) for item, other in zip(data, made, strict=True) if isinstance(item, _NESTED)]
+
+
+def left_away(plain: Any, value: Any) -> str:
+    """The first field of a model or dataclass that its plain data does not have, though it has no other name there; "" if none.
+
+    Its type leaves it out: `Field(exclude=True)`, a serializer of its own.
+    """
+    for data, made in structures(plain, value):
+        if isinstance(data, dict):
+            names = getattr(type(made), "model_fields", None) or [field.name for field in dataclasses.fields(made)]
+            gone: list[str] = [name for name in names if name not in data]
+            if len(gone) > sum(key not in names for key in data if key not in (_extra(made) or ())):
+                return gone[0]
+    return ""
+
+
+def _extra(made: Any) -> Mapping[str, Any] | None:
+    return getattr(made, "__pydantic_extra__", None)
 
 
 def _parts(data: dict[Any, Any], made: Any) -> Mapping[Any, Any]:

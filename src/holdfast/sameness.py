@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, time, timezone
 from decimal import Decimal
 from itertools import zip_longest
@@ -21,6 +21,7 @@ from holdfast.naming import ATOMS, cut, segment, short, type_name
 
 _NOTHING = object()
 _Part = tuple[str, Any, Any]
+Added = Callable[[dict[Any, Any], Any], bool]  # is this key of plain data a field that its type may have got since?
 
 
 class Difference(NamedTuple):
@@ -58,15 +59,20 @@ def difference(before: Any, after: Any, path: tuple[str, ...] = (), *, zones: bo
     return None
 
 
-def lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> Difference | None:
-    """The first part of plain data that is not in other plain data as it was. What only the other one has does not count."""
+def lost(before: Any, after: Any, added: Added, path: tuple[str, ...] = ()) -> Difference | None:
+    """The first part of plain data that is not in other plain data as it was, or that only the other has.
+
+    Unless that was `added` to its type since.
+    """
     if type(before) is dict and type(after) is dict:
         pairs = [(segment(key), item, after.get(key, _NOTHING)) for key, item in before.items()]
+        more = ((key, item) for key, item in after.items() if key not in before and not added(after, key))
+        pairs += [(segment(key), _NOTHING, item) for key, item in more]
     elif type(before) is type(after) and type(before) in (list, tuple) and len(before) == len(after):
         pairs = [(f"[{at}]", one, other) for at, (one, other) in enumerate(zip(before, after, strict=True))]
     else:
         return difference(before, after, path)
-    found = (lost(one, other, (*path, name)) for name, one, other in pairs)
+    found = (lost(one, other, added, (*path, name)) for name, one, other in pairs)
     return next(filter(None, found), None)
 
 

@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from holdfast import tagged
-from holdfast.codec import Misfit, Shape, digest, hashed, preview, schemas, shape_of
+from holdfast.codec import Misfit, Shape, added, digest, hashed, preview, schemas, shape_of
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.exact import is_untyped
 from holdfast.hints import Local, base_of, is_local, is_unpacked, local_name, resolved, signature_of
@@ -77,8 +77,9 @@ class Parameter:
         """The value of a recorded argument. What was `declared` as a default, and still is, is the default itself."""
         shape = self.shape
         if where in declared:
-            now = self.left()
-            if now is not None and lost(plain, tagged.read(now)) is None:
+            text = self.left()
+            now = None if text is None else tagged.read(text)
+            if text is not None and lost(plain, now, added(now, self.default)) is None:
                 return self.default
             # As it is, only its own type would take it.
             shape = shape_of(type(self.default)) if is_untyped(shape.annotation) else shape

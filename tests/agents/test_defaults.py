@@ -332,6 +332,52 @@ def test_a_field_that_was_added_since_is_no_part_of_what_was_shown(tmp_path):
     assert lives(tmp_path / "a.db", [before["pays"]], [after["pays"]], act=act)[1] == "bo got 30"
 
 
+class Open(pydantic.BaseModel, extra="allow"):
+    days: int = 30
+
+
+def grants(kind: str, later: bool) -> Any:
+    """The agent as one deploy has it: all that changes is that there is more in a default."""
+    more = {"admin": 1} if later else {}
+    rights = {"read": 1, **more}
+    fields: dict[str, Any] = {
+        "dict": (dict[str, int], rights),
+        "extra": (Open, Open(**more)),
+        "model": (Any, None),
+        "declared": (list[str], rights),
+    }
+    if kind == "model":  # a field is added too, and is not at its own default there
+        Rights = pydantic.create_model("Rights", read=(int, 1), **({"admin": (int, 0)} if later else {}))  # noqa: N806
+        fields[kind] = (Rights, Rights(**rights))
+    Access = pydantic.create_model("Access", who=(str, ...), rights=fields[kind])  # noqa: N806 - a type
+
+    @holdfast.agent(name="grants")
+    async def agent() -> str:
+        return str((await holdfast.approve("Grant?", show=Access(who="bo"))).data.rights)
+
+    return agent
+
+
+@pytest.mark.parametrize("kind", ["dict", "extra", "model", "declared"])
+def test_more_in_a_default_than_was_shown_is_not_granted(tmp_path, kind):
+    """A key of a default that is no new field of a type, or is not at its own default, is something else than what was seen."""
+
+    async def act(hf, life):
+        if life == 0:
+            await (await hf.start("grants", id="r")).wait("waiting")
+        elif life == 1:
+            await hf.approve("r", by="ana")
+            with pytest.raises(NondeterminismError, match=r"showed show\.rights.*admin = nothing, .* now show 1 there"):
+                await hf.get("r").result(timeout=20)
+        else:
+            await hf.get("r").resume()
+            return await hf.get("r").result(timeout=20)
+        return None
+
+    codes = [grants(kind, later) for later in (False, True, False)]
+    assert "admin" not in lives(tmp_path / "a.db", *codes, act=act)[2]
+
+
 def sloppy(currency: str | None, least: str | None) -> list[Any]:
     """The agents as one deploy has them, with defaults that are not of their type, as people write them."""
     Order = pydantic.create_model("Order", to=(str, ...), currency=(str, currency))  # noqa: N806 - a type
@@ -377,20 +423,77 @@ def test_a_default_that_is_not_of_its_type_is_seen_and_kept(tmp_path):
     assert lives(tmp_path / "a.db", *agents, act=act)[2] == "cy got None, None"
 
 
-def test_a_question_hides_no_default():
-    """One that cannot be written is refused, and nobody is asked."""
+class Login(pydantic.BaseModel):
+    user: str
+    token: pydantic.SecretStr = pydantic.SecretStr("x")
 
-    class Login(pydantic.BaseModel):
-        user: str
-        token: pydantic.SecretStr = pydantic.SecretStr("x")
+
+class Excluding(pydantic.BaseModel):
+    user: str
+    token: int = pydantic.Field(5, exclude=True)
+
+
+class Slim(pydantic.BaseModel):
+    """Its own serializer leaves out what is at its default, as people write it."""
+
+    user: str
+    token: int = 5
+
+    @pydantic.model_serializer(mode="wrap")
+    def slim(self, handler: Any) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value != 5}
+
+
+@dataclasses.dataclass
+class Pair:
+    slim: list[Slim]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [Login(user="bo"), Excluding(user="bo"), Slim(user="bo"), Pair([Slim(user="bo", token=6), Slim(user="bo")])],
+)
+def test_a_question_hides_no_default(shown):
+    """One that cannot be written, or that its type leaves out, is refused, and nobody is asked."""
 
     @holdfast.agent
     async def asks() -> None:
-        await holdfast.approve("Log in?", show=Login(user="bo"))
+        await holdfast.approve("Log in?", show=shown)
 
     async def main(hf):
         with pytest.raises(holdfast.RunFailed, match="show: the default of 'token' cannot be stored"):
             await hf.run(asks)
+
+    with_client(main, agents=[asks])
+
+
+class Camel(pydantic.BaseModel):
+    """Stored under other names, by its own serializer."""
+
+    user: str
+    token: int = 5
+
+    @pydantic.model_serializer
+    def camel(self) -> dict[str, Any]:
+        return {"User": self.user, "Token": self.token}
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def snake(cls, given: Any) -> Any:
+        return {name.lower(): value for name, value in given.items()}
+
+
+def test_a_field_that_goes_by_another_name_is_not_hidden():
+    @holdfast.agent
+    async def asks() -> int:
+        return (await holdfast.approve("Log in?", show=Camel(user="bo"))).data.token
+
+    async def main(hf):
+        run = await hf.start(asks)
+        question = await run.wait_for_question()
+        assert question.shown == {"User": "bo", "Token": 5}
+        await hf.approve(question, by="ana")
+        assert await run.result() == 5
 
     with_client(main, agents=[asks])
 

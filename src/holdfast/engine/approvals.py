@@ -16,7 +16,7 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED, Unknown, digest_of
+from holdfast.codec import UNTYPED, Unknown, added, digest_of
 from holdfast.durations import moment
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.divergence import pause, unfit
@@ -90,7 +90,8 @@ class ApprovalCall(Call):
         before = self.execution.text_of(asked)
         if not asked.data.get("whole") or before == self._shown:
             return
-        found = lost(UNTYPED.load(before), UNTYPED.load(self._shown))
+        shown = UNTYPED.load(self._shown)
+        found = lost(UNTYPED.load(before), shown, added(shown, self._copy))
         if found is not None:
             pause(
                 self.execution,
