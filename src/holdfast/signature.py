@@ -189,7 +189,7 @@ class Bound:
     `args` and `kwargs` are copies to call the function with.
     """
 
-    __slots__ = ("_canonical", "_parts", "_text", "_varies", "_whole", "by_keyword", "by_position", "identity")
+    __slots__ = ("_canonical", "_parts", "_text", "_whole", "by_keyword", "by_position", "identity", "varies")
 
     def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
         self._parts, self.by_position, self.by_keyword = parts, by_position, by_keyword
@@ -208,13 +208,12 @@ class Bound:
             varies = varies or argument.text is None or argument.parameter.shape.has_defaults
             if argument.text is not None and argument.text != argument.parameter.default_text:
                 pieces.append(f"{tagged.quote(argument.where)}:{argument.text}")
-        self._varies = varies  # can the record and the identity be two texts? Seldom, so nothing else is asked first
-        self.identity = _object(pieces)
-        self._canonical = _canonical(parts, self.identity, pieces)
+        self.varies = varies  # can the record and the identity be two texts? Seldom, so nothing else is asked first
+        self.identity, self._canonical = _joined(parts, pieces)
 
     def hold(self) -> Self:
         """Keep the values as they are now, whatever the caller makes of them later."""
-        if self._varies:
+        if self.varies:
             for argument in (*self.by_position, *self.by_keyword.values()):
                 if argument.parameter.shape.has_defaults or argument.text is None:
                     argument.whole()
@@ -224,10 +223,9 @@ class Bound:
     def text(self) -> str:
         """All arguments as they are recorded, in the order of the parameters: those at their default too."""
         if not self._text:
-            if self._varies:
+            if self.varies:
                 pieces, declared = self._recorded()
-                self._text = _object(pieces)
-                self._whole = _canonical(self._parts, self._text, pieces)
+                self._text, self._whole = _joined(self._parts, pieces)
                 if declared:
                     self._text = f'{{"$default":[{json.dumps(declared)},{self._text}]}}'
             else:
@@ -248,7 +246,7 @@ class Bound:
         Adding a field with a default to such a member changes the digest, but not this one.
         """
         given, named = self.by_position, self.by_keyword
-        if not self._varies or not any(argument.parameter.shape.telling for argument in (*given, *named.values())):
+        if not self.varies or not any(argument.parameter.shape.telling for argument in (*given, *named.values())):
             return ""
         made = Bound(self._parts, [each.lean() for each in given], {name: each.lean() for name, each in named.items()})
         return "" if made.identity == self.identity else made.digest
@@ -301,28 +299,31 @@ class Bound:
         if len(self.identity) > tagged.BLOB_BYTES:
             return cut(self.identity, 120)
         shown = [argument.shown() for argument in self.by_position]
-        shown += [argument.shown() for argument in self.by_keyword.values()]
-        count = len(self.by_position)
-        for place, parameter in self._parts.optional:
-            if place >= count and parameter.name not in self.by_keyword:
-                shown.append(parameter.default_shown)
+        if self.by_keyword:
+            shown += [argument.shown() for argument in self.by_keyword.values()]
+        if self._parts.optional:
+            count = len(self.by_position)
+            for place, parameter in self._parts.optional:
+                if place >= count and parameter.name not in self.by_keyword:
+                    shown.append(parameter.default_shown)
         return cut(", ".join([each for each in shown if each]), 120)
 
 
-def _object(pieces: list[str]) -> str:
-    if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
-        name, end = json.JSONDecoder().raw_decode(pieces[0])
-        return f'{{"$map":[[{tagged.quote(name)},{pieces[0][end + 1 :]}]]}}'
+def _joined(parts: _Parts, pieces: list[str]) -> tuple[str, str]:
+    """The pieces as one object, and the same with its names in order.
+
+    That is empty where it must be parsed: unless names sort as their JSON does, and nothing inside has keys.
+    """
     text = "{" + ",".join(pieces) + "}"
-    tagged.check_joined(text)
-    return text
-
-
-def _canonical(parts: _Parts, text: str, pieces: list[str]) -> str:
-    """The text with its names in order: without parsing, if they sort as their JSON does and nothing inside has keys."""
+    if '"$' in text:
+        if len(pieces) == 1 and pieces[0].startswith('"$'):  # **{"$name": ..} alone would look like a tag
+            name, end = json.JSONDecoder().raw_decode(pieces[0])
+            text = f'{{"$map":[[{tagged.quote(name)},{pieces[0][end + 1 :]}]]}}'
+        else:
+            tagged.check_joined(text)
     if not parts.sortable or text.count("{") != 1:
-        return ""
-    return text if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
+        return text, ""
+    return text, text if len(pieces) <= 1 else "{" + ",".join(sorted(pieces)) + "}"
 
 
 def _rest(parameter: Parameter, texts: list[str | None]) -> str:

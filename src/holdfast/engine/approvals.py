@@ -66,7 +66,9 @@ class ApprovalCall(Call):
         asked = first_of(self.past(), "approval.asked")
         if asked is not None:
             self._compare(asked)
-        yield from self.ask()
+        self.ask()
+        if execution.closing:
+            yield from execution.refusal()
         try:
             if asked is not None and not self.begun:
                 self._listen(asked.data["approval"])

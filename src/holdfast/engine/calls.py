@@ -50,16 +50,16 @@ class Call:
         self.begun = self.numbered = self.settled = self.withdrawn = False
         self.future: asyncio.Future[Any] = GateFuture(loop=execution.loop)
 
-    def ask(self) -> Generator[Any, Any, None]:
-        """The agent waits for this; refused if the run is leaving, or leaves now because the call diverged."""
+    def ask(self) -> None:
+        """The agent waits for this. The run may leave now, because the call diverged: whoever asks looks whether it does."""
         self.execution.asks(self)
-        if self.execution.closing:
-            yield from self.execution.refusal()
 
     def wait(self) -> Generator[Any, Any, Any]:
         """Ask, and wait for the outcome."""
         execution = self.execution
-        yield from self.ask()
+        self.ask()
+        if execution.closing:
+            yield from execution.refusal()
         try:
             event = yield from execution.rest(self)
         except asyncio.CancelledError:

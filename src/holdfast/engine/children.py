@@ -81,7 +81,9 @@ class ChildCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution, mailbox = self.execution, self.execution.mailbox
-        yield from self.ask()
+        self.ask()
+        if execution.closing:
+            yield from execution.refusal()
         event = mailbox.ended.get(self._child)
         try:
             if event is None:

@@ -87,7 +87,9 @@ class EnterCall(Call):
 
     def wait(self) -> Generator[Any, Any, Any]:
         execution = self.execution
-        yield from self.ask()
+        self.ask()
+        if execution.closing:
+            yield from execution.refusal()
         if not self.begun:
             for asked in self._asked():
                 self._listen(asked.data["request"])

@@ -157,7 +157,7 @@ class Scope:
                 raise BadArguments(f"step {spec.name!r} is a method; call it on an object, or pass one first")
             target, args = args[0], args[1:]
         bound, key = spec.signature.identify(args, kwargs), self.key(spec.name)
-        if key not in self.execution.journal.closed:
+        if bound.varies and key not in self.execution.journal.closed:
             bound.hold()  # a body may run
         kind = StepCall if spec.transaction is None else TransactionCall
         call = kind(self.execution, key, spec.name, bound.digest, bound.preview)

@@ -17,7 +17,7 @@ import functools
 import inspect
 import time
 from asyncio.events import _get_running_loop
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from holdfast import failures, salvage
@@ -112,12 +112,11 @@ class StepCall(Call):
     def thin(self) -> str:
         return self.bound.lean or self.bound.digest
 
-    def ask(self) -> Generator[Any, Any, None]:
-        yield from super().ask()
-        if self.key in self.execution.journal.begun and self.key not in self.execution.journal.closed:
+    def ask(self) -> None:
+        execution = self.execution
+        execution.asks(self)
+        if self.key in execution.journal.begun and self.key not in execution.journal.closed and not execution.closing:
             self._recall()
-            if self.execution.closing:
-                yield from self.execution.refusal()
 
     def _recall(self) -> None:
         """Go on with the arguments that are on record, whatever the defaults are by now: with these a body ran, or was shown."""
@@ -149,9 +148,10 @@ class StepCall(Call):
         self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
         self._again = self._resumed and self.spec.in_doubt == "retry" and self._may_have_run()
         self._began_at, self._limit_s = 0, self.spec.timeout_s
-        whole = self.whole or self.bound.whole
-        self.whole = "" if whole == self.digest else whole
-        self.lean = self.lean or self.bound.lean
+        if self.bound.varies:
+            whole = self.whole or self.bound.whole
+            self.whole = "" if whole == self.digest else whole
+            self.lean = self.lean or self.bound.lean
         self.bill = Bill()
         self._task = self.execution.start_driver(self._drive, self._fail, self._context)
         self._context = None

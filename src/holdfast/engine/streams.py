@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import BadArguments, HoldfastError, StepTimeout, StoreUnavailable, Suspended
 from holdfast.model import Claimed
@@ -223,6 +223,9 @@ class Streams:
         }
 
 
+_NONE: Final[frozenset[str]] = frozenset()
+
+
 class Attempt:
     """One attempt of a step, as its body opens streams in it."""
 
@@ -230,7 +233,7 @@ class Attempt:
 
     def __init__(self, call: StepCall) -> None:
         self.call, self.number = call, call.so_far.attempt
-        self.opened = self.open_now = frozenset[str]()
+        self.opened = self.open_now = _NONE
         self.ended = False
 
     def __call__(self, name: str) -> StepOutlet:

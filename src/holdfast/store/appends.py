@@ -70,10 +70,13 @@ class QueuedAppend:
         )
         about = [new.about for new in append.approvals if new.about] if append.approvals else ()
         # Those it changes beside its own; None: they are not known before.
-        self.runs: Sequence[str] | None = None if _takes_others_along(append.transition) else about
+        self.runs: Sequence[str] | None = about
         self.plain = not (self.stored_with or self.chunks) and append.transition is None  # it only goes on
-        if append.transition is not None and append.transition.status not in _LEFT:
-            raise BadArguments(f"a running run cannot become {append.transition.status!r}")
+        if append.transition is not None:
+            if append.transition.status not in _LEFT:
+                raise BadArguments(f"a running run cannot become {append.transition.status!r}")
+            if _takes_others_along(append.transition):
+                self.runs = None
 
     def fence(self, now: int) -> Fence:
         """The parameters of `reserve`, in order."""
@@ -84,10 +87,8 @@ class QueuedAppend:
         ]  # fmt: skip
 
 
-def _takes_others_along(transition: Transition | None) -> bool:
+def _takes_others_along(transition: Transition) -> bool:
     """May runs below it end with this one?"""
-    if transition is None:
-        return False
     return transition.ends_below is not None or (transition.status == "paused" and transition.inbox_seen is None)
 
 
