@@ -180,21 +180,41 @@ class Shape:
         """
         plain, whole = (_dumped(adapter, value, where, lean) for lean in (True, False))
         declared: Notes = {}
-        for holder, key, default in _left_out(plain, whole):
-            before = declared.get(id(holder), Note(holder))
-            holder[key] = default
-            for note in (before, before._replace(default=[*before.default, key])):
-                declared[id(holder)] = note
-                try:
-                    notes = notes_of(plain, value, self._kinds) if self._has_notes else {}
-                    notes |= {at: notes.get(at, each)._replace(default=each.default) for at, each in declared.items()}
-                    tried = _written(plain, where, argument, _leaf, notes)
-                    text, copy = tried, self._read_back(tried, value, where, argument)
-                    break
-                except NotStorable:
-                    declared[id(holder)] = before
-            else:
-                del holder[key]
+
+        def put(fields: list[_LeftOut], noted: bool) -> bool:
+            nonlocal text, copy
+            before = {id(holder): declared.get(id(holder), Note(holder)) for holder, _, _ in fields}
+            for holder, key, default in fields:
+                holder[key] = default
+                note = before[id(holder)]
+                declared[id(holder)] = note._replace(default=[*note.default, key]) if noted else note
+            try:
+                notes = notes_of(plain, value, self._kinds) if self._has_notes else {}
+                notes |= {at: notes.get(at, each)._replace(default=each.default) for at, each in declared.items()}
+                tried = _written(plain, where, argument, _leaf, notes)
+                text, copy = tried, self._read_back(tried, value, where, argument)
+            except NotStorable:
+                declared.update(before)
+                for holder, key, _ in fields:
+                    del holder[key]
+                return False
+            return True
+
+        def fill(fields: list[_LeftOut]) -> bool:
+            return not fields or put(fields, False) or put(fields, True)
+
+        # What becomes of a field of one object becomes of it in all objects of that type: one is tried, then all others at once.
+        kinds = {id(data): type(made) for data, made in structures(plain, value)}
+        of_a_kind = dict[tuple[Any, Any], list[_LeftOut]]()
+        for found in _left_out(plain, whole):
+            of_a_kind.setdefault((kinds.get(id(found[0])), found[1]), []).append(found)
+        for first, *others in of_a_kind.values():
+            with contextlib.suppress(NotStorable):  # a default that cannot be written at all
+                _written(first[2], where, argument, _leaf)
+                known = fill([first])
+                if not fill(others) and known:
+                    for each in others:
+                        fill([each])
         return text, copy
 
     def hidden(self, value: Any, text: str) -> str:
@@ -222,7 +242,8 @@ class Shape:
 
     def _migrated(self, text: str, where: str, migrate: Migrate) -> Any:
         plain, notes = tagged.read_noting(text)
-        declared = [(name, note.data[name]) for note in notes.values() for name in note.default]
+        noted = [(name, note.data[name]) for note in notes.values() for name in note.default]
+        declared = list({(name, tagged.write(each)): (name, each) for name, each in noted}.values())
         try:
             made = migrate(plain)
         except Exception as error:
@@ -563,7 +584,10 @@ def _dumped(adapter: Any, value: Any, where: str, lean: bool) -> Any:
         raise NotStorable(f"{where}: {cut(reason, 300)}") from error
 
 
-def _left_out(lean: Any, whole: Any) -> list[tuple[dict[Any, Any], Any, Any]]:
+_LeftOut = tuple[dict[Any, Any], Any, Any]
+
+
+def _left_out(lean: Any, whole: Any) -> list[_LeftOut]:
     """The fields that only the whole data has: the object of the other that lacks each, its name and its value."""
     found, pairs = [], [(lean, whole)]
     while pairs:

@@ -75,7 +75,7 @@ class Parameter:
 
     def read(self, plain: Any, where: str, notes: Notes, declared: Container[str]) -> Any:
         """The value of a recorded argument. What was `declared` as a default, and still is, is the default itself."""
-        shape = self.shape
+        shape, notes = self.shape, tagged.within(plain, notes)  # those of others, for there may be many
         if where in declared:
             text = self.left()
             now = None if text is None else tagged.read(text)
@@ -598,11 +598,11 @@ class Signature:
             elif given or value is not parameter.default:
                 kwargs[parameter.name] = value
         if rest and more:
-            args += [rest.shape.revive(value, f"{rest.name}[{at}]", notes=notes) for at, value in enumerate(more)]
+            args += [rest.read(value, f"{rest.name}[{at}]", notes, ()) for at, value in enumerate(more)]
         for name in [name for name in values if name not in taken]:
             if extra is None:
                 raise BadArguments(f"{self.what} takes {self}; the stored input has {short(name)} as well")
-            kwargs[name] = extra.shape.revive(values[name], name, notes=notes)
+            kwargs[name] = extra.read(values[name], name, notes, ())
         return tuple(args), kwargs
 
     def parse(self, strings: Sequence[str], named: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -261,6 +261,7 @@ class _Writer:
 
 
 _CONTAINERS: Final = frozenset({dict, list, tuple, set, frozenset})
+_NOTED: Final = frozenset({dict, list, tuple})  # what may be noted, or hold what is
 
 
 class _Noting(_Writer):
@@ -465,6 +466,19 @@ def by_name(value: Any, notes: Notes) -> Any:
         note = notes.get(id(value))
         return tuple(parts) if note is None else dict(zip(note.names, parts, strict=True))
     return value
+
+
+def within(value: Any, notes: Notes) -> Notes:
+    """Those of the notes that are of data in this value."""
+    found: Notes = {}
+    parts = [value] if notes and type(value) in _NOTED else []
+    while parts:
+        part = parts.pop()
+        if id(part) in notes:
+            found[id(part)] = notes[id(part)]
+        nested = part.values() if type(part) is dict else part
+        parts += [each for each in nested if type(each) in _NOTED]
+    return found
 
 
 def _read_moment(kind: Any, payload: Any) -> Any:

@@ -12,6 +12,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -521,6 +522,21 @@ def test_so_it_is_inside_of_others():
     assert text.count('"days":30') == 2
     assert copy == value
     assert shape_of(Sloppy).identity(value) == '{"who":"ana","inner":[{"who":"bo"},{"who":"cy","days":5}]}'
+
+
+def test_many_such_defaults_take_no_longer_each():
+    """Reading and writing grow with their number, however they are changed by `migrate`."""
+    took = []
+    for count in (100, 1000):
+        began = time.process_time()
+        text, copy = shape_of(list[SloppyToo]).store([SloppyToo(str(n)) for n in range(count)])
+        wanting = dataclasses.make_dataclass(
+            "SloppyToo", [("who", str), ("tag", int), ("note", str, None), ("days", int, 30)]
+        )
+        shape_of(list[wanting]).load(text, migrate=lambda old: [{**each, "tag": 1} for each in old])
+        took.append(time.process_time() - began)
+        assert text.count('"$default":[["note"]') == count == len(copy)
+    assert took[1] < 40 * took[0] + 1
 
 
 # An annotation, a default of it that it does not read as it is, another one, and what is read of the first one by then.
