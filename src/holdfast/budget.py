@@ -149,6 +149,7 @@ class Asked:
     by: str | None
     more: Mapping[str, Any]
     by_us: bool  # the run that looks waits for it
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,9 @@ class Purse:
     def exceeded(self, now: int, running: int = 0) -> BudgetExceeded:
         """What is raised when no more may be spent."""
         limit, denied = self.over(now, running), self.denied
-        who = "" if denied is None else f", and {denied.by} gives no more"
+        who = (
+            "" if denied is None else f", and {denied.by} gives no more" + (f" ({denied.note})" if denied.note else "")
+        )
         return BudgetExceeded(
             f"the budget of run {self.run!r} is spent{who}: {self.told(limit, now, running)}",
             run=self.run, budget=self.budget, spent=self.spent, limit=limit,

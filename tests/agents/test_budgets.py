@@ -227,8 +227,8 @@ def test_a_retry_brings_its_budget_to_the_children_that_failed(store_url):
             assert "run.retried" not in await kinds(hf, child.id)
             await other.cancel()
             await run.retry()  # so it asks anew
-            await hf.deny(await run.wait_for_question(), by="ben")
-            with pytest.raises(holdfast.RunFailed, match="ben gives no more"):
+            await hf.deny(await run.wait_for_question(), by="ben", note="not this month")
+            with pytest.raises(holdfast.RunFailed, match=r"ben gives no more \(not this month\)"):
                 await run.result()
             await run.retry(budget=Budget(usd=5))
             assert await run.result(timeout=20) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
@@ -12,7 +13,7 @@ from holdfast.model import Event
 from holdfast.store.base import Store, Transition
 
 
-async def cancel(store: Store, run: str, request: str, **more: bool) -> str:
+async def cancel(store: Store, run: str, request: str, **more: Any) -> str:
     return await store.cancel(run, by="ana", grace_ms=1000, request=request, **more)
 
 
@@ -108,6 +109,17 @@ async def test_a_run_that_is_ended_ends_with_all_below_it(place: Place) -> None:
         assert await store.run("a.b.e") is None
         assert sorted(deed["run"] for deed in await store.audit()) == ["a", "a", "a.b", "a.b.d", "a.c"]
         assert await store.claim(["agent"], 9, TTL) == []
+
+
+@scenario
+async def test_a_second_request_to_stop_keeps_the_reason_of_the_first(place: Place) -> None:
+    """Unless it has one of its own."""
+    async with place.open() as store:
+        for run, second, told in (("a", "", "wrong city"), ("b", "too late", "too late"), ("c", "", "")):
+            await park(store, await owned(store, run))
+            await cancel(store, run, "1", reason="wrong city" if run != "c" else "")
+            assert await cancel(store, run, "2", reason=second) == "cancelled"
+            assert (await store.run(run)).reason == "cancelled by ana" + (f": {told}" if told else "")
 
 
 @scenario

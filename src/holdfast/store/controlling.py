@@ -8,6 +8,7 @@ Each request has an id of its own, so that one whose commit was unknown is made 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +87,9 @@ def cancel(
         elif not whole and (found.lease_epoch > 0 or found.parent_id is not None):
             return None
         else:
+            if not reason:  # a second request that says nothing does not unsay what the first one said
+                said = [json.loads(each) for (each,) in (yield from tx.rows("reasons_to_stop", run=run))]
+                data["reason"] = next((each["reason"] for each in said if each["reason"]), "")
             yield from end_family(tx, found, data)
             status = "cancelled"
         yield from audit.note(tx, run, by, via, "cancel", data)

@@ -214,7 +214,7 @@ WITH RECURSIVE line (id, parent_id, uid, budget, began, depth) AS (
   UNION ALL SELECT runs.id, runs.parent_id, runs.uid, runs.budget, coalesce(runs.started_at, runs.created_at), line.depth + 1
   FROM line CROSS JOIN runs WHERE runs.id = line.parent_id)
 SELECT line.id, line.uid, line.budget, line.began, asked.id, asked.status, asked.decision, asked.decided_at,
-       asked.decided_by, coalesce(asked.data, asked.shown),
+       asked.decided_by, asked.note, coalesce(asked.data, asked.shown),
        (SELECT count(*) FROM askers WHERE askers.approval = asked.id AND askers.run_id = :run)
 FROM line LEFT JOIN approvals AS asked ON asked.run_id = line.id AND asked.key = 'budget'
 WHERE line.budget IS NOT NULL AND line.budget <> '{}'
@@ -236,6 +236,10 @@ RETURNING inbox_count
 -- name: count_signals
 -- How many signals of a kind ever came to a run.
 SELECT count(*) FROM signals WHERE run_id = :run AND kind = :kind
+
+-- name: reasons_to_stop
+-- What was said with each request to stop, the last one first.
+SELECT data FROM signals WHERE run_id = :run AND kind = 'run.cancelling' AND data IS NOT NULL ORDER BY position DESC
 
 -- name: rouse
 -- For what no run may sleep through: a waiting one is due now, and a paused one goes on.

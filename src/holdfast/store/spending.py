@@ -53,9 +53,10 @@ def purses(run: str) -> Asking[list[Purse]]:
     spent = {row[0]: Spent.from_row(tuple(row)[1:]) for row in sums}
     asked: dict[str, list[Asked]] = defaultdict(list)
     for row in rows:
-        holder, question, status, decision, at, by, more, by_us = row[0], *tuple(row)[4:]
+        holder, question, status, decision, at, by, note, more, by_us = row[0], *tuple(row)[4:]
         if question is not None:
-            asked[holder].append(Asked(question, status, decision == "approved", at, by, _given(more), bool(by_us)))
+            yes, given = decision == "approved", _given(more)
+            asked[holder].append(Asked(question, status, yes, at, by, given, bool(by_us), note or ""))
     return [
         Purse(holder, uid, Budget.of(json.loads(budget)), began, spent.get(holder, Spent()), asked[holder])
         for holder, (uid, budget, began) in held.items()
