@@ -56,6 +56,7 @@ __all__ = [
 ]  # fmt: skip
 
 Migrate = Callable[[Any], Any]  # plain data of old in, plain data or a value of today out
+_NOTED_KIND: Final = '{"$of":['  # a quote inside a string is escaped, so this is nowhere else
 _DIGEST: Final = hashlib.sha256(b"holdfast-value-1\n")  # what every digest begins with
 _FOR_RESULTS: Final = "return plain data, a dataclass or a pydantic type"
 _FOR_ARGUMENTS: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
@@ -119,20 +120,22 @@ class Shape:
     def lean(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
         """An identity that has of all fields at their default only those that tell the members of unions apart.
 
-        An `identity` of such a value has all of them, because without these it cannot be read: so it once was, and digests
-        must not move.
+        And the names of members that no field tells apart. An `identity` of such a value has all of them, because without these
+        it cannot be read: so it once was, and digests must not move.
         """
         copy = self.store(value, where, argument=argument)[1]
         plain, whole = (_dumped(self._adapter, copy, where, lean) for lean in (True, False))
         for holder, key, default in _left_out(plain, whole):
             if key in self.telling:
                 holder[key] = default
+        noted = [note for note in notes_of(plain, copy, self._kinds).values() if note.kind and type(note.data) is dict]
         try:
-            text = _written(plain, where, argument, _leaf)
-            self._read_back(text, copy, where, argument, zones=False)
+            kinds = {id(note.data): Note(note.data, kind=note.kind) for note in noted}
+            text = _written(plain, where, argument, _leaf, kinds)
+            self._read_back(text, copy, where, argument, zones=False, kinds=True)
         except NotStorable:
             return self.identity(value, where, argument=argument)
-        return text
+        return text.replace(_NOTED_KIND, '{"$member":[')  # no note, for digests do not have these
 
     def shown(self, value: Any, identity: str) -> Any:
         """A value that was stored, as plain data for people; `identity` is its text."""
@@ -423,11 +426,14 @@ class Shape:
                 copy = self._read_back(text, value, where, argument, zones)
         return text, copy
 
-    def _read_back(self, text: str, value: Any, where: str, argument: bool, zones: bool = True) -> Any:
+    def _read_back(
+        self, text: str, value: Any, where: str, argument: bool, zones: bool = True, kinds: bool = False
+    ) -> Any:
         plain, notes = tagged.read_noting(text)
         try:
             # Also without the help of notes, for there are none in an identity; but what they say of defaults must hold.
-            copy = self.revive(plain, where, notes={at: note._replace(kind="") for at, note in notes.items()})
+            notes = notes if kinds else {at: note._replace(kind="") for at, note in notes.items()}
+            copy = self.revive(plain, where, notes=notes)
         except Misfit as misfit:
             if misfit.path != where:
                 raise
@@ -464,7 +470,7 @@ class Shape:
             self._kinds = alike(parts)
             named = any(map(_is_named_tuple, parts))
             self.has_defaults = named or bool(self._kinds) or any(map(_is_default, parts))
-            self.telling = telling(parts) if self.has_defaults else frozenset()
+            self.telling = telling(parts) | ({"$of"} if self._kinds else set()) if self.has_defaults else frozenset()
             self._has_notes = self.has_defaults and (
                 named or bool(self._kinds) or any(part.get("type") == "model" for part in parts)
             )

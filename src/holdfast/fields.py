@@ -211,7 +211,7 @@ def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
     for data, made in structures(plain, value):
         kind, given = type(made), getattr(made, "__pydantic_fields_set__", None)
         if not isinstance(data, dict):
-            notes[id(data)] = Note(data, names=kind._fields)
+            notes[id(data)] = Note(data, kind=kind.__name__ if kind in kinds else "", names=kind._fields)
             continue
         if given is not None and not given >= data.keys():
             known = kind.model_fields
@@ -226,11 +226,13 @@ def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
 def restore_notes(plain: Any, value: Any, notes: Notes) -> str:
     """Let the models in a value that was made of plain data know which fields nobody set. The name of a type that it is not of."""
     other = ""
-    for data, made in structures(plain, value):
+    for data, made in _pairs(plain, value):
         note = notes.get(id(data))
         if note is None:
             continue
-        other = other or ("" if note.kind == type(made).__name__ else note.kind)
+        # What a validator of the type's own has made of it, a number perhaps, is not looked into.
+        if note.kind and (type(made) is dict or is_structure(type(made))) and note.kind != type(made).__name__:
+            other = other or note.kind
         if (note.unset or note.default) and hasattr(made, "__pydantic_fields_set__"):
             aliases, known = _aliases(_kind(made)), type(made).model_fields
             given = made.__pydantic_fields_set__.union(name for name in note.default if name in known)
@@ -241,6 +243,16 @@ def restore_notes(plain: Any, value: Any, notes: Notes) -> str:
 
 def structures(plain: Any, value: Any) -> Iterator[tuple[Any, Any]]:
     """The models, dataclasses and named tuples in a value, each with its plain data, as far as the one is made like the other."""
+    return (pair for pair in _pairs(plain, value) if is_structure(type(pair[1])))
+
+
+def is_structure(kind: Any) -> bool:
+    """Is this type a model, a dataclass or a named tuple?"""
+    return any(hasattr(kind, each) for each in ("__pydantic_fields_set__", "__dataclass_fields__", "_fields"))
+
+
+def _pairs(plain: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """The dicts and tuples in plain data, each with what was made of it."""
     pairs = [(plain, value)]
     while pairs:
         data, made = pairs.pop()
@@ -248,14 +260,13 @@ def structures(plain: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         if getattr(kind, "__pydantic_root_model__", False):
             pairs.append((data, made.root))
         elif isinstance(data, dict):
-            if hasattr(kind, "__pydantic_fields_set__") or hasattr(kind, "__dataclass_fields__"):
-                yield data, made
+            yield data, made
             nested = [(key, item) for key, item in data.items() if isinstance(item, _NESTED)]
             if nested:
                 parts = _parts(data, made)
                 pairs += [(item, parts[key]) for key, item in nested if key in parts]
         elif isinstance(data, _ROWS) and isinstance(made, _ROWS) and len(data) == len(made):
-            if data and type(data) is tuple and hasattr(kind, "_fields"):
+            if data and type(data) is tuple:
                 yield data, made
             pairs += [(item, other) for item, other in zip(data, made, strict=True) if isinstance(item, _NESTED)]
 
@@ -266,7 +277,7 @@ def left_away(plain: Any, value: Any) -> str:
     Its type leaves it out: `Field(exclude=True)`, a serializer of its own.
     """
     for data, made in structures(plain, value):
-        if isinstance(data, dict):
+        if isinstance(data, dict) and fields_of(_kind(made)) is not None:
             names = getattr(type(made), "model_fields", None) or [field.name for field in dataclasses.fields(made)]
             gone: list[str] = [name for name in names if name not in data]
             if len(gone) > sum(key not in names for key in data if key not in (_extra(made) or ())):

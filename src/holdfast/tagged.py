@@ -11,7 +11,7 @@ is an object with a single key that starts with "$":
     {"$datetime": {"at": iso, "zone": "Europe/Berlin", "fold": 1}}      also "name", for a named fixed offset
     {"$unset": [[name, ..], {..}]}                                      a model's fields, and which of them nobody set
     {"$default": [[name, ..], {..}]}                                    which are defaults that their type does not read
-    {"$of": [name, {..}]}                                               which member of a union the fields are of
+    {"$of": [name, {..}]}                                               which member of a union the fields (or names) are of
     {"$names": [[name, ..], {"$tuple": [..]}]}                          what the members of a named tuple are called
 
 The last four are the dict or tuple itself to all readers but those that make a value of its type again (`read_noting`), and to
@@ -276,7 +276,10 @@ class _Noting(_Writer):
     def tree(self, value: Any, depth: int) -> Any:
         made = super().tree(value, depth)
         note = self.notes.get(id(value)) if type(value) is tuple and depth < _NOTED_DEPTH else None
-        return made if note is None else {"$names": [note.names, made]}
+        if note is not None:
+            made = {"$names": [note.names, made]}
+            made = {"$of": [note.kind, made]} if note.kind else made
+        return made
 
     def mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         made = super().mapping(value, depth)
@@ -441,10 +444,10 @@ def _read_named(payload: Any) -> tuple[list[str], dict[Any, Any]]:
     return names, data
 
 
-def _read_of(payload: Any) -> tuple[str, dict[Any, Any]]:
+def _read_of(payload: Any) -> tuple[str, Any]:
     name, data = _row(payload)
-    if type(data) is not dict:
-        raise TypeError("a name and an object are expected")
+    if type(data) is not dict and type(data) is not tuple:
+        raise TypeError("a name and an object or tuple are expected")
     return _text(name), data
 
 
@@ -464,7 +467,11 @@ def by_name(value: Any, notes: Notes) -> Any:
     elif type(value) is tuple:
         parts = [by_name(each, notes) for each in value]
         note = notes.get(id(value))
-        return tuple(parts) if note is None else dict(zip(note.names, parts, strict=True))
+        if note is None or not note.names:
+            return tuple(parts)
+        named = dict(zip(note.names, parts, strict=True))
+        notes[id(named)] = Note(named, kind=note.kind)
+        return named
     return value
 
 

@@ -1,25 +1,35 @@
 """Members of unions that are alike: which they are, and how the one that was recorded is read again.
 
 pydantic reads data of an untagged union as the member that it fits best, and as the first of several that it fits as well. So
-a field that is added to one type may turn recorded data of another into it. Where that can be, the name of the type is noted
-with the data, and if the data is read as another member, it is read once more by a validator that goes by the names. A field
-with a `Literal` of its own in each member tells them apart for good: there is nothing to note then.
+a field that is added to one type may turn recorded data of another into it, also if they are in lists or dicts that are the
+members (`list[Paid] | list[Due]`). Where that can be, the name of the type is noted with the data, and if the data is read as
+something else, it is read once more by a validator in which each type refuses what is noted as another. A field with a `Literal`
+of its own in each member tells them apart for good: there is nothing to note then.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from holdfast.tagged import Notes
 
 _VALUES: Final = frozenset({"metadata", "default", "expected", "config", "serialization"})  # what is no schema
+_STRUCTURES: Final = (
+    "model",
+    "dataclass",
+    "named-tuple",
+    "call",
+)  # the last makes named tuples in older releases of pydantic
+_EARLY: Final = ("function-before", "function-wrap")  # validators that may make other data of it
+_ROWS: Final = ("list", "tuple", "set", "frozenset")
+_Path = tuple[str, ...]
 
 
 class _Member(NamedTuple):
-    kind: type
+    kind: type | None  # None for a dict, which takes any data
     literals: dict[str, frozenset[Any]]  # the values that a field may have
 
 
@@ -39,26 +49,16 @@ def parts_of(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def alike(parts: list[dict[str, Any]]) -> frozenset[type]:
-    """The models and dataclasses that are in a union with another one from which no `Literal` tells them apart."""
-    named = {part["ref"]: part for part in parts if isinstance(part.get("ref"), str)}
-    found = set[type]()
-    for part in parts:
-        if part.get("type") == "union" and isinstance(part.get("choices"), list):
-            for one, other in itertools.combinations(_members(part["choices"], named).values(), 2):
-                found |= set() if _apart(one, other) else {one.kind, other.kind}
-    return frozenset(found)
+    """The models, dataclasses and named tuples that are in a union with another one from which no `Literal` tells them apart."""
+    return frozenset(each.kind for pair in _pairs(parts) if not _apart(*pair) for each in pair if each.kind is not None)
 
 
 def telling(parts: list[dict[str, Any]]) -> frozenset[str]:
     """The names of the fields by which members of unions are told apart: those with a `Literal` of its own in each."""
-    named = {part["ref"]: part for part in parts if isinstance(part.get("ref"), str)}
-    found = set[str]()
+    found = set[str]().union(*(_apart(*pair) for pair in _pairs(parts)))
     for part in parts:
         if part.get("type") == "tagged-union" and isinstance(part.get("discriminator"), str):
             found.add(part["discriminator"])
-        elif part.get("type") == "union" and isinstance(part.get("choices"), list):
-            for one, other in itertools.combinations(_members(part["choices"], named).values(), 2):
-                found |= _apart(one, other)
     return frozenset(found)
 
 
@@ -67,18 +67,69 @@ def _apart(one: _Member, other: _Member) -> set[str]:
     return {name for name in both if one.literals[name].isdisjoint(other.literals[name])}
 
 
-def _members(choices: list[Any], named: dict[str, Any]) -> dict[int, _Member]:
-    """The choices of a union that are models or dataclasses, by their place; none of two that have one name."""
-    found = {at: _member(choice, named) for at, choice in enumerate(choices)}
-    members = {at: member for at, member in found.items() if member is not None}
-    count = Counter(member.kind.__name__ for member in members.values())
-    return {at: member for at, member in members.items() if count[member.kind.__name__] == 1}
+def _pairs(parts: list[dict[str, Any]]) -> Iterator[tuple[_Member, _Member]]:
+    """The types in different choices of a union that stand at the same place there. None of two that have one name."""
+    named = _named(parts)
+    for part in parts:
+        if part.get("type") != "union" or not isinstance(part.get("choices"), list):
+            continue
+        choices = [list(_places(choice, named)) for choice in part["choices"]]
+        kinds = defaultdict[str, set[type]](set)
+        for _, member in itertools.chain(*choices):
+            if member.kind is not None:
+                kinds[member.kind.__name__].add(member.kind)
+        for one, other in itertools.combinations(choices, 2):
+            for (path, first), (place, second) in itertools.product(one, other):
+                known = [each.kind for each in (first, second) if each.kind is not None]
+                if (
+                    path == place
+                    and first.kind is not second.kind
+                    and all(len(kinds[kind.__name__]) == 1 for kind in known)
+                ):
+                    yield first, second
 
 
-def _member(choice: Any, named: dict[str, Any]) -> _Member | None:
-    schema = _inside(choice[0] if isinstance(choice, tuple) else choice, named, ("model", "dataclass"))
+def _named(parts: Any) -> dict[str, Any]:
+    return {part["ref"]: part for part in parts if isinstance(part.get("ref"), str)}
+
+
+def _places(
+    schema: Any, named: dict[str, Any], path: _Path = (), seen: frozenset[str] = frozenset()
+) -> Iterator[tuple[_Path, _Member]]:
+    """The types in a choice of a union, each with the lists and dicts that it is in. What is in other types is not looked at."""
+    schema = schema[0] if isinstance(schema, tuple) else schema
+    if not isinstance(schema, dict):
+        return
+    kind, inside = schema.get("type"), list[Any]()
+    if kind == "definition-ref":
+        ref = schema["schema_ref"]
+        inside, seen = [] if ref in seen else [named.get(ref)], seen | {ref}
+    elif kind in _STRUCTURES:
+        member = _member(schema, named)
+        if member is not None:
+            yield path, member
+    elif kind in _ROWS:
+        items = schema.get("items_schema")
+        inside, path = items if isinstance(items, list) else [items], (*path, "[]")
+    elif kind in ("dict", "typed-dict"):
+        yield path, _Member(None, {})
+        inside, path = [schema.get("values_schema")], (*path, "{}")
+    elif kind in ("union", "tagged-union"):
+        choices = schema["choices"]
+        inside = list(choices.values() if isinstance(choices, dict) else choices)
+    else:
+        inside = [schema.get(name) for name in ("schema", "lax_schema", "python_schema")]
+    for each in inside:
+        yield from _places(each, named, path, seen)
+
+
+def _member(schema: Any, named: dict[str, Any]) -> _Member | None:
+    schema = _inside(schema, named, _STRUCTURES)
     if schema is None or schema.get("root_model"):
         return None
+    if schema["type"] in ("named-tuple", "call"):
+        kind = schema.get("cls", schema.get("function"))
+        return _Member(kind, {}) if isinstance(kind, type) and hasattr(kind, "_fields") else None
     fields = (_inside(schema["schema"], named, ("model-fields", "dataclass-args")) or {}).get("fields", {})
     literals = {}
     for name, field in fields.items() if isinstance(fields, dict) else [(field["name"], field) for field in fields]:
@@ -97,13 +148,18 @@ def _inside(schema: Any, named: dict[str, Any], wanted: tuple[str, ...]) -> Any:
 
 def by_names(schema: Any, make: Callable[..., Any]) -> Callable[..., Any]:
     """A way to read plain data in which types are noted: `make` makes a validator of a schema."""
-    named = {part["ref"]: part for part in parts_of(schema) if isinstance(part.get("ref"), str)}
     known: Notes = {}  # of all data that is being read now, by several threads perhaps: no two have one id
 
-    def noted(data: Any) -> str | None:
-        return known[id(data)].kind if id(data) in known else None
+    def check(name: str) -> Callable[[Any], Any]:
+        def checked(data: Any) -> Any:
+            noted = known[id(data)].kind if id(data) in known else ""
+            if noted not in ("", name):
+                raise ValueError(f"was recorded as {noted!r}")
+            return data
 
-    changed = _changed(schema, named, noted)
+        return checked
+
+    changed = _changed(schema, _named(parts_of(schema)), check)
     try:
         validator = make(changed, _use_prebuilt=False)  # those of models that are inside know nothing of this
     except TypeError:
@@ -120,21 +176,16 @@ def by_names(schema: Any, make: Callable[..., Any]) -> Callable[..., Any]:
     return read
 
 
-def _changed(schema: Any, named: dict[str, Any], noted: Callable[[Any], str | None]) -> Any:
-    """The schema with unions that first look whether a member is noted, and then are as they were."""
+def _changed(schema: Any, named: dict[str, Any], check: Callable[[str], Callable[[Any], Any]]) -> Any:
+    """The schema with types that refuse what is noted as another, before any validator of theirs sees it."""
     if isinstance(schema, list | tuple):
-        return type(schema)(_changed(each, named, noted) for each in schema)
+        return type(schema)(_changed(each, named, check) for each in schema)
     if not isinstance(schema, dict):
         return schema
-    made = {name: each if name in _VALUES else _changed(each, named, noted) for name, each in schema.items()}
-    if made.get("type") == "union" and isinstance(made.get("choices"), list):
-        choices = made["choices"]
-        members = {
-            member.kind.__name__: choices[at][0] if isinstance(choices[at], tuple) else choices[at]
-            for at, member in _members(schema["choices"], named).items()
-        }
-        if members:
-            as_noted = {"type": "tagged-union", "discriminator": noted, "choices": members}
-            own = {name: made.pop(name) for name in ("ref", "metadata", "serialization") if name in made}
-            return {"type": "union", "mode": "left_to_right", "choices": [as_noted, made], **own}
-    return made
+    made = {name: each if name in _VALUES else _changed(each, named, check) for name, each in schema.items()}
+    member = _member(schema, named) if made.get("type") in (*_STRUCTURES, *_EARLY) else None
+    if member is None or member.kind is None:
+        return made
+    own = {"ref": made.pop("ref")} if "ref" in made else {}
+    function = {"type": "no-info", "function": check(member.kind.__name__)}
+    return {"type": "function-before", "function": function, "schema": made, **own}

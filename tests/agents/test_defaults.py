@@ -856,3 +856,33 @@ def test_a_field_with_a_default_may_be_added_to_a_member_of_a_union(tmp_path):
     codes = [shops(), shops(("note", (str, "added"))), shops(("note", (str, "added")), ("tip", (int, 0)))]
     expected = ["cash ['cash', 'card']", "cash", "card", True]
     assert lives(tmp_path / "a.db", *codes, act=act)[2] == expected
+
+
+def invoices(*more: Any) -> Any:
+    """The agent as one deploy has it: all that changes is that a field is added to types that nothing tells apart."""
+    Paid = pydantic.create_model("Paid", euros=(int, ...))  # noqa: N806 - a type
+    Due = pydantic.create_model("Due", euros=(int, ...), days=(int, 30), **dict(more))  # noqa: N806 - a type
+
+    @holdfast.step
+    async def book(bill: Paid | Due, more: list[Paid] | list[Due]) -> str:
+        return f"{type(bill).__name__} {[type(each).__name__ for each in more]}"
+
+    @holdfast.agent(name="books")
+    async def books() -> list[Any]:
+        booked = await book(Due(euros=7), [Due(euros=8)])
+        await holdfast.receive("go")
+        return [booked, await book(Due(euros=7), [Due(euros=8)])]
+
+    return books
+
+
+def test_a_field_may_be_added_to_a_member_of_a_union_that_nothing_tells_apart(tmp_path):
+    async def act(hf, life):
+        if life == 0:
+            await (await hf.start("books", id="r")).wait("waiting")
+            return None
+        await hf.get("r").send("go")
+        return await hf.get("r").result(timeout=20)
+
+    codes = [invoices(), invoices(("note", (str, "added")))]
+    assert lives(tmp_path / "a.db", *codes, act=act)[1] == ["Due ['Due']"] * 2

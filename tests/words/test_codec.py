@@ -778,6 +778,47 @@ def test_a_member_of_a_union_stays_what_it_was_when_another_becomes_like_it(adde
     assert "$of" not in shape_of(Ledger).identity(value)
 
 
+IN_OTHERS: dict[str, tuple[Any, Any]] = {  # unions in which the two types are, and values, of one of the second
+    "list": (lambda paid, due: list[paid] | list[due] | None, lambda each: [each]),
+    "dict": (lambda paid, due: dict[str, list[paid]] | dict[str, list[due]], lambda each: {"a": [each]}),
+    "tuple": (lambda paid, due: tuple[paid, int] | tuple[due, int], lambda each: (each, 1)),
+    "mapping": (lambda paid, due: Mapping[str, paid] | Mapping[str, due], lambda each: {"a": each}),
+    "union": (lambda paid, due: Annotated[paid | int, pydantic.Field(title="x")] | due, lambda each: each),
+    "dict beside": (lambda paid, due: paid | due | dict[str, str], lambda each: each),
+}
+
+
+@pytest.mark.parametrize("name", IN_OTHERS)
+@pytest.mark.parametrize("dataclass", [False, True])
+def test_so_it_does_in_what_the_members_of_a_union_hold(name, dataclass) -> None:
+    hint, make = IN_OTHERS[name]
+    (Paid, Due), (Paid2, Due2) = (bills(*more, dataclass=dataclass)[:2] for more in ((), (DAYS,)))  # noqa: N806 - types
+    text, copy = shape_of(hint(Paid, Due)).store(make(Due(euros=7)))
+    assert copy == make(Due(euros=7))
+    assert shape_of(hint(Paid2, Due2)).load(text) == make(Due2(euros=7, days=30))
+    assert "$of" not in shape_of(hint(Paid, Due)).identity(make(Due(euros=7)))
+
+
+def test_named_tuples_are_members_too() -> None:
+    one, other = NamedTuple("One", [("x", int)]), NamedTuple("Other", [("x", int), ("y", int)])  # type: ignore[misc]
+    grown: Any = collections.namedtuple("One", "x y", defaults=(0,))  # noqa: PYI024
+    grown.__annotations__ = {"x": int, "y": int}
+    text, copy = shape_of(list[one | other]).store([other(1, 2), one(3)])
+    assert (copy, type(copy[0])) == ([other(1, 2), one(3)], other)
+    found = shape_of(list[grown | other]).load(text)
+    assert (found, [type(each) for each in found]) == ([other(1, 2), grown(3, 0)], [other, grown])
+    assert codec.digest(text) == codec.digest(tagged.bare(text))
+
+
+def test_a_member_that_its_type_does_not_take_any_more_is_no_dict() -> None:
+    """Though a dict is a member as well, and takes anything."""
+    before, after = (pydantic.create_model("Paid", euros=(int, ...), **more) for more in ({"note": (str, "")}, {}))
+    text = shape_of(before | dict[str, Any]).store(before(euros=7))[0]
+    with pytest.raises(NotStorable, match="was recorded as 'Paid'"):
+        shape_of(after | dict[str, Any]).load(text)
+    assert shape_of(before | dict[str, Any]).load(text) == before(euros=7)
+
+
 def test_a_literal_tells_the_members_of_a_union_apart_for_good() -> None:
     Due, either = bills(tagged=True)[1:3]  # noqa: N806 - a type
     text = shape_of(either).store(Due(euros=7))[0]
@@ -799,6 +840,24 @@ def test_an_identity_can_do_with_the_fields_that_tell_members_of_a_union_apart(a
     shape = shape_of(annotation)
     assert codec.digest(shape.lean(value)) == codec.digest(text)
     assert shape.identity(value) == (tagged.bare(shape.store(value)[0]) if shape.telling else text)
+
+
+def test_an_identity_can_do_with_the_name_of_a_member_that_no_field_tells_apart() -> None:
+    """So fields can be added to it. A dict that looks like it is something else."""
+    leans = []
+    for added in ((), (NOTE,)):
+        fields = {"euros": (int, ...), "days": (int, 30), **dict(added)}
+        Due = pydantic.create_model("Due", **fields)  # noqa: N806 - a type
+        shape = shape_of(list[bills()[0] | Due | dict[str, Any]])
+        leans.append(codec.digest(shape.lean([Due(euros=7)])))
+        others = (
+            [Due(euros=8)],
+            [Due(euros=7, days=31)],
+            [{"$member": ["Due", {"euros": 7}]}],
+            [{"$of": ["Due", {"euros": 7}]}],
+        )
+        assert leans[0] not in [codec.digest(shape.lean(each)) for each in others]
+    assert leans[0] == leans[1]
 
 
 @pytest.mark.parametrize(("kind", "data"), [("Gone", '{"euros":7,"days":30}'), ("Paid", '{"euros":7,"days":30}')])
