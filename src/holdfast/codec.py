@@ -22,6 +22,7 @@ import enum
 import functools
 import hashlib
 import inspect
+import json
 import typing
 from collections import abc, deque
 from collections.abc import Callable
@@ -679,6 +680,8 @@ def _generator() -> Any:
     base = _library()[0].json_schema.GenerateJsonSchema
 
     class Generator(base):  # type: ignore[misc, valid-type]
+        ignored_warning_kinds = base.ignored_warning_kinds | {"non-serializable-default"}
+
         def model_schema(self, schema: Any) -> Any:
             return _said(super().model_schema(schema), schema["cls"])
 
@@ -696,6 +699,12 @@ def _generator() -> Any:
             made = super().default_schema(schema)
             if "default" not in made and ("default" in schema or "default_factory" in schema):
                 made["x-untold"] = True
+            with contextlib.suppress(
+                NotStorable, AttributeError
+            ):  # one that cannot be written; a factory of the type's own
+                text = _as_declared(self.get_default_value(schema))
+                if text is not None:
+                    made["x-declared"] = json.loads(text)
             return made
 
     def _said(made: dict[str, Any], cls: Any) -> dict[str, Any]:
@@ -706,6 +715,12 @@ def _generator() -> Any:
         return made
 
     return Generator
+
+
+def _as_declared(default: Any) -> str | None:
+    """The text of a default that is not the same in JSON, so that its type may read something else from that; or None."""
+    text = _written(_dumped(UNTYPED.adapter("default"), default, "default", False), "default", False, _leaf)
+    return None if '{"$' not in text and difference(default, json.loads(text)) is None else text
 
 
 def schemas(shapes: list[Shape]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -728,7 +743,7 @@ def _for_schema(shape: Shape) -> Any:
     shape.prepare("the annotation")
     try:
         adapter = shape.adapter("the annotation")
-        adapter.json_schema()
+        adapter.json_schema(schema_generator=_generator())
     except (NotStorable, _library()[0].PydanticInvalidForJsonSchema):  # a bytearray, a callable
         return None
     return adapter

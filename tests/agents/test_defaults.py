@@ -2,7 +2,10 @@
 
 import asyncio
 import dataclasses
+import enum
 import re
+from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal, NotRequired
 
 import pydantic
@@ -886,3 +889,41 @@ def test_a_field_may_be_added_to_a_member_of_a_union_that_nothing_tells_apart(tm
 
     codes = [invoices(), invoices(("note", (str, "added")))]
     assert lives(tmp_path / "a.db", *codes, act=act)[1] == ["Due ['Due']"] * 2
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Many(pydantic.BaseModel):
+    """Defaults that JSON has other words for than Python, and types that would read these as they are."""
+
+    who: str
+    at: str | datetime = datetime(2024, 1, 1)  # noqa: DTZ001
+    price: str | Decimal = Decimal("5.00")
+    any: Any = (1, 2)
+    map: dict[Any, Any] = {1: (2,)}
+    raw: bytes = b"\xff"
+    color: str | Color = Color.RED
+    patch: Patch = Patch(name="x")
+    patches: list[Patch] = [Patch(name="x", phone=None)]
+
+
+@holdfast.agent
+async def takes_many(many: Many, also: list[Many]) -> list[str]:
+    return [
+        *(repr(each) for each in (many, *also)),
+        repr([sorted(each.patch.model_fields_set) for each in (many, *also)]),
+    ]
+
+
+def test_a_default_that_is_filled_in_without_the_code_is_that_of_the_type():
+    async def main(hf):
+        async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
+            run = await elsewhere.start("takes_many", {"who": "a"}, also=[{"who": "b", "any": [3]}])
+        live = await takes_many.fn(Many(who="a"), [Many(who="b", any=[3])])
+        assert await hf.get(run.id).result() == live
+        kept = await hf.get(run.id).arguments()
+        assert (kept["many"]["at"], kept["also"][0]["price"]) == (datetime(2024, 1, 1), Decimal("5.00"))  # noqa: DTZ001
+
+    with_client(main, agents=[takes_many])
