@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 from tests.security.agents import keep
@@ -16,6 +18,22 @@ from holdfast.http.paths import PATHS
 @holdfast.agent(name="refusals.pay")
 async def pay(euros: int) -> bool:
     return bool(await holdfast.approve("Pay?", show=euros, to="ana", edit=True))
+
+
+@dataclass
+class Order:
+    item: str
+    secret_place: str = "SECRET-place"
+
+
+@holdfast.agent(name="refusals.order")
+async def order(item: str) -> bool:
+    return bool(await holdfast.approve("Order?", show=Order(item), to="bo", edit=True))
+
+
+@holdfast.agent(name="refusals.pick")
+async def pick() -> str:
+    return await holdfast.ask("Which?", Literal["SECRET-red", "SECRET-blue"], to="bo")
 
 
 def refused(url):
@@ -95,7 +113,16 @@ def test_who_may_not_read_reads_nothing(server):
             run = await hf.start("refusals.pay", 4711, id="asks")
             return (await run.wait_for_question(timeout="20s")).id, (await run.wait_for_question()).digest
 
+    async def prepare_more():
+        async with holdfast.open(server.url, agents=[order, pick]) as hf:
+            runs = [
+                await hf.start("refusals.order", "SECRET-item", id="orders"),
+                await hf.start("refusals.pick", id="picks"),
+            ]
+            return [await run.wait_for_question(timeout="20s") for run in runs]
+
     question, digest = asyncio.run(prepare())
+    ordered, picked = asyncio.run(prepare_more())
     _, writer = with_store(server, lambda hf: hf.create_token("w", scopes=["write"]))
     _, decider = with_store(server, lambda hf: hf.create_token("ana", scopes=["decide"]))
     told = []
@@ -112,6 +139,10 @@ def test_who_may_not_read_reads_nothing(server):
     for verb, expected in (("pause", 409), ("cancel", 409), ("resume", 409), ("retry", 409)):
         post(f"runs/done/{verb}", {}, writer, expected)
     post(f"approvals/{question}", {"decision": "approve", "digest": "0" * 32}, decider, 409)
+    for edit in ({"item": "x"}, {"secret_place": 1}, {"item": "x", "secret_placx": "y"}, {}, 7):
+        for seen in (ordered.digest, "0" * 32):  # a form that says what is missing says what is there
+            post(f"approvals/{ordered.id}", {"decision": "approve", "data": edit, "digest": seen}, decider, 422)
+    post(f"approvals/{picked.id}", {"decision": "answer", "value": "x", "digest": picked.digest}, decider, 422)
     post(f"approvals/{question}", {"decision": "approve", "note": "SECRET-note", "digest": digest}, decider, 200)
     post(f"approvals/{question}", {"decision": "deny", "digest": digest}, decider, 409)
-    assert not [said for said in told if "SECRET" in said or "4711" in said]
+    assert not [said for said in told if "SECRET" in said or "4711" in said or "secret_place" in said]

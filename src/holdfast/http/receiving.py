@@ -40,6 +40,7 @@ from holdfast.http.guard import Caller, Guard, note_refused
 from holdfast.http.problems import Refused, answer
 from holdfast.http.runs import OneRun
 from holdfast.naming import cut, short
+from holdfast.tokens import Scope
 
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
@@ -96,12 +97,8 @@ class Receiver:
             try:
                 done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
             except HoldfastError as error:
-                if "read" not in caller.scopes and isinstance(error, Stale):
-                    error.approval = None
-                if "read" not in caller.scopes and not isinstance(error, _OF_THE_CALLER):
-                    error.args = (
-                        "it was refused for how the run or question is; this token may not read, so no more is told",
-                    )
+                if "read" not in caller.scopes:
+                    _tell_no_more(error, endpoint.needs)
                 raise
         if isinstance(done, Response):
             return done
@@ -120,6 +117,14 @@ class Receiver:
         except TimeoutError:
             told = f"the store did not answer within {limit_s:g} s"
             raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
+
+
+def _tell_no_more(error: HoldfastError, needs: Scope) -> None:
+    """Leave out of an error what only one who may read is told. What does not fit a question says what the question shows."""
+    if isinstance(error, Stale):
+        error.approval = None
+    if not isinstance(error, _OF_THE_CALLER) or (needs == "decide" and isinstance(error, BadArguments)):
+        error.args = ("it was refused for how the run or question is; this token may not read, so no more is told",)
 
 
 def _outlined(document: Any) -> Any:
