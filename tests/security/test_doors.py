@@ -234,6 +234,9 @@ def test_heads_are_bounded_whatever_is_installed(target, tmp_path):
         connection.sendall(b"GET / HTTP/1.1\r\n" + (b"x: " + b"a" * 997 + b"\r\n") * 40)
         assert b" 400 " in connection.recv(4096)
         until(lambda: _is_closed(connection), 2)
+    for more, expected in (b"a" * 15_000, 200), (b"a" * 17_000, 413), (b"a" * 60_000, 413):
+        whole = b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX: " + more + b"\r\n\r\n"
+        assert parsed(server.send(whole))[0] == expected  # also one that comes in one piece
 
 
 def test_what_anybody_may_ask_for_costs_little(server):

@@ -121,6 +121,7 @@ def test_a_session_is_of_this_computer_and_of_its_own_page(server):
     wrong += [
         {"Origin": origin} for origin in ("http://evil.example", "null", "http://127.0.0.1", f"http://localhost:{port}")
     ]
+    wrong += [{"Sec_Fetch_Site": site} for site in ("cross-site", "same-site")]
     wrong += [{name: "1.2.3.4"} for name in PROXIED]
     for headers in wrong:
         for asked in (("/api/runs",), ("/session", "POST", {"token": server.token})):
@@ -134,6 +135,16 @@ def test_a_session_is_of_this_computer_and_of_its_own_page(server):
     )  # a token may come from anywhere
     assert browser.ask("/session", "DELETE")[0] == 204
     assert browser.ask()[0] == 401
+
+
+def test_a_session_says_how_long_it_lasts(server):
+    """Twelve hours, or as long as its token is good; that is also when the browser forgets it."""
+    _, short = with_store(server, lambda hf: hf.create_token("ana", expires="1h"))
+    _, lasting = with_store(server, lambda hf: hf.create_token("bo", expires=None))
+    for secret, least, most in ((short, 3_500, 3_600), (lasting, 43_200, 43_200), (server.token, 43_200, 43_200)):
+        status, headers, said = Browser(server).ask("/session", "POST", {"token": secret})
+        assert status == 201 and least <= said["seconds"] <= most
+        assert f"Max-Age={said['seconds']};" in headers["set-cookie"]
 
 
 def test_a_later_start_prints_another_link(target):

@@ -38,6 +38,7 @@ PROBES: Final = ("/healthz", "/readyz")
 AT_ONCE: Final = 64  # connections that are taken in one turn of the loop
 _BEYOND: Final = 64  # let in although there are too many, to be told so
 _OTHER_FILES: Final = 200  # that the process has open beside its connections: the store's, and those just taken
+_HEAD_BYTES: Final = 16 * 1024  # as h11 bounds a head that comes in pieces
 _UNSENT_BYTES: Final = 4 * 1024  # where there is more, no more is made before the reader has taken some
 _SYSTEM_BYTES: Final = 16 * 1024  # that the system keeps for a follower, and as much again
 _LOG_S: Final = 10.0
@@ -80,7 +81,10 @@ class Limits:
                     f"{short(part)} is no limit; write address=50,head=5s with any of: {', '.join(names)}"
                 )
             if names[name] == "float":
-                given[name] = seconds(value)
+                try:
+                    given[name] = seconds(value)
+                except BadArguments:
+                    raise BadArguments(f"{name}={short(value)} as a limit: it is a time from 100ms to 1h") from None
             elif value.isascii() and value.isdigit() and len(value) < 8:
                 given[name] = int(value)
             else:
@@ -295,6 +299,7 @@ class Connection(H11Protocol):
         scope[KEY] = self
         try:
             _check_framing(scope)
+            _check_head(scope)
             if scope["path"] not in PROBES:
                 self._doors.check(self)
         except Refused as refused:
@@ -352,6 +357,13 @@ def _check_framing(scope: Scope) -> None:
     if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0"):
         told = "the request says in two ways where it ends: it has Transfer-Encoding beside Content-Length, or is of HTTP/1.0"
         raise Refused("bad_request", told, _CLOSE)
+
+
+def _check_head(scope: Scope) -> None:
+    """The parser takes a head of any length if it comes in one piece."""
+    size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) + 4 for n, v in scope["headers"])
+    if size > _HEAD_BYTES:
+        raise Refused("too_large", f"the head of a request has at most {_HEAD_BYTES} bytes", _CLOSE)
 
 
 class _Seldom(logging.Filter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -63,9 +64,12 @@ class Entrance:
         caller = self._guard.known(token, id_in(given.get("token", "")))
         assert token is not None
         cookie, key = sessions.begin(token.id)
-        response = Response(json_bytes({"name": caller.actor.name, "key": key, "seconds": SESSION_S}), 201,
+        left_s = SESSION_S
+        if token.expires_at is not None:
+            left_s = min(left_s, max(int((token.expires_at - datetime.now(UTC)).total_seconds()), 0))
+        response = Response(json_bytes({"name": caller.actor.name, "key": key, "seconds": left_s}), 201,
                             media_type="application/json")  # fmt: skip
-        response.set_cookie(name, cookie, max_age=SESSION_S, httponly=True, samesite="strict")
+        response.set_cookie(name, cookie, max_age=left_s, httponly=True, samesite="strict")
         return response
 
 

@@ -93,7 +93,10 @@ def check_local(request: Request) -> None:
 
 
 class OwnPages:
-    """Refuses on every path what a page of another site makes a browser ask, unless it has a token: then it is not forged."""
+    """Refuses on every path what a page of another site makes a browser ask, unless it has a token: then it is not forged.
+
+    A session is no token: its page is this server's own.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -111,7 +114,7 @@ class OwnPages:
 def _check_page(request: Request) -> None:
     headers = request.headers
     site = headers.get("sec-fetch-site", "none")
-    if site in ("none", "same-origin") or "authorization" in headers:
+    if site in ("none", "same-origin") or headers.get("authorization", "").lower().startswith("bearer "):
         return
     link = (request.method, headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
         "GET",

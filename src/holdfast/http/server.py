@@ -84,7 +84,9 @@ def _bound_to(path: str) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        why = "another process listens there" if error.errno == errno.EADDRINUSE else error.strerror or error
+        why: object = error.strerror or error
+        if error.errno == errno.EADDRINUSE:
+            why = "another process listens there" if Path(path).is_socket() else "a file is there that is no socket"
         raise BadArguments(f"cannot listen at {path!r}: {why}") from None
     finally:
         os.umask(before)

@@ -45,7 +45,7 @@ class Sessions:
         return token if time.monotonic() < until else None
 
     def begin(self, token: str) -> tuple[str, str]:
-        """The cookie and the key of a new session."""
+        """The cookie and the key of a new session, which also ends with its token."""
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         _keep(self._open, cookie, _Session(token, _digest(key), time.monotonic() + SESSION_S))
         return cookie, key
