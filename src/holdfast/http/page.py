@@ -11,26 +11,60 @@ from holdfast.http.paths import PATHS
 
 # A code in the fragment becomes a session; what is asked for is shown, with what cannot be seen spelled out.
 _SCRIPT: Final = r"""
-const told = document.getElementById("told"), shown = document.getElementById("shown");
-const visible = text => text.replace(
-  /[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
-  mark => "\\u" + mark.charCodeAt(0).toString(16).padStart(4, "0"));
+const [told, end, shown] = ["told", "end", "shown"].map(id => document.getElementById(id)), nobody = told.textContent;
+const visible = text => text.replace(/[^\P{C}\n]|[\p{Zl}\p{Zp}\p{DI}\u2800]|(?<=\p{M}{4})\p{M}/gu, mark => {
+  const code = mark.codePointAt(0).toString(16);
+  return code.length > 4 ? `\\u{${code}}` : "\\u" + code.padStart(4, "0");
+});
+function kept() {
+  try {
+    const session = JSON.parse(localStorage.getItem("holdfast"));
+    return session && session.until > Date.now() ? session : null;
+  } catch { return null; }
+}
+function tell(otherwise = nobody) {
+  const session = kept();
+  if (!session) localStorage.removeItem("holdfast");
+  const until = session && new Date(session.until).toLocaleString();
+  told.textContent = visible(session ? `You are ${session.name} here until ${until}.` : otherwise);
+  end.hidden = !session;
+}
+async function ask(path, options = {}) {
+  const session = kept();
+  const headers = {...options.headers, ...(session && {Authorization: "Session " + session.key})};
+  try {
+    const answer = await fetch(path, {...options, headers});
+    if (answer.status === 401 && session && options.method !== "POST") {
+      localStorage.removeItem("holdfast");
+      tell("This session is over; the server prints a link to another one when it is started again.");
+    }
+    return [answer.ok, answer.status === 204 ? null : await answer.json()];
+  } catch {
+    return [false, {error: {message: "The server does not answer."}}];
+  }
+}
 async function begin(credential) {
-  const answer = await fetch("session", {method: "POST", headers: {"Content-Type": "application/json"},
-                                         body: JSON.stringify(credential)});
-  const said = await answer.json();
-  if (answer.ok) localStorage.setItem("holdfast", said.key);
-  told.textContent = visible(answer.ok ? `You are ${said.name} here, for ${said.seconds / 3600} hours.` : said.error.message);
+  const asked = {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(credential)};
+  const [ok, said] = await ask("session", asked);
+  if (ok) localStorage.setItem("holdfast", JSON.stringify({...said, until: Date.now() + 1000 * said.seconds}));
+  tell(ok ? nobody : said.error.message);
 }
 const code = new URLSearchParams(location.hash.slice(1)).get("code");
+tell();
 if (code) { history.replaceState(null, "", location.pathname); begin({code}); }
+end.addEventListener("click", async () => {
+  await ask("session", {method: "DELETE"});
+  localStorage.removeItem("holdfast");
+  shown.textContent = "";
+  tell();
+});
 document.addEventListener("click", async event => {
   const link = event.target.closest("a[data-api]");
   if (!link) return;
   event.preventDefault();
-  const key = localStorage.getItem("holdfast");
-  const answer = await fetch(link.href, {headers: key ? {Authorization: "Session " + key} : {}});
-  shown.textContent = visible(JSON.stringify(await answer.json(), null, 2));
+  const [, said] = await ask(link.href);
+  shown.textContent = visible(JSON.stringify(said, null, 2));
+  shown.scrollIntoView();
 });
 """
 _HASH: Final = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
@@ -67,6 +101,8 @@ pre { overflow: auto; font: .85rem ui-monospace, monospace }
 code { font: .9rem ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
 .GET { color: var(--get) } .POST { color: var(--post) } .DELETE { color: var(--delete) }
 a { color: inherit }
+button { margin-left: .5rem; padding: 0; border: 0; background: none; font: inherit; color: inherit; text-decoration: underline;
+  cursor: pointer }
 @media (max-width: 40rem) { td { display: block; border: 0; padding: 0 } td:first-child { border-top: 1px solid var(--line);
   padding-top: .6rem } td:last-child { padding-bottom: .6rem } }
 </style>
@@ -74,7 +110,8 @@ a { color: inherit }
 <body>
 <h1>Holdfast</h1>
 <p>This server shows runs of agents, starts them, and lets people answer what agents ask. It carries none itself: workers do.</p>
-<p id="told">Who asks needs a token; the link that the server printed when it was started begins a session here.</p>
+<p><span id="told">Who asks needs a token; the link that the server printed when it was started begins a session here.</span>
+<button id="end" hidden>End the session</button></p>
 <table>
 ROWS
 </table>
