@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 import socket
 import subprocess
@@ -97,6 +98,23 @@ def test_those_who_come_and_say_nothing_cost_nobody_an_answer(target):
         over.set()
         flooding.join()
     assert told == [200] * 30
+
+
+@pytest.mark.parametrize("said", ["half a code", "questions without end"])
+def test_strangers_who_are_waited_for_keep_nobody_out(target, said):
+    """Without a token, half of a document and answers that are not taken hold a connection, and no place that another needs."""
+    server = target("serve", "--port", "0", "--limits", "address=20")
+    half = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{"
+    words = half if said == "half a code" else HEAD.format("/openapi.json", "").encode() * 300
+    assert server.ask("/api/runs")[0] == 200
+    for _ in range(15):
+        for _ in range(3):
+            connection = server.connect(room=2048)
+            connection.setblocking(False)
+            connection.send(words)
+        time.sleep(0.2)
+    assert [server.ask("/api/runs")[0] for _ in range(20)] == [200] * 20
+    assert server.ask("/session", "POST", json.dumps({"token": server.token}).encode())[0] == 201
 
 
 def test_few_descriptors_are_not_used_up(tmp_path):
@@ -272,6 +290,52 @@ def test_a_revoked_token_waits_for_nothing(server):
         assert parsed(rest(waiting))[2]["error"]["code"] == "unauthorized"
         assert b"event: problem" in rest_of_stream(following)
         assert time.monotonic() - began < 2
+
+
+def test_one_token_keeps_no_other_from_following(server):
+    """A server takes 1,000 followers. One token may have them all, until another comes: then its oldest come back later."""
+    with_store(server, _publish)
+    ana, ben = token(server, "ana"), token(server, "ben")
+    first = follow(server, ana)
+    for _ in range(999):
+        begin(server, "/api/runs/l/events", ana, Accept="text/event-stream")
+    until(lambda: followers(server) == 1_000)
+    for _ in range(3):
+        follow(server, ben)
+    assert rest_of_stream(first).endswith(b"0\r\n\r\n")
+    assert followers(server) == 1_000
+    assert server.ask("/api/runs/l/events", token=ana, Accept="text/event-stream")[0] == 503
+
+
+def test_large_documents_of_one_token_are_few_at_a_time(server):
+    """Of twenty that are almost sent four are in memory; the others come when those are done, and small ones at once."""
+    head = (
+        f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.token}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {16 << 20}\r\n\r\n"
+    )
+    text = b'{"agent": "none", "args": ["' + b"x" * ((16 << 20) - 31) + b'"]}'
+    assert server.ask("/api/runs", "POST", b'{"agent": "none"}')[0] == 404
+    before, half, told = memory(server), threading.Event(), []
+
+    def send():
+        connection = server.connect()
+        connection.sendall(head.encode())
+        connection.sendall(text[:-1])
+        half.wait(20)
+        connection.sendall(text[-1:])
+        told.append(parsed(rest(connection))[0])
+
+    senders = [threading.Thread(target=send) for _ in range(20)]
+    for each in senders:
+        each.start()
+    time.sleep(3)
+    grown = (memory(server) - before) >> 20
+    assert server.ask("/api/runs", "POST", b'{"agent": "none"}')[0] == 404
+    half.set()
+    for each in senders:
+        each.join()
+    assert told == [404] * 20
+    assert 40 < grown < 160, f"{grown} MB"
 
 
 def rest_of_stream(connection):

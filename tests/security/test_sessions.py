@@ -1,5 +1,6 @@
 """Other accounts of the computer, web pages and proxies before a server that is for its user alone."""
 
+import contextlib
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from tests.security.agents import listen
 from tests.security.conftest import parsed, rest, with_store
 from tests.serving import Worker, ask
 
@@ -174,6 +176,65 @@ def test_codes_and_sessions_end_and_are_few(monkeypatch):
     assert kept.taken(codes[2]) is None
     now += 12 * 3600
     assert kept.token(*opened[1]) is None
+
+
+def test_nobody_ends_the_sessions_of_others(server):
+    """Who has a token begins as many sessions as they like: they are their own that end for it."""
+    browser, eve = Browser(server), Browser(server)
+    assert browser.begin(token=server.token) == 201
+    _, secret = with_store(server, lambda hf: hf.create_token("eve", scopes=["read"]))
+    eve.begin(token=secret)
+    first = eve.cookie, eve.key
+    assert {Browser(server).begin(token=secret) for _ in range(100)} == {201}
+    assert browser.ask()[0] == 200
+    eve.cookie, eve.key = first
+    assert eve.ask()[0] == 401
+
+
+@pytest.mark.parametrize("first", ["session", "token"])
+def test_what_a_session_follows_ends_with_it(server, first):
+    """Whoever else follows with the same token goes on, and keeps it from nothing."""
+
+    async def publish(hf):
+        await hf.serve(listen)
+        await hf.start(listen, 1, id="l")
+
+    with_store(server, publish)
+    browser = Browser(server)
+    assert browser.begin(token=server.token) == 201
+    shown = {
+        "session": f"Cookie: {browser.cookie}\r\nAuthorization: Session {browser.key}\r\n",
+        "token": f"Authorization: Bearer {server.token}\r\n",
+    }
+    following = {}
+    for each in sorted(shown, key=lambda each: each != first):
+        following[each] = server.connect()
+        asked = f"GET /api/runs/l/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n{shown[each]}\r\n"
+        following[each].sendall(asked.encode())
+        assert b"200 OK" in following[each].recv(4096)
+        following[each].settimeout(3)
+    assert browser.ask("/session", "DELETE")[0] == 204
+    assert b"this session is over" in said_by(following["session"])
+    assert b"event: problem" not in said_by(following["token"])
+
+
+def said_by(following):
+    """All that comes within a while."""
+    found = b""
+    with contextlib.suppress(TimeoutError):
+        while not found.endswith(b"0\r\n\r\n"):
+            found += following.recv(4096)
+    return found
+
+
+def test_what_begins_a_session_has_one_meaning(server):
+    """As every document: names come once, in UTF-8, and what is nested is no fault of the server."""
+    token = json.dumps(server.token)
+    wrong = [f'{{"token": "x", "token": {token}}}'.encode(), f'{{"token": {token}}}'.encode("utf-16"), b"[" * 999]
+    for text in wrong:
+        status, _, said = server.ask("/session", "POST", text)
+        assert (status, said["error"]["code"]) == (400, "bad_json"), text[:30]
+    assert "fault" not in server.process.said()
 
 
 def test_the_page_runs_its_own_script_alone(server):

@@ -1,8 +1,9 @@
 """The connections of a server: how many there may be, whose they are, and how long each may take.
 
-A connection counts as its address's until a request on it has shown a token; while that request is answered it counts as the
-token's. Who says nothing keeps nobody out: where there are too many, a new one takes the place of the one that has waited
-longest for a request. Where all of them are at work, a few more are let in to be told so, and probes to be answered.
+A connection counts as its address's until a request on it has shown a token; until the answer to that is taken it counts as the
+token's. Who says nothing keeps nobody out, nor does who takes nothing: where there are too many, a new one takes the place of
+the one without a token that has been waited for longest. Where all of them are at work, a few more are let in to be told so, and
+probes to be answered.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Doors:
         self.limits = limits
         self._here = 0
         self._of: Counter[str] = Counter()  # by owner: an address or a token
-        self._waiting: dict[str, dict[Connection, None]] = {}  # for a request: by address, the oldest first
+        self._waiting: dict[str, dict[Connection, None]] = {}  # for the other side: by address, the oldest first
 
     def enter(self, new: Connection) -> None:
         """One more; another one may have to leave, or this one."""
@@ -130,7 +131,7 @@ class Doors:
             return
         in_the_way = next((each for each in crowd if not each.has_news()), None)
         if in_the_way is not None:
-            _log.warning("too many connections: one that waited longest for a request was closed")
+            _log.warning("too many connections: one that was waited for longest was closed")
             self._close(in_the_way)
         elif self._here > self.limits.connections + _BEYOND or self._of[new.owner] > self.limits.address + _BEYOND:
             _log.warning("too many connections, and all are at work: a new one was closed")
@@ -162,7 +163,7 @@ class Doors:
             del self._of[owner]
 
     def waits(self, connection: Connection) -> None:
-        """Until a request comes it may be closed for others."""
+        """Until something comes from it, or is taken, it may be closed for others."""
         self._waiting.setdefault(connection.address, {})[connection] = None
 
     def works(self, connection: Connection) -> None:
@@ -197,7 +198,7 @@ class Connection(H11Protocol):
         self.app = self._serve
         self.address = self.owner = ""
         self.peer: int | None = None  # at the other end of a Unix socket: the user's number
-        self._waits = self.is_gone = False
+        self._waits = self._gives_way = self._hears = self.is_gone = False
         self._late: asyncio.TimerHandle | None = None  # while it waits for a request
         self._stuck: asyncio.TimerHandle | None = None  # while an answer is not taken
 
@@ -223,7 +224,8 @@ class Connection(H11Protocol):
         self._settle()
 
     def on_response_complete(self) -> None:
-        self._doors.own(self, self.address)
+        if not self.is_full:  # what is not taken yet is the token's
+            self._doors.own(self, self.address)
         super().on_response_complete()
         self._settle()
 
@@ -232,7 +234,9 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def has_news(self) -> bool:
-        """Has something come that was not looked at yet? It may be the request that is waited for."""
+        """Has something come that was not looked at yet? It may be what is waited for, unless that is to be taken first."""
+        if self.is_full:
+            return False
         try:
             count = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.FIONREAD, bytes(4))
         except OSError:
@@ -242,6 +246,18 @@ class Connection(H11Protocol):
     def admit(self, token: str) -> None:
         """The request has shown this token."""
         self._doors.admit(self, token)
+        self._settle()
+
+    @contextlib.contextmanager
+    def hearing_a_stranger(self) -> Iterator[None]:
+        """What comes now is said by one who has shown no token yet, and may never come."""
+        self._hears = True
+        self._settle()
+        try:
+            yield
+        finally:
+            self._hears = False
+            self._settle()
 
     def follows(self) -> None:
         """What is sent is sent for long, in small pieces: the system need not keep much for who does not read."""
@@ -263,18 +279,20 @@ class Connection(H11Protocol):
     # Requests
 
     def _settle(self) -> None:
-        """Note whether it waits for a request: then no answer is on its way, and what comes of one gives no more time."""
-        waits = not self.is_gone and not self.is_full and (self.cycle is None or self.cycle.response_complete)
-        if waits == self._waits:
-            return
-        self._waits = waits
-        if waits:
-            self._doors.waits(self)
-            self._late = self.loop.call_later(self.limits.head, self._too_late)
-        else:
-            self._doors.works(self)
-            if self._late is not None:
+        """Note whether it waits for a request (what comes of one gives no more time), and whether it may be closed for others."""
+        over = self.cycle is None or self.cycle.response_complete
+        waits = not self.is_gone and over and not self.is_full
+        if waits != self._waits:
+            self._waits = waits
+            if waits:
+                self._late = self.loop.call_later(self.limits.head, self._too_late)
+            elif self._late is not None:
                 self._late.cancel()
+        waited_for = over or self.is_full or self._hears
+        gives_way = not self.is_gone and self.owner == self.address and waited_for
+        if gives_way != self._gives_way:
+            self._gives_way = gives_way
+            (self._doors.waits if gives_way else self._doors.works)(self)
 
     def _too_late(self) -> None:
         self._close(Refused("too_slow", f"no request came within {self.limits.head:g} s"))
@@ -316,11 +334,14 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._watch(self.transport.get_write_buffer_size())
+        self._settle()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._stuck is not None:
             self._stuck.cancel()
+        if self.cycle is None or self.cycle.response_complete:
+            self._doors.own(self, self.address)
         self._settle()
 
     def _watch(self, left: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from holdfast.documents import json_bytes
 from holdfast.http.doors import KEY
 from holdfast.http.guard import Tokens, check_local, cookie_of, note_refused, unauthorized
 from holdfast.http.problems import Refused, answer
+from holdfast.http.receiving import document_of
 from holdfast.http.sessions import SESSION_S, Sessions
 from holdfast.tokens import id_in
 
@@ -77,19 +77,17 @@ async def _given(request: Request) -> dict[str, str]:
     """`{"code": ...}` or `{"token": ...}`; who sends it is nobody yet, so it is short and comes soon."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", "the document is no JSON")
-    text = b""
+    text, connection = b"", request.scope[KEY]
     try:
-        async with asyncio.timeout(request.scope[KEY].limits.body):
-            async for piece in request.stream():
-                text += piece
-                if len(text) > _MOST_BYTES:
-                    raise Refused("too_large", f"a code or a token has less than {_MOST_BYTES} bytes", _CLOSE)
+        with connection.hearing_a_stranger():
+            async with asyncio.timeout(connection.limits.body):
+                async for piece in request.stream():
+                    text += piece
+                    if len(text) > _MOST_BYTES:
+                        raise Refused("too_large", f"a code or a token has less than {_MOST_BYTES} bytes", _CLOSE)
     except TimeoutError:
         raise Refused("too_slow", "the document did not come in time", _CLOSE) from None
-    try:
-        found: Any = json.loads(text)
-    except ValueError:
-        found = None
+    found: Any = document_of(text)
     if not isinstance(found, dict) or found.keys() not in ({"code"}, {"token"}):
         raise Refused("bad_json", 'send {"code": "..."} or {"token": "..."}')
     if not all(isinstance(word, str) and word.isascii() for word in found.values()):

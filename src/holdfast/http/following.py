@@ -53,6 +53,7 @@ class Permission:
 
     key: Hashable
     check: Callable[[], Awaitable[object]]
+    token: str = ""  # whose it is
 
     async def lost(self) -> Refused:
         """Waits until it is taken back. A store that is away takes nothing back."""
@@ -125,6 +126,7 @@ class Followers:
     def __init__(self) -> None:
         self.closing = asyncio.Event()
         self.count = 0
+        self._here: dict[str, dict[asyncio.Event, None]] = {}  # by token, the oldest first: what ends each
         self._tails: dict[Hashable, Tail] = {}
         self._reading = asyncio.Semaphore(_READING)
         self._looking: dict[Hashable, asyncio.Task[Refused]] = {}
@@ -180,13 +182,33 @@ class Followers:
                 await tail.close()
 
     @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """One more, while this lasts."""
+    def counted(self, token: str) -> Iterator[asyncio.Event]:
+        """One more of this token, while this lasts; it is to leave when the event is set."""
+        leaving = asyncio.Event()
         self.count += 1
+        self._here.setdefault(token, {})[leaving] = None
         try:
-            yield
+            yield leaving
         finally:
+            self._forget(token, leaving)
+
+    def _forget(self, token: str, leaving: asyncio.Event) -> None:
+        beside = self._here.get(token, {})
+        if leaving in beside:
             self.count -= 1
+            del beside[leaving]
+            if not beside:
+                del self._here[token]
+
+    def _make_room(self, token: str) -> None:
+        """Of the token that has most of them, the oldest one comes back later; `Refused` where that would be no fairer."""
+        largest = max(self._here, key=lambda each: len(self._here[each]))
+        if len(self._here[largest]) <= len(self._here.get(token, ())) + 1:
+            told = f"{self.count} others follow something at this server, and it takes no more"
+            raise Refused("too_busy", told, {"Retry-After": "5"})
+        leaving = next(iter(self._here[largest]))
+        self._forget(largest, leaving)
+        leaving.set()
 
     @contextlib.asynccontextmanager
     async def watched(self, permission: Permission) -> AsyncIterator[asyncio.Task[Refused]]:
@@ -207,8 +229,7 @@ class Followers:
     def response(self, source: Source, after: int, allowed: Permission) -> Response:
         """The answer to one who wants to follow, for as long as that is allowed."""
         if self.count >= MOST_FOLLOWERS:
-            told = f"{self.count} others follow something at this server, and it takes no more"
-            raise Refused("too_busy", told, {"Retry-After": "5"})
+            self._make_room(allowed.token)
         return _Followed(self, source, after, allowed)
 
 
@@ -227,7 +248,8 @@ class _Followed(Response):
         connection.follows()
         leaving = [loop.create_task(_gone(receive)), loop.create_task(self._followers.closing.wait())]
         try:
-            with self._followers.counted():
+            with self._followers.counted(self._allowed.token) as in_the_way:
+                leaving.append(loop.create_task(in_the_way.wait()))
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 await _send(send, _COME_BACK)
                 async with (

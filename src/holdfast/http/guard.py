@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from starlette.requests import Request
@@ -27,7 +27,7 @@ from holdfast.errors import HoldfastError
 from holdfast.harmless import logger
 from holdfast.http.doors import KEY
 from holdfast.http.problems import Refused, answer
-from holdfast.http.sessions import Sessions
+from holdfast.http.sessions import Sessions, digest
 from holdfast.naming import cut
 from holdfast.people import Actor
 from holdfast.refusals import Try
@@ -51,6 +51,7 @@ class Caller:
     actor: Actor
     scopes: frozenset[Scope]
     via: str
+    session: str = ""  # which one, if it is one: it can end before its token does
 
     def check(self, needs: Scope) -> None:
         """`Refused` if the caller may not do that."""
@@ -147,7 +148,8 @@ class Tokens:
             return self._neighbour(request)
         scheme, _, secret = given.partition(" ")
         if scheme.lower() == "session":
-            return self.known(await self._of_session(request, secret.strip()))
+            token = await self._of_session(request, secret.strip())
+            return replace(self.known(token), session=digest(request.cookies[cookie_of(request)]))
         if scheme.lower() != "bearer":
             raise unauthorized(f"the scheme {scheme[:20]!r} is not known here; it is Bearer")
         return self.known(await self._hf.token_of(secret.strip()), id_in(secret.strip()))

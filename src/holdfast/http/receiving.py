@@ -8,8 +8,9 @@ import dataclasses
 import functools
 import json
 import math
+import weakref
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NoReturn, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -44,6 +45,8 @@ from holdfast.tokens import Scope
 
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
+_SMALL_BYTES: Final = 64 * 1024  # of a document that is read whatever else there is
+_LARGE_AT_ONCE: Final = 4  # larger ones of one token are in memory; others wait to be read
 MOST_PARTS: Final = 500_000  # values in it: what is done with each takes more time and room than what is sent
 _MOST_NAMES: Final = 100  # in a document, beside those in the values that it holds
 _MOST_OF_ONE: Final = 1_000  # parts of what is no value to be kept
@@ -58,12 +61,14 @@ class Receiver:
 
     def __init__(self, hf: Client, guard: Guard, followers: Followers, served: Counter[tuple[str, str, int]]) -> None:
         self._hf, self._guard, self._followers, self._served = hf, guard, followers, served
+        self._rooms: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()  # by token
 
     async def serve(self, endpoints: dict[str, Endpoint], request: Request) -> Response:
         """The answer, whatever happens."""
         method = "GET" if request.method == "HEAD" else request.method
         try:
-            response = await self._do(endpoints[method], request)
+            async with contextlib.AsyncExitStack() as answered:
+                response = await self._do(endpoints[method], request, answered)
         except ClientDisconnect:
             response = Response(status_code=400)  # nobody is there to read it
         except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
@@ -74,7 +79,7 @@ class Receiver:
         self._served[method, endpoints[method].path, response.status_code] += 1
         return response
 
-    async def _do(self, endpoint: Endpoint, request: Request) -> Response:
+    async def _do(self, endpoint: Endpoint, request: Request, answered: contextlib.AsyncExitStack) -> Response:
         async def allowed() -> Caller:
             caller = await self._guard(request)
             caller.check(endpoint.needs)
@@ -85,14 +90,19 @@ class Receiver:
         async with self._patience():
             caller = await allowed()
         connection.admit(caller.via)
+        room = self._rooms.setdefault(caller.via, asyncio.Semaphore(_LARGE_AT_ONCE))
+
+        async def make_room() -> None:
+            await answered.enter_async_context(room)
+
         query = _checked(endpoint.query, _parameters(endpoint.query, request), "the query")
         body = (
             None
             if endpoint.body is None
-            else _checked(endpoint.body, await _document(request, connection.limits.body), "the document")
+            else _checked(endpoint.body, await _document(request, connection.limits.body, make_room), "the document")
         )
         async with self._patience(getattr(query, "timeout", 0.0)):
-            may = Permission((caller.via, endpoint.needs), allowed)
+            may = Permission((caller.via, caller.session, endpoint.needs), allowed, caller.via)
             hf = self._hf._through(caller.actor, caller.via)  # noqa: SLF001 - users act through doors of their own
             try:
                 done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
@@ -157,20 +167,21 @@ def _parameters(model: type[BaseModel], request: Request) -> dict[str, Any]:
     return found
 
 
-async def _document(request: Request, limit_s: float) -> Any:
-    """What was sent, as data. An empty body is an empty document."""
+async def _document(request: Request, limit_s: float, make_room: Callable[[], Awaitable[None]]) -> Any:
+    """What was sent, as data. An empty body is an empty document; a large one is read when there is room for it."""
     kind = request.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", f"the document has the type {kind[:80]!r}" if kind else "the document has no type")
     try:
         async with asyncio.timeout(limit_s):
-            text = await _text(request)
+            text = await _text(request, make_room)
     except TimeoutError:
         raise Refused("too_slow", f"the document did not come within {limit_s:g} s", {"Connection": "close"}) from None
-    return await aside(text, _read, text)
+    return await aside(text, document_of, text)
 
 
-def _read(text: bytes) -> Any:
+def document_of(text: bytes) -> Any:
+    """The document that is written here, which has one meaning; `Refused` where it is none."""
     if not text.strip():
         return {}
     if _parts(text) > MOST_PARTS and _parts(_outside_strings(text)) > MOST_PARTS:
@@ -194,13 +205,15 @@ def _outside_strings(text: bytes) -> bytes:
     return b"," * quotes if quotes > 4 * MOST_PARTS else b"".join(bare.split(b'"')[::2])
 
 
-async def _text(request: Request) -> bytes:
+async def _text(request: Request, make_room: Callable[[], Awaitable[None]]) -> bytes:
     told = f"a document has at most {MOST_BYTES} bytes"
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > MOST_BYTES:
         raise Refused("too_large", f"{told}; this one has {length}")
     pieces, size = [], 0
     async for piece in request.stream():
+        if size <= _SMALL_BYTES < size + len(piece):
+            await make_room()
         size += len(piece)
         if size > MOST_BYTES:
             raise Refused("too_large", told)

@@ -10,13 +10,16 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final, TypeVar
 
 CODE_S: Final = 60.0
 SESSION_S: Final = 12 * 3600
-_MOST: Final = 100  # of each; the oldest gives way
+T = TypeVar("T")
+_MOST: Final = 100  # of each; of the token that has most the oldest gives way
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +39,42 @@ class Sessions:
     def code(self, token: str) -> str:
         """A word that opens a session of this token, once, within a minute."""
         made = secrets.token_urlsafe(32)
-        _keep(self._codes, made, (token, time.monotonic() + CODE_S))
+        _make_room(self._codes, lambda kept: kept[0])
+        self._codes[digest(made)] = token, time.monotonic() + CODE_S
         return made
 
     def taken(self, code: str) -> str | None:
         """The token that a code is for; then it is used up."""
-        token, until = self._codes.pop(_digest(code), ("", 0.0))
+        token, until = self._codes.pop(digest(code), ("", 0.0))
         return token if time.monotonic() < until else None
 
     def begin(self, token: str) -> tuple[str, str]:
         """The cookie and the key of a new session, which also ends with its token."""
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        _keep(self._open, cookie, _Session(token, _digest(key), time.monotonic() + SESSION_S))
+        _make_room(self._open, lambda kept: kept.token)
+        self._open[digest(cookie)] = _Session(token, digest(key), time.monotonic() + SESSION_S)
         return cookie, key
 
     def token(self, cookie: str, key: str) -> str | None:
         """The token whose session has these two halves."""
-        found = self._open.get(_digest(cookie))
-        if found is None or not hmac.compare_digest(found.key, _digest(key)) or time.monotonic() >= found.until:
+        found = self._open.get(digest(cookie))
+        if found is None or not hmac.compare_digest(found.key, digest(key)) or time.monotonic() >= found.until:
             return None
         return found.token
 
     def end(self, cookie: str) -> None:
         """It is over."""
-        self._open.pop(_digest(cookie), None)
+        self._open.pop(digest(cookie), None)
 
 
-def _keep(kept: dict[str, Any], word: str, what: Any) -> None:
-    while len(kept) >= _MOST:
-        del kept[next(iter(kept))]
-    kept[_digest(word)] = what
+def _make_room(kept: dict[str, T], token_of: Callable[[T], str]) -> None:
+    """Where there are many, the oldest of the token that has most is forgotten: nobody ends the sessions of others."""
+    if len(kept) < _MOST:
+        return
+    ((largest, _),) = Counter(map(token_of, kept.values())).most_common(1)
+    del kept[next(word for word, each in kept.items() if token_of(each) == largest)]
 
 
-def _digest(word: str) -> str:
+def digest(word: str) -> str:
+    """What is kept of a secret."""
     return sha256(word.encode()).hexdigest()
