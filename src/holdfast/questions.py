@@ -100,12 +100,15 @@ class Approval(_Kept):
     not_by: tuple[str, ...] = ()  # who may not decide it: who started the run; 'someone' if nobody knows who that was
 
     @classmethod
-    def of(cls, row: ApprovalRow, shown: Any, data: Any, schema: dict[str, Any] | None, default: Any) -> Approval:
-        """A row of the store, with its values."""
+    def of(
+        cls, row: ApprovalRow, shown: Any, data: Any, schema: dict[str, Any] | None, default: Any, room: Room
+    ) -> Approval:
+        """A row of the store, with its values, and with its notes as far as there is room."""
         said = votes_for(json.loads(row.votes), row.digest)
-        votes = tuple(Vote(vote["by"], vote["yes"], vote["note"], moment(vote["at"])) for vote in said)
+        votes = tuple(Vote(vote["by"], vote["yes"], room.note(vote["note"]), moment(vote["at"])) for vote in said)
         passed = [
-            Delegation(each["by"], each["to"], each["note"], moment(each["at"])) for each in json.loads(row.delegations)
+            Delegation(each["by"], each["to"], room.note(each["note"]), moment(each["at"]))
+            for each in json.loads(row.delegations)
         ]
         made = cls(
             id=row.id, run=row.run_id, root=row.root_id, path=tuple(json.loads(row.path)), key=row.key, kind=row.kind,
@@ -115,7 +118,7 @@ class Approval(_Kept):
             needs=needed(row.needs, row.digest), votes=votes, delegations=tuple(passed), asked_at=moment(row.asked_at),
             expires_at=None if row.expires_at is None else moment(row.expires_at), default=default,
             status=row.status, decision=row.decision, decided_by=row.decided_by,
-            decided_at=None if row.decided_at is None else moment(row.decided_at), note=row.note or "",
+            decided_at=None if row.decided_at is None else moment(row.decided_at), note=room.note(row.note or ""),
             not_by=tuple(json.loads(row.not_by or "[]")),
         )  # fmt: skip
         object.__setattr__(made, "_row", row)  # so that it need not be looked up again
@@ -146,6 +149,10 @@ class Room:
         """The same for a schema."""
         made: dict[str, Any] = json.loads(text) if self._takes(text) else _cut("a schema")
         return made
+
+    def note(self, text: str) -> str:
+        """The same for what somebody wrote beside a decision."""
+        return text if self._takes(text) else cut(text, _BEGINNING)
 
     def _takes(self, text: str | None) -> bool:
         if self._left is None or text is None:
@@ -333,10 +340,10 @@ class Questions(Writes):
         )
 
     async def _seen(self, row: ApprovalRow, room: Room | None = None) -> Approval:
-        take = (room or Room()).value
-        shown, data = await take(self.store, row.shown), await take(self.store, row.data)
-        schema = None if row.schema is None else (room or Room()).schema(row.schema)
-        return Approval.of(row, shown, data, schema, await take(self.store, row.fallback))
+        room = room or Room()
+        shown, data = await room.value(self.store, row.shown), await room.value(self.store, row.data)
+        schema = None if row.schema is None else room.schema(row.schema)
+        return Approval.of(row, shown, data, schema, await room.value(self.store, row.fallback), room)
 
 
 def _is_for(row: ApprovalRow, person: Actor) -> bool:

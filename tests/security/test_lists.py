@@ -40,6 +40,11 @@ async def asks(name: str) -> None:
 
 
 @holdfast.agent
+async def edits() -> None:
+    await holdfast.approve("May I?", show="this", edit=True, needs=2)
+
+
+@holdfast.agent
 async def takes(name: str, value: object) -> object:
     async with holdfast.conversation("talk") as talk:
         await talk.add({"name": name, "value": value})
@@ -178,5 +183,26 @@ def test_what_is_for_lists_is_bounded(tmp_path):
             (seen,) = await hf._listed(Room(5), run=None, to=None, open=True, limit=9)
             assert seen.shown == {"$cut": "'first'"}
             assert (await hf.approval(seen.id)).shown == "first"
+
+    asyncio.run(main())
+
+
+def test_what_is_said_to_a_question_is_bounded(store_url):
+    """Who passes it on to themselves or changes it without end stops when it is a million characters; others agree and end it."""
+
+    async def main():
+        async with holdfast.open(store_url, agents=[edits]) as hf:
+            run = await hf.start(edits, id="e")
+            question = await run.wait_for_question(timeout="20s")
+            for _ in range(16):
+                seen = await hf.delegate("e", to="eve", by="eve", note="\x01" * 10_000)
+            with pytest.raises(holdfast.BadArguments, match="so often"):
+                await hf.delegate("e", to="eve", by="eve", note="\x01" * 10_000)
+            with pytest.raises(holdfast.BadArguments, match="so often"):
+                await hf.approve(seen, by="eve", data="other", note="\x01" * 10_000)
+            (listed,) = await hf._listed(Room(50_000), run=None, to=None, open=True, limit=9)
+            assert sum(len(each.note) for each in listed.delegations) < 60_000
+            await hf.approve(question, by="ana", note="n" * 10_000)
+            assert (await hf.approve(question, by="ben")).status == "decided"
 
     asyncio.run(main())

@@ -30,6 +30,9 @@ Work = Callable[[Transaction], Asking[ApprovalRow]]
 
 _SHOWN: Final = ("by", "yes", "note", "at", "digest")
 _DONE: Final = {"approve": "approved", "ask": "answered", "in_doubt": "answered"}
+_MOST_SAID: Final = (
+    1_000_000  # characters of votes and notes, from which on a question is changed and passed on no more
+)
 _DEEDS: Final = {"approved": "approve", "answered": "answer", "denied": "deny"}
 
 
@@ -91,6 +94,8 @@ def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
     enough = needed(found.needs, digest)
     if not ballot.yes or (enough is not None and len(agreeing(votes, digest)) >= enough):
         return _ended(now, row, votes[-1])
+    if changed:
+        _check_room(row)
     data = {**_about(found), **vote, "changed": changed, "agree": len(agreeing(votes, digest)), "needs": enough}
     value = ballot.value if changed else None
     return Said(row, "approval.voted", value, data, ballot.by.name, ballot.via, "vote", len(votes))
@@ -114,6 +119,7 @@ def delegate(approval: str, to: str, ballot: Ballot) -> Work:
         passing = {"by": ballot.by.name, "to": to, "note": ballot.note}
         passed.append({"id": ballot.id, **passing, "at": tx.now})
         found.delegations = to_json(passed)
+        _check_room(found)
         data = {**_about(found), **passing}
         said = Said(found, "approval.delegated", None, data, ballot.by.name, ballot.via, "delegate", f"to{len(passed)}")
         return (yield from _say(tx, said))
@@ -228,6 +234,15 @@ def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]],
     if ballot.value is not None and found.schema is None:
         raise BadArguments(
             f"question {found.id!r} shows a value that cannot be edited; approve it as it is, or deny it"
+        )
+
+
+def _check_room(found: ApprovalRow) -> None:
+    """What is said is read and written again with each word. Who agrees, or ends the question, is always heard."""
+    if len(found.votes) + len(found.delegations) > _MOST_SAID:
+        raise BadArguments(
+            f"question {found.id!r} was changed and passed on so often that no more of it is kept; approve what it shows now, or "
+            "deny it"
         )
 
 
