@@ -95,6 +95,32 @@ def test_a_folder_of_workers_made_by_another_account_is_refused(shared, trap):
 
 
 @AS_ROOT
+@pytest.mark.parametrize("name", ["x.db", "x.db-wal", "x.db-shm", "x.db-journal", "x.db as a link"])
+@pytest.mark.parametrize("mode", [0o1777, 0o777], ids=oct)
+def test_a_file_that_another_account_has_put_there_is_refused(shared, name, mode):
+    """Where all may write, what another account made would be open to it for ever: nothing is written to it."""
+    shared.chmod(mode)
+    file = shared / name.partition(" ")[0]
+    plant = "os.close(os.open({!r}, os.O_CREAT, 0o666))"
+    plant = (
+        plant.format(str(file))
+        if " " not in name
+        else plant.format(str(shared / "y")) + f"; os.symlink('y', {str(file)!r})"
+    )
+    subprocess.run([sys.executable, "-c", f"import os; os.setuid({NOBODY}); os.umask(0); {plant}"], check=True)
+
+    async def main():
+        async with holdfast.open(f"sqlite:{shared}/x.db", agents=[asks]):
+            pass
+
+    with pytest.raises(StoreUnavailable, match=rf"{file.name}' belongs to another account.*remove it"):
+        asyncio.run(main())
+    assert file.stat().st_size == 0
+    file.unlink()
+    asyncio.run(main())
+
+
+@AS_ROOT
 def test_another_account_reads_nothing(shared):
     """Though it may enter the folder, it opens none of the files."""
     read = (

@@ -12,6 +12,7 @@ import contextlib
 import os
 import random
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -169,6 +170,7 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
     if Path(path).is_dir():
         raise StoreUnavailable(f"{path!r} is a folder; name a file in it: 'sqlite:{Path(path) / 'holdfast.db'}'")
     make_private(path)
+    check_owners(path)
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
     connection.set_busy_handler(Nap())
     connection.execute(
@@ -176,7 +178,12 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
         "PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;"
         "PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0"
     )
-    _use_wal(connection, path)
+    try:
+        _use_wal(connection, path)
+        check_owners(path)  # the log is open now: nobody can have put another one there meanwhile
+    except BaseException:
+        connection.close(force=True)
+        raise
     if not writer:
         connection.execute("PRAGMA query_only = ON")
     return connection
@@ -186,6 +193,28 @@ def make_private(path: str) -> None:
     """Make a file that is not there, for this account alone whatever the umask says: SQLite gives its logs the same mode."""
     with contextlib.suppress(OSError):  # where none can be made, SQLite says why
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def check_owners(path: str) -> None:
+    """Refuse what another account has put there before us, where anybody may: it would be read and written by both.
+
+    Systems may refuse that by themselves, in folders where nobody removes what is another's (`fs.protected_regular`); not all do.
+    """
+    if not hasattr(os, "geteuid"):  # pragma: no cover - Windows
+        return
+    file = Path(path).resolve()  # the log of a link lies beside what that leads to
+    folders = [each.stat() for each in {Path(path).parent, file.parent}]
+    if not any(folder.st_mode & stat.S_IWOTH for folder in folders):
+        return
+    trusted = {os.geteuid(), 0, *(folder.st_uid for folder in folders)}
+    for each in (path, *(f"{file}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))):
+        with contextlib.suppress(FileNotFoundError):
+            owner = Path(each).lstat().st_uid
+            if owner not in trusted:
+                raise StoreUnavailable(
+                    f"{each!r} belongs to another account (uid {owner}), which would read and could change what is in the store; "
+                    "remove it, and keep the store in a folder that only its own account may write"
+                )
 
 
 def _use_wal(connection: apsw.Connection, path: str) -> None:
