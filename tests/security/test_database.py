@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 import pytest
@@ -147,6 +148,50 @@ def test_what_leaves_this_machine_is_encrypted(monkeypatch, url, mode):
     dsn = parse_url(url).dsn
     assert ("sslmode=" in dsn) == (mode is not None)
     assert mode is None or f"sslmode={mode}" in dsn
+
+
+def test_a_server_is_checked_with_the_authorities_of_the_system(monkeypatch, tmp_path):
+    """Unless the URL, the environment or a file of the user names others: a worker in a container has no such file."""
+    for name in ("PGSSLMODE", "PGSSLROOTCERT", "PGHOST"):
+        monkeypatch.delenv(name, raising=False)
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_text("")
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def root(more):
+        return dict(parse_qsl(urlsplit(parse_url(f"postgresql://u@db.example.com/d{more}").dsn).query)).get(
+            "sslrootcert"
+        )
+
+    assert root("?sslmode=verify-full") == root("?sslmode=verify-full&sslrootcert=system") == str(trusted)
+    assert root("?sslmode=verify-full&sslrootcert=ours.pem") == "ours.pem"
+    assert root("") is root("?sslmode=verify-ca") is root("?sslmode=disable") is None
+    monkeypatch.setenv("PGSSLROOTCERT", "theirs.pem")
+    assert root("?sslmode=verify-full") is None
+    monkeypatch.delenv("PGSSLROOTCERT")
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    assert root("") == str(trusted)
+    (tmp_path / ".postgresql").mkdir()
+    (tmp_path / ".postgresql" / "root.crt").write_text("")
+    assert root("") is root("?sslmode=verify-full") is None
+
+
+def test_a_server_that_cannot_be_reached_is_told_with_what_to_do(database):
+    """A port where nobody listens, a file that is not there."""
+
+    async def main(url):
+        async with holdfast.open(url):
+            pass
+
+    url = urlsplit(database["holdfast"])
+    where = f"{url.hostname}:{url.port}"
+    for wrong, told in (
+        (f"postgresql://u@{url.hostname}:1/postgres", "is a PostgreSQL server there"),
+        (f"postgresql://u@{where}/postgres?sslmode=verify-full&sslrootcert=/none.pem", "sslrootcert="),
+    ):
+        with pytest.raises(StoreUnavailable, match=told):
+            asyncio.run(main(wrong))
 
 
 @pytest.mark.skipif("PGSSLMODE" in os.environ, reason="the environment says what is wanted")

@@ -9,8 +9,10 @@ import os
 import random
 import re
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -91,7 +93,30 @@ def parse_url(url: str) -> Options:
     said = not given.keys().isdisjoint({"sslmode", "service"}) or "PGSSLMODE" in os.environ
     if not said and _leaves_this_machine(parts, given):
         rest.append(("sslmode", "require"))  # the driver's own default goes on in the clear where there is no TLS
+    if "service" not in given:
+        rest = _with_authorities(rest)
     return Options(_joined(parts._replace(query=urlencode(rest))), shown, schema, cache)
+
+
+def _with_authorities(rest: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """`verify-full` without a word about certificate authorities means those that the system trusts.
+
+    The driver knows a file in the user's home alone, which no container has; `sslrootcert=system` is how PostgreSQL says it.
+    """
+    given = dict(rest)
+    root = given.get("sslrootcert") or os.environ.get("PGSSLROOTCERT", "")
+    full = (given.get("sslmode") or os.environ.get("PGSSLMODE")) == "verify-full"
+    trusted = ssl.get_default_verify_paths().cafile
+    if trusted is None or not (root == "system" or (full and not root and not _has_own_authorities())):
+        return rest
+    return [*(each for each in rest if each[0] != "sslrootcert"), ("sslrootcert", trusted)]
+
+
+def _has_own_authorities() -> bool:
+    try:
+        return (Path.home() / ".postgresql" / "root.crt").exists()
+    except (OSError, RuntimeError):  # there is no home, or it is not ours to look into
+        return False
 
 
 def _check_hosts(parts: SplitResult, shown: str) -> None:

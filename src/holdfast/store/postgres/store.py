@@ -94,6 +94,8 @@ class PostgresStore(SharedStore):
         self._open = True
 
     def _told(self, error: BaseException) -> str:
+        if isinstance(error, TimeoutError) and not str(error):
+            return "it did not answer in time"
         return without_secrets(str(error) or repr(error), self._options.dsn)
 
     async def _connect_writer(self) -> Connection:
@@ -261,10 +263,18 @@ def _bury(worker: str) -> Callable[[Transaction], Any]:
 
 
 def _advice(error: BaseException) -> str:
-    """What to do about a server that has no TLS, where none was asked for in the URL."""
-    if "rejected SSL" not in str(error):
-        return ""
-    return (
-        "; to another machine nothing goes in the clear unless the URL says so: give the server a certificate and write "
-        "?sslmode=verify-full, or write ?sslmode=disable for a network that you trust"
-    )
+    """What to do about a server that cannot be reached, lets nobody in, or has no TLS where the URL has not asked for none."""
+    if "rejected SSL" in str(error):
+        return (
+            "; to another machine nothing goes in the clear unless the URL says so: give the server a certificate and write "
+            "?sslmode=verify-full, or write ?sslmode=disable for a network that you trust"
+        )
+    if isinstance(error, asyncpg.InvalidPasswordError):
+        return "; a password is taken from the URL, from PGPASSWORD or from ~/.pgpass"
+    if "issuer certificate" in str(error) or "self-signed" in str(error):
+        return "; sslrootcert=FILE names a certificate authority that the system does not know"
+    if isinstance(error, FileNotFoundError):
+        return "; are the files there that sslrootcert=, sslcert= and sslkey= name?"
+    if isinstance(error, (ConnectionRefusedError, TimeoutError)):
+        return "; is a PostgreSQL server there, at that host and port?"
+    return ""
