@@ -86,6 +86,8 @@ def test_what_cannot_be_done_is_said(url):
     assert "cancelled and cannot be paused" in told(url, "pause", "a", code=2)
     assert "name a run" in told(url, "cancel", code=2)
     assert "not both" in told(url, "cancel", "b", "--agent", "controlled", code=2)
+    assert "say which with an ID, --by or --older-than" in told(url, "audit", "--erase", code=2)
+    assert told(url, "audit", "--by", "nobody") == "The audit has nothing that fits.\n"
     assert "not a duration" in told(url, "cancel", "b", "--grace", "soon", code=2)
 
 

@@ -1,6 +1,7 @@
 """Who may do what: people who would decide about their own runs, names that look like groups, tokens past their time."""
 
 import asyncio
+import getpass
 import json
 import time
 
@@ -54,7 +55,17 @@ def test_who_started_a_run_does_not_decide_it(commands, tmp_path, store_url, age
         run = await hf.acting_as(Actor("ana", via="cli:anita")).start(agent, 10)
         question = await asked(hf, run)
         assert question.not_by == ("ana", "anita")
-        for words, said in (("show", question.run), "started by ana"), (("approvals",), "not by ana, anita"):
+        user = getpass.getuser()
+        own = await asked(hf, await hf.acting_as(Actor(user, via=f"cli:{user}")).start(agent, 10))
+        for words, said in (
+            (("show", question.run), "started by ana"),
+            (("approvals",), "not by ana, anita"),
+            (("approvals",), "You started its run: another person decides it"),  # instead of commands that are refused
+            (
+                ("approve", own.id, "--by", "bob"),
+                "another person is to decide, with a token or from an account of their own",
+            ),
+        ):
             told = Worker(commands.start([*words, "--db", store_url], tmp_path, {}))
             await asyncio.to_thread(told.ended)
             assert said in told.said()
@@ -69,7 +80,7 @@ def test_who_started_a_run_does_not_decide_it(commands, tmp_path, store_url, age
         with pytest.raises(holdfast.NotAllowed, match="'ana' started the run"):
             await hf.delegate(question, to="ana", by="bob")
         assert not question.is_for("ana") and question.is_for("bob")
-        assert await hf.approvals(to="ana") == [] and len(await hf.approvals(to="bob")) == 1
+        assert await hf.approvals(run=run.id, to="ana") == [] and len(await hf.approvals(run=run.id, to="bob")) == 1
         await hf.approve(question, by="bob")
         assert await run.result() == "paid, says bob"
         (started,) = await hf.audit(run=run.id, action="start")
@@ -104,7 +115,15 @@ def test_a_person_is_no_group(store_url):
         assert await hf.approvals(to="editors") == []
         assert [each.id for each in await hf.approvals(to="group:editors")] == [question.id]
         await hf.create_token("ana", groups=["editors"])
-        for name, groups in (("editors", []), ("bob", ["ana"]), ("group:editors", []), ("bob", ["group:editors"])):
+        refused = [("editors", []), ("bob", ["ana"]), ("group:editors", []), ("bob", ["group:editors"])]
+        refused += [
+            ("ana ", []),
+            (" ana", []),
+            ("a\nna", []),
+            ("an\u200ba", []),
+            ("bob", ["editors\t"]),
+        ]  # looks like another
+        for name, groups in refused:
             with pytest.raises(holdfast.BadArguments):
                 await hf.create_token(name, groups=groups)
         await hf.revoke_token("ana")

@@ -183,8 +183,16 @@ def test_a_command_decides_what_it_has_shown(terminal, asked):
         code, output = terminal.run(*words, "r", "--by", "bo", "--digest", question.digest)
         assert (code, "Error: question" in output, '"mallory"' in output) == (2, True, True)
     assert asked(lambda hf: hf.approval(question.id)).votes == edited.votes
+    refused = asked(lambda hf: hf.audit(run="r", action="refused"))
+    assert {(deed.by, deed.data["tried"], deed.data["code"]) for deed in refused} == {
+        ("bo", tried, "stale") for tried in ("approve", "deny", "delegate")
+    }
+    code, output = terminal.run("approve", "r", "--by", "group:it", "--digest", edited.digest)
+    assert (code, "name one of its people" in output) == (2, True)
     code, output = terminal.run("approve", "r", "--by", "bo", "--digest", edited.digest)
     assert (code, "Approved: q-" in output) == (0, True)
+    code, output = terminal.run("approve", "r", "--by", "cy", "--digest", question.digest)
+    assert (code, "This was approved: " in output, "was decided before" in output) == (2, True, True)
     asked(lambda hf: paying_many(hf, "m"))
     code, output = terminal.run("approve", "m")
     assert (code, output.count("q-") >= 2, "Pay 0?" in output, "Pay 1?" in output) == (2, True, True, True)

@@ -11,7 +11,7 @@ from holdfast.cli.output import answer, console, print_json, say
 from holdfast.cli.reading import at_terminal, existing
 from holdfast.cli.screen import Text
 from holdfast.client import open as open_store
-from holdfast.tokens import RENEW, Token
+from holdfast.tokens import RENEW, SCOPES, Token
 
 
 async def create(
@@ -59,7 +59,7 @@ async def tokens(url: str | None, *, as_json: bool) -> None:
         console().print(made, soft_wrap=True)
     for each in found:
         if not as_json and each.ends_soon():
-            say(f"Token {each.id} of {each.name} expires soon{_until(each)}: {RENEW}.", "yellow")
+            say(f"Token {each.id} of {each.name} expires soon, at {_at(each.expires_at)} UTC: {RENEW}.", "yellow")
 
 
 def _at(when: datetime | None) -> str:
@@ -67,7 +67,7 @@ def _at(when: datetime | None) -> str:
 
 
 def _until(token: Token) -> str:
-    return "" if token.expires_at is None else f" until {_at(token.expires_at)}"
+    return "" if token.expires_at is None else f" until {_at(token.expires_at)} UTC"
 
 
 def _end(token: Token) -> Text:
@@ -81,4 +81,4 @@ def _end(token: Token) -> Text:
 
 
 def _may(token: Token) -> str:
-    return ", ".join(token.scopes)
+    return ", ".join(scope for scope in SCOPES if scope in token.scopes)

@@ -21,7 +21,7 @@ from holdfast.documents import plain
 from holdfast.durations import spoken
 from holdfast.errors import BadArguments, HoldfastError
 from holdfast.harmless import harmless_json
-from holdfast.people import Actor
+from holdfast.people import GROUP, Actor
 from holdfast.questions import Approval
 
 _CHOICES: Final = {
@@ -36,6 +36,8 @@ _YES: Final = {"y": ("yes", True), "yes": (True,), "n": ("no", False), "no": (Fa
 
 def actor(by: str | None) -> Actor:
     """Who uses this command line: whoever owns the store may act for anybody, and the audit says so."""
+    if by is not None and by.startswith(GROUP):
+        raise BadArguments(f"--by {by}: a group decides nothing itself; name one of its people")
     return Actor(by or user(), via=f"cli:{user()}")
 
 

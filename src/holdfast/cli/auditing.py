@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from rich.table import Table
 
-from holdfast.cli.output import answer, console, print_json, say, shown_value
+from holdfast.cli.output import answer, console, print_json, say
 from holdfast.cli.picture import clean, day_and_time
 from holdfast.cli.reading import existing, row_of
 from holdfast.cli.screen import Text
+from holdfast.documents import plain
 from holdfast.naming import cut
 from holdfast.questions import LISTED_BYTES, Room
 from holdfast.run import Deed
@@ -42,7 +45,10 @@ async def audit(url: str | None, wanted: Wanted, *, as_json: bool) -> None:
         print_json({"audit": deeds})
         return
     if not deeds:
-        answer("Nobody has done anything to " + (f"{wanted.run}" if wanted.run else "any run") + " from outside.")
+        if wanted.by or wanted.actions or wanted.before:
+            answer("The audit has nothing that fits.")
+        else:
+            answer("Nobody has done anything to " + (f"{wanted.run}" if wanted.run else "any run") + " from outside.")
         return
     run = wanted.run
     if len(found) == wanted.limit:
@@ -75,9 +81,16 @@ def _why(deed: Deed) -> str:
     """What a person wants to know of it: what it was about, and why."""
     if deed.erased_at is not None:
         return "(erased)"
-    about = "" if deed.value is None else cut(" ".join(shown_value(deed.value).split()), 60)
+    about = "" if deed.value is None else cut(_in_one_line(deed.value), 60)
     if deed.action == "refused":
         said = [str(deed.data[name]) for name in ("tried", "code", "address") if name in deed.data]
+        said += [f"token {deed.data['token']}"] if "token" in deed.data else []
         return clean(" ".join([*said, *([f"{deed.data['count']} times"] if deed.data["count"] > 1 else [])]))
+    if deed.action == "delegate":
+        about = f"to {deed.data.get('to', '')} {about}"
     why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""
     return clean(" ".join(part for part in (about, str(why)) if part))
+
+
+def _in_one_line(value: Any) -> str:
+    return " ".join((value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)).split())

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from holdfast.cli.output import command
+from holdfast.cli.output import command, user
 from holdfast.cli.picture import clean
 from holdfast.cli.screen import Text
 from holdfast.documents import plain
 from holdfast.naming import cut
+from holdfast.people import Actor, is_left_out
 from holdfast.questions import Approval
 
 VALUE: Final = "VALUE"  # keeps the place of an answer
@@ -41,6 +42,9 @@ def to_decide(question: Approval, url: str | None, margin: str = "  ") -> list[T
     made = []
     if question.kind == "approve" and question.data is not None:
         made.append(Text(margin + value_line(question.data)))
+    if is_left_out(Actor(user(), via=f"cli:{user()}"), question.not_by):
+        why = "You started its run: another person decides it, with a token or from an account of their own."
+        return [*made, Text(margin + why, "dim")]
     told = choices(question, url)
     return made + [Text(f"{margin}{what}  ", "dim", no_wrap=True).append(line, "bold") for what, line in told]
 

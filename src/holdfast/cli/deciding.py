@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -25,6 +25,9 @@ from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
 from holdfast.model import FINISHED
 from holdfast.people import GROUP, Actor
 from holdfast.questions import LISTED_BYTES, Approval, Room
+from holdfast.refusals import Try
+
+_DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as the audit calls them
 
 
 async def approvals(
@@ -42,7 +45,10 @@ async def approvals(
         elif not found:
             tell("Nothing waits for a person." if to is None else f"Nothing waits for {to}.")
         elif decides:
-            await _step_through(hf, found, by or (None if to is None or to.startswith(GROUP) else to))
+            who = by or (None if to is None or to.startswith(GROUP) else to)
+            if who is not None:
+                say(f"You decide as {clean(who)}.", "dim")
+            await _step_through(hf, found, who)
         else:
             for each in found:
                 _print(each, url, console(), await _how_it_stands(hf, each))
@@ -142,7 +148,9 @@ async def _do(
         if question.status == "open" and (asks or not wanted.as_json):
             asking.show(console(stderr=True), question, **entered)
         try:
-            if wanted.digest not in (None, question.digest):
+            if question.status == "open" and wanted.digest not in (None, question.digest):
+                who = asking.actor(wanted.by)
+                hf._refusals.note(Try(_DEEDS.get(verb, "delegate"), "stale", who.name, who.via, question.run))  # noqa: SLF001 - of our own package
                 raise Stale(
                     f"question {question.id!r} shows something else than you were shown; look at it, then decide"
                 )
@@ -154,7 +162,7 @@ async def _do(
         except AlreadyDecided:
             ended = await hf.approval(question.id)
             if ended.decision in ("approved", "answered") and ended.data is not None and not wanted.as_json:
-                say(f"{ended.decision.capitalize()}: {value_line(ended.data)}", "yellow")
+                say(f"This was {ended.decision}: {value_line(ended.data)}", "yellow")
             raise
         except Stale as stale:
             if stale.approval is not None:

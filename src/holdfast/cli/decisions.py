@@ -9,8 +9,8 @@ from holdfast.cli.group import F, db_option, holdfast, json_option, run_ids, wai
 
 @holdfast.command()
 @click.option("--run", metavar="ID", help="Only questions of this run and those below it.", shell_complete=run_ids)
-@click.option("--for", "to", metavar="NAME", help="Only what this person or group may decide.")
-@click.option("--by", metavar="NAME", help="Who decides; the user of this computer by default.")
+@click.option("--for", "to", metavar="NAME", help="Only what this person or group:NAME may decide.")
+@click.option("--by", metavar="NAME", help="Who decides. Default: the person of --for, else the user of this computer.")
 @click.option("--all", "every", is_flag=True, help="Also what was decided, expired or withdrawn.")
 @click.option("--list", "listed", is_flag=True, help="Only list them, on a terminal too.")
 @db_option

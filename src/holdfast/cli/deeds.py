@@ -218,6 +218,8 @@ def audit(
 
     if erase and (actions or before is not None):
         raise click.UsageError("--erase takes an ID, --by and --older-than, and neither --action nor --before")
+    if erase and run is None and by is None and older_than is None:
+        raise click.UsageError("an erased value is gone: say which with an ID, --by or --older-than")
     if older_than is not None and not erase:
         raise click.UsageError("--older-than is for --erase")
     if erase:

@@ -135,10 +135,12 @@ def _about(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _print_contents(fact: Callable[[str, str], None], facts: dict[str, Any], agents: dict[str, Any]) -> None:
     if facts["only_looked_at"]:
-        fact("Access", "it can only be looked at: its file, folder or disk cannot be written")
+        why = "its file, folder or disk cannot be written" if facts["store"] == "sqlite" else "its role may not write"
+        fact("Access", f"it can only be looked at: {why}")
     counts = ", ".join(f"{count} {status}" for status, count in facts["runs"].items())
     fact("Runs", counts or "none")
-    fact("Events", f"{facts['events']}, {facts['blobs']} large values, {facts['open_approvals']} open questions")
+    asked = facts["open_approvals"]
+    fact("Events", f"{facts['events']}, {facts['blobs']} large values, {asked} open question{'s' * (asked != 1)}")
     codes = ", ".join(f"{count} with code {code}" for code, count in facts["code_versions"].items() if code)
     fact("Workers", f"{facts['workers']} alive" + (f" ({codes})" if codes else ""))
     live = ", ".join(name for name, (_, _, served) in agents.items() if served)

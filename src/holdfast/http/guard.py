@@ -189,7 +189,8 @@ class Tokens:
             task.add_done_callback(self._writing.discard)
         if token.ends_soon() and now - self._warned.get(token.id, -_WARNED_S) >= _WARNED_S:
             self._warned[token.id] = now
-            _log.warning("token %s of %s expires at %s: %s", token.id, token.name, token.expires_at, RENEW)
+            at = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
+            _log.warning("token %s of %s expires at %s: %s", token.id, token.name, at, RENEW)
 
     async def _used(self, token: Token) -> None:
         with contextlib.suppress(HoldfastError):  # a store that cannot be written can still be read

@@ -208,7 +208,7 @@ def _check_starter(found: ApprovalRow, by: Actor) -> None:
         )
     raise NotAllowed(
         f"{by.name!r} may not decide question {found.id!r}: {', '.join(not_by)} started the run {found.root_id!r}, and another "
-        "person is to decide"
+        "person is to decide" + (", with a token or from an account of their own" if by.via else "")
     )
 
 
