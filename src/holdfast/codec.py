@@ -41,6 +41,7 @@ from holdfast.fields import (
     is_renamed,
     left_away,
     left_over,
+    made_fields,
     notes_of,
     restore_notes,
     stranger,
@@ -79,7 +80,8 @@ class Shape:
     """How values of one annotation are stored and read."""
 
     __slots__ = (
-        "_adapter", "_by_names", "_fits", "_has_notes", "_kinds", "_trusted", "annotation", "has_defaults", "name", "telling",
+        "_adapter", "_by_names", "_fits", "_has_notes", "_kinds", "_makes_fields", "_trusted", "annotation", "has_defaults",
+        "name", "telling",
     )  # fmt: skip
 
     def __init__(self, annotation: Any = Any) -> None:
@@ -87,7 +89,7 @@ class Shape:
         self._fits = exact_check(annotation)
         self._adapter: Any = None
         self.has_defaults = False  # can the two texts differ? Known once there is an adapter
-        self._has_notes = False
+        self._has_notes = self._makes_fields = False
         self._kinds = frozenset[type]()  # members of unions that are noted
         self._by_names: Any = None
         self.telling = frozenset[str]()  # fields that tell members of unions apart, and may be at their default
@@ -265,6 +267,12 @@ class Shape:
         """
         if self._fits is not None and self._fits(plain):
             return plain
+        value = self._revive(plain, where, drop, notes or {})
+        if self._makes_fields:
+            _check_made(plain, value, where)
+        return value
+
+    def _revive(self, plain: Any, where: str, drop: bool, notes: Notes) -> Any:
         if not notes:
             return self._valid(plain, where, drop)
         if any(note.names for note in notes.values()):
@@ -475,6 +483,9 @@ class Shape:
             self._has_notes = self.has_defaults and (
                 named or bool(self._kinds) or any(part.get("type") == "model" for part in parts)
             )
+            self._makes_fields = any(
+                part.get("init") is False for part in parts if part.get("type") == "dataclass-field"
+            )
             self._adapter = made
         return self._adapter
 
@@ -608,6 +619,22 @@ def _left_out(lean: Any, whole: Any) -> list[_LeftOut]:
     return found
 
 
+def _check_made(plain: Any, value: Any, where: str) -> None:
+    """Raise `NotStorable` if a dataclass has made something else of a field that it takes from nobody (`init=False`)."""
+    for data, made in structures(plain, value):
+        kind: Any = type(made)
+        for name, hint in made_fields(kind).items():
+            if isinstance(data, dict) and name in data:
+                recorded = shape_of(hint).revive(data[name], f"{where}.{name}")
+                found = difference(recorded, getattr(made, name, None))
+                if found is not None:
+                    path = spell(where, (segment(name), *found.path))
+                    raise NotStorable(
+                        f"{path}: {type_name(kind)} takes it from nobody (init=False) "
+                        f"and makes {found.after} of it, not {found.before}"
+                    )
+
+
 def added(plain: Any, value: Any) -> Added:
     """Tells of the keys in the plain data of a value which ones are fields at their default: these may be new in its type."""
     made = {id(data): each for data, each in structures(plain, value)}
@@ -702,9 +729,11 @@ def _generator() -> Any:
             with contextlib.suppress(
                 NotStorable, AttributeError
             ):  # one that cannot be written; a factory of the type's own
-                text = _as_declared(self.get_default_value(schema))
-                if text is not None:
-                    made["x-declared"] = json.loads(text)
+                default = self.get_default_value(schema)
+                plain = _dumped(UNTYPED.adapter("default"), default, "default", False)
+                told = json.loads(_written(plain, "default", False, _leaf, notes_of(plain, default, ())))
+                if difference(default, told) is not None or not _is_read(schema["schema"], told):
+                    made["x-declared"] = told
             return made
 
     def _said(made: dict[str, Any], cls: Any) -> dict[str, Any]:
@@ -717,10 +746,17 @@ def _generator() -> Any:
     return Generator
 
 
-def _as_declared(default: Any) -> str | None:
-    """The text of a default that is not the same in JSON, so that its type may read something else from that; or None."""
-    text = _written(_dumped(UNTYPED.adapter("default"), default, "default", False), "default", False, _leaf)
-    return None if '{"$' not in text and difference(default, json.loads(text)) is None else text
+_PLAIN: Final = {"str": str, "int": int, "float": float, "bool": bool, "none": type(None)}
+
+
+def _is_read(schema: dict[str, Any], default: Any) -> bool:
+    """Is it certain that what JSON has of a default is read as the default itself? A `Decimal = "30"` is not."""
+    kind = schema.get("type")
+    if kind == "nullable":
+        return default is None or _is_read(schema["schema"], default)
+    if kind == "list" and type(default) is list:
+        return all(_is_read(schema.get("items_schema", {"type": "any"}), each) for each in default)
+    return type(default) is _PLAIN.get(str(kind)) or kind == "any" or (kind == "dict" and default == {})
 
 
 def schemas(shapes: list[Shape]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

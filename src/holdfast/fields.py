@@ -156,6 +156,15 @@ def fields_of(kind: Any) -> Fields | None:
     return Fields({name: name for name in names}, not (early or own_schema or config.get("extra")), frozenset(opaque))
 
 
+@functools.lru_cache(maxsize=4096)
+def made_fields(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass that it makes itself (`init=False`), with their types."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    hints = _hints(kind)
+    return {field.name: hints.get(field.name, Any) for field in dataclasses.fields(kind) if not field.init}
+
+
 def _hints(kind: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(kind, include_extras=True)

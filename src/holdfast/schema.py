@@ -302,7 +302,13 @@ class _Form:
             if name in whole or name in value
         }
         whole |= {name: item for name, item in value.items() if name not in whole}
-        made = {name: self.filled(properties.get(name, others), item) for name, item in whole.items()}
+        made = {
+            # What is declared as a default is left as it is: only so the type knows it again.
+            name: item
+            if name not in value and "x-declared" in properties[name]
+            else self.filled(properties.get(name, others), item)
+            for name, item in whole.items()
+        }
         before = self.notes.get(id(value), Note(value))
         unset = [name for name in made if name in before.unset or name not in value]
         if unset or before.kind or before.default:

@@ -907,10 +907,12 @@ class Many(pydantic.BaseModel):
     color: str | Color = Color.RED
     patch: Patch = Patch(name="x")
     patches: list[Patch] = [Patch(name="x", phone=None)]
+    amount: Decimal = "30"  # type: ignore[assignment]  # as people write it
 
 
 @holdfast.agent
-async def takes_many(many: Many, also: list[Many]) -> list[str]:
+async def takes_many(many: Many, also: list[Many], patch: Patch = {}) -> list[str]:  # type: ignore[assignment]  # noqa: B006
+    assert patch == {}
     return [
         *(repr(each) for each in (many, *also)),
         repr([sorted(each.patch.model_fields_set) for each in (many, *also)]),

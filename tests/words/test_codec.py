@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
@@ -581,6 +581,24 @@ def test_a_default_that_is_not_of_its_type_is_stored_too(make, annotation, defau
             shape_of(list[after]).load(text)
     else:
         assert shape_of(list[after]).load(text)[0].v == read
+
+
+@pytest.mark.parametrize("make", [lambda kind: kind, pydantic.dataclasses.dataclass])
+def test_a_field_that_a_dataclass_makes_itself_is_not_made_into_another(make) -> None:
+    """It is in the record, and its type takes it from nobody: a default that has changed since would take its place."""
+    before, after = (
+        make(
+            dataclasses.make_dataclass("C", [("a", int), ("at", date, dataclasses.field(init=False, default=default))])
+        )
+        for default in (date(2024, 1, 1), date(2025, 1, 1))
+    )
+    text, copy = shape_of(list[before]).store([before(1)])
+    assert copy == shape_of(list[before]).load(text) == [before(1)]
+    assert shape_of(list[before]).revive([{"a": 1, "at": "2024-01-01"}]) == [before(1)]
+    told = r"value.at: .*C takes it from nobody \(init=False\) and makes .*2025-01-01 of it, not .*2024-01-01"
+    with pytest.raises(NotStorable, match=told):
+        shape_of(list[after]).load(text)
+    assert shape_of(list[after]).load(text, migrate=lambda old: [{"a": each["a"]} for each in old]) == [after(1)]
 
 
 class Patch(pydantic.BaseModel):
