@@ -1,4 +1,4 @@
--- The roles of a store, made once by an administrator: STORE_PASSWORD=... psql --file roles.sql
+-- The roles of a store, made once by an administrator, with psql of PostgreSQL 14 or later: STORE_PASSWORD=... psql --file roles.sql
 --
 -- `holdfast` owns its database and is nothing more: workers and servers connect as it. Members of `holdfast_reader` may look:
 --
@@ -6,6 +6,10 @@
 --
 \set ON_ERROR_STOP on
 \getenv password STORE_PASSWORD
+\if :{?password}
+\else
+  DO 'BEGIN RAISE ''set STORE_PASSWORD: the password of the role that workers and servers connect as''; END';
+\endif
 CREATE ROLE holdfast LOGIN PASSWORD :'password';
 CREATE ROLE holdfast_reader;
 CREATE DATABASE holdfast OWNER holdfast;

@@ -37,6 +37,8 @@ def test_the_compose_file_waits_for_the_database_and_lets_workers_drain():
     assert "pg_isready" in services["postgres"]["healthcheck"]["test"][1]
     assert seconds(worker["stop_grace_period"]) > float(option(worker["command"], "grace")) + 5
     assert worker["environment"]["HOLDFAST_URL"].startswith("postgresql://")
+    assert "STORE_PASSWORD" not in worker["environment"]["HOLDFAST_URL"]  # a slash or an @ in it would end the URL
+    assert worker["environment"]["PGPASSWORD"] == services["server"]["environment"]["PGPASSWORD"] == "${STORE_PASSWORD}"
     (app,) = worker["volumes"]
     assert app.endswith(":/app:ro")
     assert (DEPLOY / "app" / "agents.py").exists()

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -137,6 +138,24 @@ def test_a_session_is_of_this_computer_and_of_its_own_page(server):
     )  # a token may come from anywhere
     assert browser.ask("/session", "DELETE")[0] == 204
     assert browser.ask()[0] == 401
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o600, True), (0o640, False), (0o644, False)])
+def test_a_link_goes_to_no_file_that_others_read(tmp_path, mode, told):
+    """A log that anybody may read would give a session to whoever is quicker."""
+    log = tmp_path / "log"
+    log.touch(mode)
+    log.chmod(mode)
+    command = [sys.executable, "-m", "holdfast", "serve", "--port", "0", "--db", f"sqlite:{tmp_path}/runs.db"]
+    with log.open("wb") as said, subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said) as child:
+        try:
+            for _ in range(600):
+                if "browser" in log.read_text():
+                    break
+                time.sleep(0.05)
+        finally:
+            child.kill()
+    assert ("#code=" in log.read_text(), "start it at a terminal" in log.read_text()) == (told, not told)
 
 
 def test_a_session_says_how_long_it_lasts(server):

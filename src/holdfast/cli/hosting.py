@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shlex
 import socket
+import stat
 import sys
 from typing import Any, Final
 
@@ -60,7 +62,7 @@ async def _serve(server: Any, url: str | None, listener: socket.socket, settings
 
 
 async def _invite(hf: Client, sessions: Any, address: str) -> None:
-    """Tell the user who started this server how to come in: nobody else of this computer reads it here."""
+    """Tell the user who started this server how to come in, where nobody else of this computer reads it."""
     found, name = await hf.tokens(), user()
     if found:
         good = [each for each in found if each.name == name and each.is_good() and set(each.scopes) == set(SCOPES)]
@@ -83,4 +85,19 @@ async def _invite(hf: Client, sessions: Any, address: str) -> None:
             say(
                 f"This store had no token, and has one of {name} now; `holdfast token NAME` makes others, for programs."
             )
-    say(f"In a browser of this computer, once and within a minute: {address}/#code={sessions.code(token.id)}")
+    if _others_read():
+        say(
+            "For a link that opens a session in a browser, start it at a terminal: others may read what is written here."
+        )
+    else:
+        say(f"In a browser of this computer, once and within a minute: {address}/#code={sessions.code(token.id)}")
+
+
+def _others_read() -> bool:
+    """Does what is said go to a file that other accounts may read, or to the journal of the system?"""
+    try:
+        found = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+    journal = os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+    return journal or bool(stat.S_ISREG(found.st_mode) and found.st_mode & (stat.S_IRGRP | stat.S_IROTH))
