@@ -1,9 +1,11 @@
 """The layers of docs/design.md, held: imports go down only."""
 
 import ast
-import functools
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+
+import pytest
+from tests import house
+from tests.house import FILES, inside_functions, names_only, targets, trees
 
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
@@ -29,16 +31,7 @@ LIKE_USERS = "demo integrations"  # may `import holdfast`, which is above them: 
 LAZY = "cli holdfast testing.plugin"  # may import inside functions: starting up must be quick
 OPTIONAL = "store.postgres backends http"  # may be imported inside functions, upwards too: not everyone needs them
 
-ROOT = Path(__file__).parents[1] / "src" / "holdfast"
 LEVEL = {part: level for level, parts in enumerate(LAYERS.values()) for part in parts.split()}
-PATHS = {path.relative_to(ROOT).with_suffix("").as_posix(): path for path in ROOT.rglob("*.py")}
-FILES = {name.removesuffix("__init__").strip("/").replace("/", ".") or "holdfast": PATHS[name] for name in PATHS}
-
-
-@functools.cache
-def trees():
-    """Every module, parsed."""
-    return {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
 
 
 def part_of(module, parts=None):
@@ -50,30 +43,10 @@ def part_of(module, parts=None):
     )
 
 
-def targets(node):
-    """The modules of the package that an import statement names; `from holdfast import errors` names `errors`."""
-    if isinstance(node, ast.ImportFrom):
-        full = [f"{node.module}.{alias.name}" for alias in node.names]
-        names = [name if name.removeprefix("holdfast.") in FILES else node.module for name in full]
-    else:
-        names = [alias.name for alias in node.names]
-    return [name.removeprefix("holdfast.") for name in names if f"{name}.".startswith("holdfast.")]
-
-
-def functions(tree):
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
-def names_only(tree):
-    """Imports under `if TYPE_CHECKING`: they name types and run nothing, so they may look up within a layer."""
-    checks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
-    return {id(inner) for check in checks for inner in ast.walk(check)}
-
-
 def imports():
     """Every import of the package by itself: (module, imported module, line, whether inside a function)."""
     for module, tree in trees().items():
-        inner = names_only(tree) | {id(node) for function in functions(tree) for node in ast.walk(function)}
+        inner = names_only(tree) | inside_functions(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 assert not getattr(node, "level", 0), f"{module}, line {node.lineno}: a relative import"
@@ -110,9 +83,27 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_the_package_is_imported_at_the_top_of_files():
     wrong = []
     for module, tree in trees().items():
-        inner = {id(node) for function in functions(tree) for node in ast.walk(function)}
+        inner = inside_functions(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom) and id(node) in inner and not part_of(module, LAZY):
                 found = [target for target in targets(node) if not part_of(target, OPTIONAL)]
                 wrong += [f"{module}, line {node.lineno}: import {target} at the top of the file" for target in found]
     assert not wrong, "\n".join(wrong)
+
+
+# --- numbers that may only go down ---
+
+RATCHETS = {
+    "modules in cycles, type-only imports counted": (42, lambda: sum(map(len, house.cycles()))),
+    "modules that assign engine state from outside": (20, lambda: len(house.assigning())),
+    "attributes of the widest object": (89, lambda: house.widest()[0]),
+    "methods of Runtime": (35, lambda: len(house.runtime_methods())),
+}
+
+
+@pytest.mark.parametrize("what", RATCHETS)
+def test_the_number_only_goes_down(what):
+    most, measure = RATCHETS[what]
+    now = measure()
+    assert now <= most, f"{what}: now {now}, and {most} at most; `python -m tests.house` tells more"
+    assert now == most, f"{what}: now {now}: lower the number"

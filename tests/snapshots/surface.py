@@ -21,7 +21,7 @@ from typing import Any
 
 import apsw
 import click
-from tests.test_architecture import ROOT, trees
+from tests.house import ROOT, trees
 
 import holdfast
 from holdfast.http.openapi import description

@@ -1,0 +1,44 @@
+"""Migrations that exist are never edited: stores remember the text they were made with, and open with no other."""
+
+import hashlib
+from pathlib import Path
+
+import holdfast
+
+# A new migration gets a new line; no line is ever changed.
+TEXTS = {
+    "every store, 0001_initial.sql": "07c95331ce849f1c08656d7e46db61e05f29d8eaac01526d327a6708543837c2",
+    "every store, 0002_audit.sql": "0015404fb4897737c7c3eb102d1321570a86c99e0b169f35eb7dba3022636ce9",
+    "every store, 0003_identity.sql": "49fda0d95076b18d9857d753d3322eb05076136c74fbeb06b852786791566260",
+    "every store, 0004_turns.sql": "1cc3644fb1875bca2153e2f42ccd48101b80e2e2bd5ceaa0f42af9456aa93814",
+    "every store, 0005_copies.sql": "dddc438b6729d930c4a940e41d860052edd6b9802f1ea22263ac749805d6450d",
+    "every store, 0006_refused.sql": "5dfd3b294649609477694d01f85e47ac6002cce0fc0b0efb01e7ae08940251db",
+    "every store, 0007_company.sql": "e8e5e4dfdf223461dd63481f15f286582ab98008722f2bfc9f889edc5af8a365",
+    "every store, 0008_admission.sql": "93864a2397f8bff6f0fc980523d55ba6adf0a9799e81739d9eab4c04839d32f4",
+    "postgres, 0001.sql": "2be7312dd933c2276a87148302546de52117d7890cfb340f9961d63398a78694",
+}
+
+
+def found():
+    """The digest of each migration, by store and name."""
+    root = Path(holdfast.__file__).parent
+    files = {path: path.read_text("utf-8").replace("\r\n", "\n") for path in root.rglob("migrations/*.sql")}
+    return {
+        f"{'postgres' if 'postgres' in path.parts else 'every store'}, {path.name}": hashlib.sha256(
+            text.encode()
+        ).hexdigest()
+        for path, text in files.items()
+    }
+
+
+def test_no_migration_that_exists_was_edited_or_taken_away():
+    now = found()
+    changed = [name for name, digest in TEXTS.items() if now.get(name) != digest]
+    assert not changed, (
+        f"{changed}: stores were made with them as they were; undo that, and write a new migration instead"
+    )
+
+
+def test_every_migration_is_in_the_table():
+    new = {name: digest for name, digest in found().items() if name not in TEXTS}
+    assert not new, "add to TEXTS:\n" + "\n".join(f'    "{name}": "{digest}",' for name, digest in sorted(new.items()))
