@@ -292,6 +292,20 @@ def test_a_revoked_token_waits_for_nothing(server):
         assert time.monotonic() - began < 2
 
 
+def test_a_revoked_token_does_nothing_more(server):
+    """Neither where its document began to come before the revocation."""
+    with_store(server, _publish)
+    body = b'{"reason": "mine"}'
+    with server.connect() as begun:
+        lines = f"Authorization: Bearer {token(server, 'ana')}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        begun.sendall(HEAD.format("/api/runs/l/pause", lines).replace("GET", "POST").encode() + body[:9])
+        time.sleep(1.2)
+        with_store(server, lambda hf: hf.revoke_token("ana"))
+        begun.sendall(body[9:])
+        assert parsed(rest(begun))[2]["error"]["code"] == "unauthorized"
+    assert server.ask("/api/runs/l")[2]["run"]["status"] != "paused"
+
+
 def test_one_token_keeps_no_other_from_following(server):
     """A server takes 1,000 followers. One token may have them all, until another comes: then its oldest come back later."""
     with_store(server, _publish)

@@ -27,7 +27,7 @@ _TAIL_BYTES: Final = 128 * 1024
 _AT_ONCE_BYTES: Final = 16 * 1024
 _READING: Final = 16
 _SIGN_OF_LIFE_S: Final = 15.0
-_LOOK_S: Final = 1.0  # between looks whether those who wait still may
+LOOK_S: Final = 1.0  # between looks whether those who wait still may
 _COME_BACK: Final = b"retry: 1000\n\n"
 
 Message = tuple[int, bytes]  # the place behind it, and how it is told
@@ -58,7 +58,7 @@ class Permission:
     async def lost(self) -> Refused:
         """Waits until it is taken back. A store that is away takes nothing back."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
             try:
                 await self.check()
             except Refused as refused:

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import math
+import time
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -36,7 +37,7 @@ from holdfast.errors import (
 from holdfast.http.approvals import OneApproval
 from holdfast.http.doors import KEY, Connection
 from holdfast.http.endpoints import Answer, Call, Endpoint
-from holdfast.http.following import Followers, Permission
+from holdfast.http.following import LOOK_S, Followers, Permission
 from holdfast.http.guard import Caller, Guard, note_refused
 from holdfast.http.problems import Refused, answer
 from holdfast.http.runs import OneRun
@@ -88,7 +89,7 @@ class Receiver:
         _check_text(request)
         connection: Connection = request.scope[KEY]
         async with self._patience():
-            caller = await allowed()
+            caller, allowed_s = await allowed(), time.monotonic()
         connection.admit(caller.via)
         room = self._rooms.setdefault(caller.via, asyncio.Semaphore(_LARGE_AT_ONCE))
 
@@ -101,6 +102,9 @@ class Receiver:
             if endpoint.body is None
             else _checked(endpoint.body, await _document(request, connection.limits.body, make_room), "the document")
         )
+        if time.monotonic() > allowed_s + LOOK_S:  # while the document came, the token may have been revoked
+            async with self._patience():
+                caller = await allowed()
         async with self._patience(getattr(query, "timeout", 0.0)):
             may = Permission((caller.via, caller.session, endpoint.needs), allowed, caller.via)
             hf = self._hf._through(caller.actor, caller.via)  # noqa: SLF001 - users act through doors of their own
