@@ -230,6 +230,8 @@ def test_a_document_that_nobody_reads_comes_to_an_end(target):
         b"POST /api/runs HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"POST /api/runs HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
         b"POST /api/runs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        b"POST /session HTTP/1.1\r\nHost: h\r\nX: a\nContent-Length: 3\r\n\r\n{}\n",
+        b"GET /healthz HTTP/1.1\nHost: h\n\n",
         b"nonsense\r\n\r\n",
         b"\x16\x03\x01\x00\r\n\r\n",
     ],
@@ -241,6 +243,8 @@ def test_a_request_says_once_where_it_ends(server, head):
     assert (status, headers["connection"], said["error"]["code"]) == (400, "close", "bad_request")
     assert headers["x-content-type-options"] == "nosniff"
     assert len(re.findall(rb"HTTP/1.1 \d", answer)) == 1
+    behind = server.send(HEAD.format("/healthz", "").encode() + head + HEAD.format("/healthz", "").encode())
+    assert re.findall(rb"HTTP/1.1 (\d+)", behind) == [b"200", b"400"]
 
 
 def test_heads_are_bounded_whatever_is_installed(target, tmp_path):

@@ -14,6 +14,7 @@ import dataclasses
 import fcntl
 import ipaddress
 import logging
+import re
 import resource
 import socket
 import struct
@@ -45,6 +46,8 @@ _SYSTEM_BYTES: Final = 16 * 1024  # that the system keeps for a follower, and as
 _LOG_S: Final = 10.0
 _MOST_KINDS: Final = 1_000  # of log lines that are told apart
 _CLOSE: Final = {"Connection": "close"}
+_END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
+_BARE_LINE: Final = re.compile(rb"(?<!\r)\n")
 _TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)
 PEER: Final[int | None] = getattr(socket, "SO_PEERCRED", None)
 
@@ -223,6 +226,13 @@ class Connection(H11Protocol):
         super().data_received(data)
         self._settle()
 
+    def handle_events(self) -> None:
+        """Look at what has come. The parser ends a line also at a bare LF, which others take for a part of it."""
+        if self.conn.their_state is h11.IDLE and _has_bare_line(self.conn.trailing_data[0]):
+            self.send_400_response("")
+        else:
+            super().handle_events()
+
     def on_response_complete(self) -> None:
         if not self.is_full:  # what is not taken yet is the token's
             self._doors.own(self, self.address)
@@ -370,6 +380,12 @@ def _network(address: str) -> str:
     if ":" not in address:
         return address
     return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+
+
+def _has_bare_line(text: bytes) -> bool:
+    """Does a line of the head, as far as it is here, end with LF alone?"""
+    end = _END_OF_HEAD.search(text)
+    return _BARE_LINE.search(text, 0, end.end() if end else len(text)) is not None
 
 
 def _check_framing(scope: Scope) -> None:
