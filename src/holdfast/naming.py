@@ -108,7 +108,7 @@ def is_whole(value: object, least: int, most: int = MOST) -> bool:
 
 def size(count: int) -> str:
     """A number of bytes for people: `16 MiB`, `1.5 KiB`, `12 bytes`."""
-    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}".replace(".0 ", " ")
     return f"{count} bytes"

@@ -16,6 +16,22 @@ def test_options_that_make_no_sense(cli, words):
     assert cli("worker", FLEET, *words).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--socket", "s", "--port", "9"), "--socket is in the place of --host and --port"),
+        (("--limits", "head=soon"), "head='soon' as a limit: it is a time from 100ms to 1h"),
+        (("--socket", "taken"), "cannot listen at 'taken': a file is there that is no socket"),
+    ],
+)
+def test_options_of_a_server_that_make_no_sense(cli, words, said, monkeypatch):
+    """They are bad usage, and what is wrong with them is said."""
+    monkeypatch.chdir(cli.folder)
+    (cli.folder / "taken").touch()
+    result = cli("serve", *words)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 def test_a_name_that_makes_no_sense(cli):
     """It is told what a name may be."""
     result = cli("worker", FLEET, "--name", "a b")

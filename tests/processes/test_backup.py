@@ -242,7 +242,7 @@ def test_a_backup_is_not_changed_by_commands_that_look(words, commands, backup_f
     before, office = beside(backup_file), Office(commands, f"sqlite:{backup_file}", backup_file.parent)
     said = office.say(*words)
     assert "--activate" not in said and "holdfast run" not in said
-    if words[0] in ("runs", "show"):
+    if words[0] in ("runs", "show", "approvals"):
         assert "is a backup" in said and "--db sqlite:NEW.db" in said
     assert "--db sqlite:NEW.db" in office.say("doctor", code=1)
     assert beside(backup_file) == before

@@ -71,7 +71,12 @@ def test_a_decision_without_what_was_seen_is_refused(tmp_path):
             for said in ({"decision": "approve"}, {"decision": "deny"}, {"decision": "delegate", "to": "bo"},
                          {"decision": "answer", "value": 1}):  # fmt: skip
                 told = (await site.post(path, said, 422))["error"]["message"]
-                assert "digest: it is missing" in told and "GET /api/approvals/{id} has it" in told
+                assert told.startswith("digest: it is missing") and "GET /api/approvals/{id} has it" in told
+            words = "expected one of approve, deny, answer, delegate"
+            for said, wrong in ({"decision": "yes"}, "found 'yes'"), ({}, "it is missing in the document"):
+                assert (await site.post(path, said, 422))["error"]["message"] == f"decision: {wrong}, {words}"
+            for said in ([], 7, "x", None, {"decision": {}}, {"decision": None}):
+                await site.post(path, said, 422)
             by_run = await site.post("/api/approvals/r", {"decision": "approve", **seen}, 404)
             assert (by_run["error"]["code"], question.id in by_run["error"]["message"]) == ("unknown_approval", True)
             await site.hf.approve(question, by="eve", data=FORGED)

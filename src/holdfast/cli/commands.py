@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from holdfast.cli.group import (
     STATUSES,
@@ -159,6 +160,10 @@ def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db
     """
     from holdfast.cli.hosting import serve as listen
 
+    context = click.get_current_context()
+    named = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    if path is not None and any(context.get_parameter_source(name) in named for name in ("host", "port")):
+        raise click.UsageError("--socket is in the place of --host and --port: give one or the other")
     click.get_current_context().exit(listen(db, host, port, path, deadline, limits))
 
 

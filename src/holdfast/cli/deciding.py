@@ -18,7 +18,7 @@ from holdfast.cli.choices import VALUE, to_decide, value_line
 from holdfast.cli.output import FAILED, console, print_json, say
 from holdfast.cli.output import answer as tell
 from holdfast.cli.picture import clean
-from holdfast.cli.reading import existing, row_of
+from holdfast.cli.reading import existing, held, row_of
 from holdfast.cli.screen import Text
 from holdfast.client import Client
 from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
@@ -40,6 +40,9 @@ async def approvals(
         decides = ask and not every and not as_json and asking.is_at_terminal()
         room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
         found = await hf._listed(room, run=run, to=to, open=not every, limit=100)  # noqa: SLF001 - of our own package
+        asleep = await held(hf, url)
+        if asleep is not None and not as_json:
+            say(f"Note: {asleep}", "yellow")
         if as_json:
             print_json({"questions": found})
         elif not found:

@@ -264,6 +264,8 @@ class History:
         node.name, node.state, node.began = str(data.get("question", "")), "waiting", event.at
         if data.get("to"):
             node.remarks.append(Remark(f"for {', '.join(data['to'])}"))
+        if data.get("not_by") == "starter":
+            node.remarks.append(Remark("not by who started the run"))
 
     def _told(self, event: Event) -> Node | None:
         """Something happened to a question that does not end it."""

@@ -267,6 +267,10 @@ def _fields(kind: Any) -> list[tuple[str, FieldInfo]]:
     return [each for model in models for each in model.model_fields.items()]
 
 
+def _tags(kind: Any, name: str) -> list[str]:
+    return [str(get_args(model.model_fields[name].annotation)[0]) for model in get_args(get_args(kind)[0])]
+
+
 def _checked(kind: Any, given: Any, what: str) -> Any:
     if type(given) is dict:  # an error is made of each that is wrong, and only a few are told
         if len(given) > _MOST_NAMES:
@@ -281,7 +285,12 @@ def _checked(kind: Any, given: Any, what: str) -> Any:
 
 
 def _wrong(error: Any, kind: Any, what: str) -> str:
-    where = ".".join(cut(str(part), 100) for part in error["loc"]) or what
+    one_of_several = bool(get_args(kind))  # then the first part of a place is which, and no name of the document
+    where = ".".join(cut(str(part), 100) for part in error["loc"][one_of_several:]) or what
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        name = error["ctx"]["discriminator"].strip("'")
+        found = f"found {short(error['input'][name])}" if name in error["input"] else f"it is missing in {what}"
+        return f"{name}: {found}, expected one of {', '.join(_tags(kind, name))}"
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such name in {what}"
     if error["type"] == "missing":
