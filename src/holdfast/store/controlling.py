@@ -87,12 +87,13 @@ def cancel(
         elif not whole and (found.lease_epoch > 0 or found.parent_id is not None):
             return None
         else:
+            ended = data
             if not reason:  # a second request that says nothing does not unsay what the first one said
                 said = [json.loads(each) for (each,) in (yield from tx.rows("reasons_to_stop", run=run))]
-                data["reason"] = next((each["reason"] for each in said if each["reason"]), "")
-            yield from end_family(tx, found, data)
+                ended = {**data, "reason": next((each["reason"] for each in said if each["reason"]), "")}
+            yield from end_family(tx, found, ended)
             status = "cancelled"
-        yield from audit.note(tx, run, by, via, "cancel", data)
+        yield from audit.note(tx, run, by, via, "cancel", data)  # what this one said
         return status
 
     return work
