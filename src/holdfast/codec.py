@@ -80,8 +80,8 @@ class Shape:
     """How values of one annotation are stored and read."""
 
     __slots__ = (
-        "_adapter", "_by_names", "_fits", "_has_notes", "_kinds", "_makes_fields", "_trusted", "annotation", "has_defaults",
-        "name", "telling",
+        "_adapter", "_by_names", "_declared", "_fits", "_has_notes", "_kinds", "_makes_fields", "_trusted", "annotation",
+        "has_defaults", "name", "telling",
     )  # fmt: skip
 
     def __init__(self, annotation: Any = Any) -> None:
@@ -92,6 +92,9 @@ class Shape:
         self._has_notes = self._makes_fields = False
         self._kinds = frozenset[type]()  # members of unions that are noted
         self._by_names: Any = None
+        self._declared: dict[
+            tuple[Any, Any], bool
+        ] = {}  # of fields at their default, by type and name: are they noted?
         self.telling = frozenset[str]()  # fields that tell members of unions apart, and may be at their default
         self._trusted = has_own_validator(annotation)  # with a validator that takes whatever it likes
 
@@ -185,42 +188,49 @@ class Shape:
         One that its type does not read as it is (`str = None`) is noted as such.
         """
         plain, whole = (_dumped(adapter, value, where, lean) for lean in (True, False))
+        kinds = {id(data): type(made) for data, made in structures(plain, value)}
+        of_a_kind = dict[tuple[Any, Any], list[_LeftOut]]()
+        for found in _left_out(plain, whole):
+            of_a_kind.setdefault((kinds.get(id(found[0])), found[1]), []).append(found)
         declared: Notes = {}
 
-        def put(fields: list[_LeftOut], noted: bool) -> bool:
+        def put(fields: list[_LeftOut], noted: bool | None = None) -> bool:
+            """Can these be put in, noted or not, or each as is known of its kind? Then they are."""
             nonlocal text, copy
-            before = {id(holder): declared.get(id(holder), Note(holder)) for holder, _, _ in fields}
+            before = dict(declared)
             for holder, key, default in fields:
                 holder[key] = default
-                note = before[id(holder)]
-                declared[id(holder)] = note._replace(default=[*note.default, key]) if noted else note
+                if self._declared[kinds.get(id(holder)), key] if noted is None else noted:
+                    note = declared.get(id(holder), Note(holder))
+                    declared[id(holder)] = note._replace(default=[*note.default, key])
             try:
                 notes = notes_of(plain, value, self._kinds) if self._has_notes else {}
                 notes |= {at: notes.get(at, each)._replace(default=each.default) for at, each in declared.items()}
                 tried = _written(plain, where, argument, _leaf, notes)
                 text, copy = tried, self._read_back(tried, value, where, argument)
             except NotStorable:
+                declared.clear()
                 declared.update(before)
                 for holder, key, _ in fields:
                     del holder[key]
                 return False
             return True
 
-        def fill(fields: list[_LeftOut]) -> bool:
-            return not fields or put(fields, False) or put(fields, True)
-
-        # What becomes of a field of one object becomes of it in all objects of that type: one is tried, then all others at once.
-        kinds = {id(data): type(made) for data, made in structures(plain, value)}
-        of_a_kind = dict[tuple[Any, Any], list[_LeftOut]]()
-        for found in _left_out(plain, whole):
-            of_a_kind.setdefault((kinds.get(id(found[0])), found[1]), []).append(found)
-        for first, *others in of_a_kind.values():
+        # What becomes of a field of one object becomes of it in all objects of that type: most often it is known already. If
+        # not, one is tried, then all others at once.
+        if of_a_kind.keys() <= self._declared.keys() and put(
+            [each for fields in of_a_kind.values() for each in fields]
+        ):
+            return text, copy
+        for kind, (first, *others) in of_a_kind.items():
             with contextlib.suppress(NotStorable):  # a default that cannot be written at all
                 _written(first[2], where, argument, _leaf)
-                known = fill([first])
-                if not fill(others) and known:
+                noted = next((noted for noted in (False, True) if put([first], noted)), None)
+                if noted is not None:
+                    self._declared[kind] = noted
+                if others and not (put(others, False) or put(others, True)) and noted is not None:
                     for each in others:
-                        fill([each])
+                        _ = put([each], False) or put([each], True)
         return text, copy
 
     def hidden(self, value: Any, text: str) -> str:

@@ -29,8 +29,9 @@ _Path = tuple[str, ...]
 
 
 class _Member(NamedTuple):
-    kind: type | None  # None for a dict, which takes any data
+    kind: type | None  # None for what takes other data as well: a dict, or `Any`
     literals: dict[str, frozenset[Any]]  # the values that a field may have
+    anything: bool = False  # also lists of such, and whatever they hold
 
 
 def parts_of(schema: Any) -> Iterator[dict[str, Any]]:
@@ -81,11 +82,9 @@ def _pairs(parts: list[dict[str, Any]]) -> Iterator[tuple[_Member, _Member]]:
         for one, other in itertools.combinations(choices, 2):
             for (path, first), (place, second) in itertools.product(one, other):
                 known = [each.kind for each in (first, second) if each.kind is not None]
-                if (
-                    path == place
-                    and first.kind is not second.kind
-                    and all(len(kinds[kind.__name__]) == 1 for kind in known)
-                ):
+                meet = path == place or (first.anything and place[: len(path)] == path)
+                meet = meet or (second.anything and path[: len(place)] == place)
+                if meet and first.kind is not second.kind and all(len(kinds[kind.__name__]) == 1 for kind in known):
                     yield first, second
 
 
@@ -111,8 +110,8 @@ def _places(
     elif kind in _ROWS:
         items = schema.get("items_schema")
         inside, path = items if isinstance(items, list) else [items], (*path, "[]")
-    elif kind in ("dict", "typed-dict"):
-        yield path, _Member(None, {})
+    elif kind in ("dict", "typed-dict", "any"):
+        yield path, _Member(None, {}, kind == "any")
         inside, path = [schema.get("values_schema")], (*path, "{}")
     elif kind in ("union", "tagged-union"):
         choices = schema["choices"]
