@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast.engine.flag import Flag
-from holdfast.store.base import Changes, News
+from holdfast.store.base import Changes, News, looks_again
 
 _LOOK_AGAIN_S: Final = 5.0
 
@@ -31,6 +31,7 @@ class Ear(Flag):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._hearing.remove(self)
+        looks_again.set(False)
 
 
 class Hearing:
@@ -80,6 +81,7 @@ class Hearing:
         self._waiting += 1
         if self._again is None:
             self._again = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._is_time)
+        looks_again.set(True)
         try:
             await ear.wait()
         finally:

@@ -181,6 +181,9 @@ def settle(
 # How long the one who writes waits, in seconds: a client and a server for so long, a worker (None) until it is done.
 write_limit: Final[ContextVar[float | None]] = ContextVar("write_limit", default=None)
 
+# Does who reads now look again after news? Many do at once; who asks for the first time need not wait for all of them.
+looks_again: Final[ContextVar[bool]] = ContextVar("looks_again", default=False)
+
 
 class Store(QuestionStore, RateStore, BudgetStore, ConversationStore, StreamStore, TokenStore, ArrivalStore, Protocol):
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""

@@ -15,7 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
-from holdfast.store.base import settle
+from holdfast.store.base import looks_again, settle
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import LOST, TROUBLE, Connection, goodbye, insist
@@ -23,6 +23,7 @@ from holdfast.store.transaction import Asking
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Questions = collections.deque[tuple[Callable[[], Asking[Any]], asyncio.Future[Any]]]
 _MOST: Final = 4
 
 
@@ -38,7 +39,8 @@ class Readers:
                  limit_s: Callable[[], float | None]) -> None:  # fmt: skip
         self._connect, self._check_open, self._limit_s = connect, check_open, limit_s
         self._context = contextvars.copy_context()
-        self._asked: collections.deque[tuple[Callable[[], Asking[Any]], asyncio.Future[Any]]] = collections.deque()
+        self._asked: Questions = collections.deque()
+        self._asked_again: Questions = collections.deque()  # by those who look again: they have every other turn
         self._idle: list[Connection] = []
         self._tasks: dict[asyncio.Task[None], asyncio.Future[Any] | None] = {}  # and what each is about to answer
 
@@ -47,7 +49,8 @@ class Readers:
         self._check_open()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        self._asked.append((lambda: read(*arguments, **named), answer))
+        asked = self._asked_again if looks_again.get() else self._asked
+        asked.append((lambda: read(*arguments, **named), answer))
         if len(self._tasks) < _MOST:
             self._tasks[self._context.run(loop.create_task, self._serve())] = None
         limit_s = self._limit_s()
@@ -67,8 +70,11 @@ class Readers:
         db, task = self._idle.pop() if self._idle else None, asyncio.current_task()
         assert task is not None
         try:
-            while self._asked:
-                work, answer = self._asked.popleft()
+            turn = 0
+            while self._asked or self._asked_again:
+                turn += 1
+                first, other = (self._asked, self._asked_again) if turn % 2 else (self._asked_again, self._asked)
+                work, answer = (first or other).popleft()
                 if answer.done():
                     continue
                 self._tasks[task] = answer
@@ -111,5 +117,6 @@ class Readers:
             task.cancel()
         for db in self._idle:
             db.terminate()
-        while self._asked:
-            settle(self._asked.popleft()[1], None, StoreUnavailable("the store is not open"))
+        for asked in (self._asked, self._asked_again):
+            while asked:
+                settle(asked.popleft()[1], None, StoreUnavailable("the store is not open"))
