@@ -73,10 +73,8 @@ def checked_name(name: str, what: str) -> str:
         raise BadArguments(
             f"{what}={name!r}: {GROUP!r} stands before a group that a question is for; no name begins so"
         )
-    if what in ("name", "groups") and (name != name.strip() or not name.isprintable()):
-        raise BadArguments(
-            f"{what}={name!r} looks like another name: leave out what cannot be seen, and spaces around it"
-        )
+    if what in ("name", "groups") and name != name.strip():
+        raise BadArguments(f"{what}={name!r} looks like another name: leave out the spaces around it")
     return name
 
 
