@@ -42,6 +42,18 @@ def free_port() -> int:
         return port
 
 
+def _state(pid: int) -> str:
+    """The state of a process, as the kernel tells it: R, S, D, T (stopped), Z; X when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+def _is_gone(pid: int) -> bool:
+    return _state(pid) in ("X", "Z")
+
+
 class Server:
     """One cluster in a folder, on a port of the loopback interface."""
 
@@ -85,27 +97,38 @@ class Server:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes at once, as a machine that loses its memory."""
+        """SIGKILL to all of its processes at once, as a machine that loses its memory; returns when they are gone."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            pids = self._stopped()
+            for pid in reversed(pids):  # the first one last: until it is gone nobody else can have the pid of a child
+                os.kill(pid, signal.SIGKILL)
             self._process.wait()  # a zombie would keep postmaster.pid alive
             self._process = None
+            while not all(map(_is_gone, pids)):  # what still has the shared memory keeps the next server from starting
+                time.sleep(0.005)
 
     @contextmanager
     def halted(self) -> Iterator[None]:
         """All of its processes stand still: it keeps its connections and answers nothing."""
-        assert self._process is not None
-        pids = [self._process.pid]
-        os.kill(self._process.pid, signal.SIGSTOP)  # first: it begins no other process
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        pids += [int(pid) for pid in children.read_text().split()]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        pids = self._stopped()
         try:
             yield
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
+
+    def _stopped(self) -> list[int]:
+        """Stop all of its processes. Each of them is a group and a session of its own."""
+        assert self._process is not None
+        first = self._process.pid
+        os.kill(first, signal.SIGSTOP)
+        while _state(first) not in ("T", "Z"):  # from then on it begins no other process, and reaps none
+            time.sleep(0.001)
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        pids = [first, *map(int, children)]
+        for pid in pids[1:]:
+            os.kill(pid, signal.SIGSTOP)
+        return pids
 
     def stop(self) -> None:
         if self._process is not None:

@@ -98,7 +98,9 @@ def test_a_file_that_cannot_be_written_is_looked_at(cli):
     if subprocess.run(["chattr", "+i", str(file)], capture_output=True, check=False).returncode:
         pytest.skip("a file cannot be made unchangeable here")
     try:
+        before = file.read_bytes()
         look(cli, "sqlite:holdfast.db")
+        assert file.read_bytes() == before
     finally:
         subprocess.run(["chattr", "-i", str(file)], check=True)
 

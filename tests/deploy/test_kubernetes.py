@@ -16,8 +16,11 @@ MANIFESTS = [path for path in KUBERNETES if path.name != "kustomization.yaml"]
 @pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_each_manifest_fits_its_schema(path, version):
-    """Strictly: no field that the API does not know."""
-    kubernetes_validate.validate(document(path), version, strict=True)
+    """Strictly: no field that the API does not know, and there is a schema that would not let one pass."""
+    manifest = document(path)
+    kubernetes_validate.validate(manifest, version, strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError, match="noSuchField"):
+        kubernetes_validate.validate(manifest | {"noSuchField": 1}, version, strict=True)
 
 
 def test_a_wrong_manifest_is_noticed():

@@ -176,6 +176,15 @@ def test_testing():
     check = module(PAGE, "guide: testing").check
     asyncio.run(check(guide.research, guide.search, guide.publish))
 
+    @holdfast.agent(name="research")
+    async def publishes_twice(topic: str) -> str:
+        text = " ".join(await guide.search(topic))
+        await guide.publish(text)
+        return await guide.publish(text)
+
+    with pytest.raises(AssertionError):
+        asyncio.run(check(publishes_twice, guide.search, guide.publish))
+
 
 def test_deadline(tmp_path):
     """The page starts a run within a deadline of its own."""
@@ -232,7 +241,16 @@ def test_async_tests(tmp_path):
 
 def test_provider():
     """The fake provider works as the guide shows it."""
-    asyncio.run(module(PAGE, "guide: provider").check())
+    page, opened = module(PAGE, "guide: provider"), []
+
+    def provider(script):
+        opened.append(page_provider(script))
+        return opened[-1]
+
+    page_provider, page.provider = page.provider, provider
+    asyncio.run(page.check())
+    (fake,) = opened
+    assert (fake.asked, fake.paid, [request.prompt for request in fake.requests]) == (3, 2, ["What do otters do?"] * 3)
 
 
 def test_asking():

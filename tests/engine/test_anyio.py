@@ -23,13 +23,18 @@ async def slow(what: str) -> str:
 
 
 def crash_everywhere(agent, expected):
+    """Run the agent with a crash at each commit: the keys of what each of these runs has recorded, in its order."""
+
     async def main():
+        recorded = []
         async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
             run = await hf.start(agent, id="r")
             assert await run.result(timeout=20) == expected
             assert not await history(run, "foreign")
+            recorded.append([event.key for event in await history(run, "step.completed", "tick")])
+        return recorded
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 def test_anyio_task_groups():
@@ -63,7 +68,10 @@ def test_anyio_task_groups():
         out.append(await work("end"))
         return sorted(out)
 
-    crash_everywhere(agent, sorted([*(f"{n}.{m}" for n in range(3) for m in (1, 2)), "one of them", "end"]))
+    expected = sorted([*(f"{n}.{m}" for n in range(3) for m in (1, 2)), "one of them", "end"])
+    keys = {f"_run_coro#{n}/slow#{m}" for n in range(3) for m in range(2)} | {"_run_coro#4/work#0", "work#0"}
+    for recorded in crash_everywhere(agent, expected):
+        assert (len(recorded), set(recorded)) == (8, keys)
 
 
 def test_anyio_deadlines():
@@ -87,7 +95,8 @@ def test_anyio_deadlines():
             out.append(await work("in time"))
         return [*out, await work("end")]
 
-    crash_everywhere(agent, ["moved on True", "after the inner", "failed", "in time", "end"])
+    recorded = crash_everywhere(agent, ["moved on True", "after the inner", "failed", "in time", "end"])
+    assert recorded == [[":tick#0", ":tick#2", "work#0", ":tick#1", "work#1", "work#2"]] * len(recorded)
 
 
 def test_anyio_cancellation_from_inside():
@@ -109,7 +118,8 @@ def test_anyio_cancellation_from_inside():
                     out.append(await work("clean up"))
         return [*out, await work("end")]
 
-    crash_everywhere(agent, ["clean up", "end"])
+    recorded = crash_everywhere(agent, ["clean up", "end"])
+    assert recorded == [["work#1", "work#2", "work#3"]] * len(recorded)  # the first call was never made
 
 
 def test_anyio_streams_and_locks():

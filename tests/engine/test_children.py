@@ -105,7 +105,15 @@ async def over_checkpoints() -> str:
 
 def test_a_child_is_awaited_after_a_checkpoint():
     """A child kept in the state is awaited in a later era, although it ended in an earlier one."""
-    crash_everywhere(over_checkpoints, None, "hello x")
+
+    async def check(hf, run):
+        (child,) = await hf.runs(parent="r")
+        assert child.status == "completed"
+        ended, *_ = await history(run, "child.ended")  # once more where the last era begins anew
+        first, second = await history(run, "checkpoint")
+        assert first.seq < ended.seq < second.seq
+
+    crash_everywhere(over_checkpoints, check, "hello x")
 
 
 def test_a_child_is_awaited_in_another_life(tmp_path):
@@ -243,7 +251,14 @@ def test_a_wait_for_a_child_can_be_given_up():
             out.append("again")
         return [*out, await child]
 
-    crash_everywhere(parent, None, ["too slow", "again", "slow x"])
+    async def check(hf, run):
+        assert await counted(run, "child.spawned") == await counted(run, "child.started") == 1
+        awaited, given_up = sorted(await hf.runs(parent="r"), key=lambda child: child.created_at)
+        assert awaited.status == "completed"
+        assert given_up.status != "cancelled"
+        assert await hf.get(given_up.id).result(timeout=20) == "slow y"
+
+    crash_everywhere(parent, check, ["too slow", "again", "slow x"])
 
 
 def test_a_large_result_of_a_child():

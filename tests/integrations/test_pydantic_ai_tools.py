@@ -377,6 +377,7 @@ def test_a_tool_may_ask_the_model_to_try_again():
     everywhere(job, check=check)
 
 
+@pytest.mark.timeout(150)
 def test_calls_of_an_mcp_server_are_steps(tmp_path):
     """The tools of a server, its instructions and each call are recorded: a resumed run asks it nothing again."""
     log = tmp_path / "asked.txt"
@@ -385,7 +386,9 @@ def test_calls_of_an_mcp_server_are_steps(tmp_path):
     script = Script(
         lambda turn, m: [wanted, says(f"{returned(m).get('book')} {'Ask nicely.' in m[-1].instructions}")][turn]
     )
-    clerk = durable(script, toolsets=[MCPToolset(transport, id="shelf", include_instructions=True)])
+    # The server is a new process that first imports its package: of its own accord the client waits 5 s for that.
+    shelf = MCPToolset(transport, id="shelf", include_instructions=True, init_timeout=100)
+    clerk = durable(script, toolsets=[shelf])
 
     @holdfast.agent
     async def job() -> str:
@@ -397,7 +400,7 @@ def test_calls_of_an_mcp_server_are_steps(tmp_path):
         async with holdfast.testing.open(agents=[job]) as hf:
             run = await hf.start(job, id="r")
             try:
-                result = await run.result(timeout=40)
+                result = await run.result(timeout=120)
             finally:
                 await transport.close()
             return result, keys([event async for event in run.events(follow=False)]), hf.bodies

@@ -93,8 +93,8 @@ def test_killed_at_every_statement(forks, tmp_path, books, request):
     assert len(dead) > 20
 
 
-def serving(forks, folder, books, **settings):
-    process = forks.start(transacting.serve, folder=str(folder), url=books.url, ttl_s=1.0, **settings)
+def serving(forks, folder, books, ttl_s=1.0, **settings):
+    process = forks.start(transacting.serve, folder=str(folder), url=books.url, ttl_s=ttl_s, **settings)
     assert process.read() == {"ready": True}
     return process
 
@@ -160,16 +160,16 @@ def test_a_body_that_begins_too_late_leaves_nothing(forks, tmp_path):
 @pytest.mark.timeout(90)
 def test_leases_outlive_transactions(forks, tmp_path, books):
     """Two processes whose transactions follow each other for longer than a lease lasts lose no lease by it."""
-    workers = [serving(forks, tmp_path, books) for _ in range(2)]
+    workers = [serving(forks, tmp_path, books, ttl_s=3.0) for _ in range(2)]
     for n in range(2):
         start(books, transacting.waiting, f"waiting{n}")
-    for n in range(12):
+    for n in range(20):
         start(books, transacting.slow, f"slow{n}", 1)
-    assert [result(books, f"slow{n}") for n in range(12)] == [1] * 12  # one after another they take 3.6 s
+    assert [result(books, f"slow{n}") for n in range(20)] == [1] * 20  # one after another they take 6 s
     (tmp_path / "go").touch()
     assert [result(books, f"waiting{n}") for n in range(2)] == ["waited"] * 2
     for worker in workers:
         worker.tell("end")
         worker.ends()
-    assert books.total() == 12
-    assert books.ask("SELECT count(*), max(lease_epoch) FROM our.runs") == [(14, 1)]
+    assert books.total() == 20
+    assert books.ask("SELECT count(*), max(lease_epoch) FROM our.runs") == [(22, 1)]

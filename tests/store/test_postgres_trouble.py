@@ -40,15 +40,12 @@ async def write_all(store: Store, row: RunRow, count: int) -> None:
         await store.append(write(row, *[step() for _ in range(1 + number % 3)]))
 
 
-def sizes(count: int) -> int:
-    return sum(1 + number % 3 for number in range(count))
-
-
-async def check(place: Place, rows: list[RunRow], events: int) -> None:
-    """Each run's journal has each event once, and its row agrees."""
+async def check(place: Place, rows: list[RunRow]) -> None:
+    """Each run's journal has each event that was written once, and its row agrees."""
     async with place.open() as store:
         for row in rows:
-            journal = await store.journal(row.id)
+            journal, events = await store.journal(row.id), row.next_seq
+            assert events > 0
             assert [event.seq for event in journal] == list(range(events))
             assert len({event.key for event in journal}) == events
             found = await store.run(row.id)
@@ -73,7 +70,7 @@ def test_connections_cut_at_random_bytes(database: Place, seed: int) -> None:
             proxy.reset(1.0)
             assert proxy.cut > 10
             await store.close()
-        await check(database, rows, sizes(40))
+        await check(database, rows)
 
     run()
 
@@ -101,7 +98,7 @@ def test_a_connection_that_swallows_everything(database: Place, monkeypatch: pyt
             await heard.wait()
             assert proxy.cut == 0
             await store.close()
-        await check(database, [row], 2)
+        await check(database, [row])
 
     run()
 
@@ -150,7 +147,13 @@ async def test_a_server_killed_in_the_middle_of_appends(own_server: Server, capl
     store = store_at(place.url)
     await store.open()
     rows = [await owned(store, f"run-{number}") for number in range(4)]
-    writing = asyncio.gather(*[write_all(store, row, 300) for row in rows])
+    over = asyncio.Event()
+
+    async def write_on(row: RunRow) -> None:
+        while not over.is_set():
+            await write_all(store, row, 3)
+
+    writing = asyncio.gather(*[write_on(row) for row in rows])
     for _ in range(2):
         before = rows[0].next_seq
         while rows[0].next_seq < before + 50:
@@ -163,9 +166,10 @@ async def test_a_server_killed_in_the_middle_of_appends(own_server: Server, capl
         await asyncio.to_thread(own_server.start)
         while store.ailment() is not None:
             await asyncio.sleep(0.01)
+    over.set()
     await writing
     await store.close()
-    await check(place, rows, sizes(300))
+    await check(place, rows)
     writer = [record.message for record in caplog.records if "written" in record.message]
     assert len([text for text in writer if text.startswith("the store cannot be written")]) == 2
 
