@@ -1,10 +1,15 @@
 """What the whole session shares: fixtures for every folder, and where tests and their processes keep what they make."""
 
+import ast
+import functools
+import gc
 import os
 import shutil
 import sys
 import tempfile
+import threading
 
+import pytest
 from tests.cli.processes import terminal  # noqa: F401 - a fixture
 from tests.disks import small_disk  # noqa: F401 - a fixture
 from tests.nightly import pytest_collection_modifyitems  # noqa: F401 - a hook
@@ -25,3 +30,30 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
 def pytest_xdist_auto_num_workers(config):
     """More than processors: tests of several processes wait, for those and for time, half as long as they work."""
     return os.cpu_count() + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item):
+    """What a test may leave unawaited is collected while that may be so: later it would be another test's failure."""
+    if any("never awaited" in mark.args[0] for mark in item.iter_markers("filterwarnings")):
+        gc.collect()
+
+
+if sys.version_info < (3, 11, 8):
+    # Until then all parsers of a process count the depth of their trees in one place. Garbage that is collected within one
+    # lets another begin, in this thread or in another: pytest parses to show a failure, and each traceback parses its
+    # lines. Then either fails: "SystemError: AST constructor recursion depth mismatch".
+    _parse, _one_at_a_time = ast.parse, threading.RLock()
+
+    @functools.wraps(_parse)
+    def _parse_alone(*args, **kwargs):
+        with _one_at_a_time:
+            collects = gc.isenabled()
+            gc.disable()
+            try:
+                return _parse(*args, **kwargs)
+            finally:
+                if collects:
+                    gc.enable()
+
+    ast.parse = _parse_alone

@@ -20,7 +20,7 @@ async def said(*pieces):
             await asyncio.sleep(piece)
 
 
-def heard(pieces, idle="1s"):
+def heard(pieces, idle="3s"):
     async def listen():
         return [piece async for piece in holdfast.lively(pieces, idle)]
 
@@ -29,7 +29,7 @@ def heard(pieces, idle="1s"):
 
 def test_what_comes_is_passed_on():
     """All pieces, in order; many short pauses may take longer than the longest silence."""
-    assert heard(said("a", *[0.2, "b"] * 6)) == ["a", *["b"] * 6]
+    assert heard(said("a", *[0.4, "b"] * 8)) == ["a", *["b"] * 8]
     assert heard(said()) == []
 
 
@@ -38,8 +38,8 @@ def test_the_silence_is_limited_and_not_the_listener():
 
     async def slowly():
         found = []
-        async for piece in holdfast.lively(said("a", "b"), "50ms"):
-            await asyncio.sleep(0.1)
+        async for piece in holdfast.lively(said("a", "b"), "500ms"):
+            await asyncio.sleep(0.6)
             found.append(piece)
         return found
 
@@ -54,7 +54,7 @@ def test_a_silence_fails_the_attempt_and_is_tried_again():
     async def read(ends: int) -> str:
         attempts.append(1)
         silence = 0.0 if len(attempts) >= ends else 60.0
-        return "".join([piece async for piece in holdfast.lively(said("a", silence, "b"), "20ms")])
+        return "".join([piece async for piece in holdfast.lively(said("a", silence, "b"), "500ms")])
 
     @holdfast.agent
     async def reads(ends: int) -> str:
@@ -65,7 +65,7 @@ def test_a_silence_fails_the_attempt_and_is_tried_again():
 
     assert finish(reads, 2) == "ab"
     attempts.clear()
-    assert finish(reads, 9) == "3: nothing came for 0.02 s"
+    assert finish(reads, 9) == "3: nothing came for 0.5 s"
 
 
 def test_what_came_before_the_silence_is_salvaged():

@@ -290,7 +290,7 @@ def test_a_result_that_cannot_be_stored_is_not_tried_again():
 RELEASE = threading.Event()
 
 
-@holdfast.step(retry=Retry(3, first="1ms"), timeout="0.15s")
+@holdfast.step(retry=Retry(3, first="1ms"), timeout="1s")
 async def slow() -> str:
     TRIES.append(holdfast.this_step().attempt)
     if len(TRIES) < 3:
@@ -298,7 +298,7 @@ async def slow() -> str:
     return "quick at last"
 
 
-@holdfast.step(retry=Retry(3, first="1ms"), timeout="0.15s")
+@holdfast.step(retry=Retry(3, first="1ms"), timeout="1s")
 def slow_thread() -> str:
     TRIES.append(holdfast.this_step().attempt)
     if len(TRIES) < 3:

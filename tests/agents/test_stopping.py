@@ -464,8 +464,8 @@ def test_a_loop_that_never_waits_is_paused_and_given_back(impatient, first):
         await run.resume()
         await run.wait("running", timeout=10)
         before = asyncio.get_running_loop().time()
-        await hf._worker.stop(5.0)
-        assert asyncio.get_running_loop().time() - before < 3
+        await hf._worker.stop(60.0)
+        assert asyncio.get_running_loop().time() - before < 30  # it is not waited for
         assert (await run.info()).status == "ready"
 
     with_client(main, agents=[spins])

@@ -22,13 +22,11 @@ async def written(run):
 
 
 async def quiet(noise):
-    """The loop is responsive, the process idle, and nobody complains."""
-    cpu, slowest = time.process_time(), 0.0
-    for _ in range(20):
-        began = time.monotonic()
+    """The process is idle, and nobody complains."""
+    worked = time.process_time()
+    for _ in range(60):
         await asyncio.sleep(0.005)
-        slowest = max(slowest, time.monotonic() - began)
-    assert time.process_time() - cpu < 0.09, "something spins"
+    assert time.process_time() - worked < 0.27, "something spins"
     gc.collect()
     await asyncio.sleep(0)
     assert noise == []

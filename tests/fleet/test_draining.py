@@ -6,8 +6,10 @@ import operator
 import pytest
 from tests.fleet import agents
 
-AT_ONCE_S = 3.0  # a few tenths of a second, and the rest for a computer that is busy with other tests
 LONG = ("--lease", "60")  # what waits for the end of a lease does not end within these tests
+NO_LEASE_S = (
+    20.0  # mostly a few tenths of a second; who waits for a lease, which is prolonged every 20 s, waits for 40 at least
+)
 
 
 by_key = operator.attrgetter("key")
@@ -38,7 +40,7 @@ def test_each_run_is_given_back_by_itself(fleet):
     assert fleet.results(["slow", "pausing"]) == {"slow": "after", "pausing": len(fleet.effects("pausing"))}
     assert [effect.pid for effect in fleet.effects("slow")] == [first.pid, second.pid]
     assert set(fleet.counts().values()) == {1}
-    assert longest_gap_s(fleet.effects("pausing"), 0.1) < AT_ONCE_S
+    assert longest_gap_s(fleet.effects("pausing"), 0.1) < NO_LEASE_S
     assert not fleet.events("run.interrupted")
 
 
@@ -72,7 +74,7 @@ def test_a_thread_that_must_not_run_twice_keeps_its_run(fleet):
     assert "not known" in str(error)
     (taken,) = fleet.events("run.interrupted")
     assert taken.at.timestamp() >= alive - 0.1
-    assert taken.at.timestamp() - alive < AT_ONCE_S + 1
+    assert taken.at.timestamp() - alive < NO_LEASE_S
     assert len(fleet.effects()) == 1
 
 
@@ -91,7 +93,7 @@ def test_a_second_signal_stops_at_once(fleet):
     assert fleet.results(["slow"]) == {"slow": "after"}
 
 
-def test_the_runs_of_a_killed_worker_go_on_within_a_second(fleet):
+def test_the_runs_of_a_killed_worker_go_on_at_once(fleet):
     """After SIGKILL another worker takes all runs over at once, by the lock and not by the lease."""
     takes_s = 0.1
     first = fleet.worker(*LONG)
@@ -103,7 +105,7 @@ def test_the_runs_of_a_killed_worker_go_on_within_a_second(fleet):
     fleet.until(lambda: {effect.run for effect in fleet.effects() if effect.pid == second.pid} == set(runs))
     fleet.allow("enough")
     assert fleet.results(runs) == {run: len(set(map(by_key, fleet.effects(run)))) for run in runs}
-    assert longest_gap_s(fleet.effects(), takes_s) < 1.0 + AT_ONCE_S
+    assert longest_gap_s(fleet.effects(), takes_s) < NO_LEASE_S
     assert max(fleet.counts().values()) <= 2  # what ran when it was killed is not on record
     assert len(fleet.events("run.interrupted")) == 10
 
@@ -130,4 +132,4 @@ def test_a_deploy_loses_no_time_and_repeats_nothing(fleet, request):
     assert not fleet.events("run.interrupted")
     longest = longest_gap_s(fleet.effects(), takes_s)
     request.node.user_properties.append(("longest_gap_s", longest))
-    assert longest < AT_ONCE_S
+    assert longest < NO_LEASE_S

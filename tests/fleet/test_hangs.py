@@ -10,18 +10,18 @@ OTHERS = [f"other-{number}" for number in range(20)]
 
 
 def test_a_hog_is_named_and_nobody_loses_a_lease(fleet):
-    """An agent blocks for three leases: no lease is lost to an idle worker, nothing runs twice, and the log has its line."""
-    owner = fleet.worker("--lease", "1")
-    fleet.start((agents.hog, ["hog", 3.0], "greedy"), *[(agents.enduring, [0.1], other) for other in OTHERS])
+    """An agent blocks for two leases: no lease is lost to an idle worker, nothing runs twice, and the log has its line."""
+    owner = fleet.worker("--lease", "3")
+    fleet.start((agents.hog, ["hog", 6.5], "greedy"), *[(agents.enduring, [0.1], other) for other in OTHERS])
     fleet.until(lambda: len({effect.run for effect in fleet.effects()}) == 21)
-    rival = fleet.worker("--lease", "1")
+    rival = fleet.worker("--lease", "3")
     fleet.allow("hog")
     told = owner.until("has not turned for")
     assert re.search(r"run 'greedy' \(agent 'hog'\) keeps it at \S*agents\.py:\d+ in hog", told)
     line = int(re.search(r"agents\.py:(\d+)", told)[1])
     assert "time.sleep" in agents.FOLDER.joinpath(agents.__file__).read_text().splitlines()[line - 1]
     over = owner.until("the loop turns again after")
-    assert 2.0 < float(re.search(r"after ([\d.]+) s", over)[1]) < 10.0
+    assert float(re.search(r"after ([\d.]+) s", over)[1]) > 5.0
     assert "run 'greedy'" in over
     fleet.allow("enough")
     assert fleet.results(["greedy"]) == {"greedy": "after"}

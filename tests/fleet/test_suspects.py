@@ -8,6 +8,7 @@ from tests.fleet import agents
 TAKES_S = 3.0
 
 
+@pytest.mark.timeout(240)
 def test_two_hundred_runs_whose_worker_was_killed_twice(fleet):
     """They are carried by halves: it takes a few times as long as undisturbed, and not two hundred times."""
     runs = [f"run-{number}" for number in range(200)]
@@ -22,7 +23,7 @@ def test_two_hundred_runs_whose_worker_was_killed_twice(fleet):
     began = time.monotonic()
     fleet.worker()
     assert set(fleet.results(runs).values()) == {1}
-    assert time.monotonic() - began < 5 * TAKES_S + BUSY_S
+    assert time.monotonic() - began < 20 * TAKES_S  # five times, and the rest for a computer that is busy
     assert set(fleet.counts().values()) == {3}
 
 
@@ -41,6 +42,3 @@ def test_one_of_many_that_ends_its_process_is_found(fleet, others):
     assert 5 <= deaths <= 9
     assert "ended its process" in fleet.ask(lambda hf: hf.get("poison").info()).reason
     assert set(fleet.results(runs).values()) == {1}
-
-
-BUSY_S = 10.0  # for two hundred runs to be begun and ended on a busy computer

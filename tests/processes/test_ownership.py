@@ -11,8 +11,7 @@ from tests.processes.starting import executions, serve, start, stop
 
 import holdfast
 
-AT_ONCE_S = 3.0  # far less than workers.LONG_S, the lease of processes that are not told otherwise
-SHORT = {"lease_ttl_s": 1.0}
+SHORT = {"lease_ttl_s": 3.0}  # a busy computer keeps it; the others have workers.LONG_S
 
 
 def completed(place, *runs):
@@ -60,11 +59,11 @@ def test_a_killed_process_is_replaced_at_once(forks, place):
     first = serve(forks, place, "worked", runs=[("worked", ["held"], "run")])
     assert first.read()["body"] == "held"
     first.kill()
+    lease_end = place.run("run", "due_at")
     (place.folder / "go-held").touch()
-    began = time.monotonic()
     second = serve(forks, place, "worked", ready=False)
     completed(place, "run")
-    assert time.monotonic() - began < AT_ONCE_S
+    assert time.time() * 1000 < lease_end
     whats = [(line.what, line.pid == second.pid) for line in place.lines()]
     assert whats == [("held-1", False), ("held", False), ("held", True), ("held-3", True)]
     check_tokens(place.lines())
@@ -78,10 +77,10 @@ def test_a_running_worker_takes_over_at_once(forks, place):
     other = serve(forks, place, "worked")
     stop(place, first)  # so that it does not end the body before it is dead
     (place.folder / "go-held").touch()
-    began = time.monotonic()
+    lease_end = place.run("run", "due_at")
     first.kill()
     completed(place, "run")
-    assert time.monotonic() - began < AT_ONCE_S
+    assert time.time() * 1000 < lease_end
     assert place.lines()[-1].pid == other.pid
     check_tokens(place.lines())
 
@@ -121,14 +120,16 @@ def test_a_loop_that_hangs_for_too_long_loses_its_runs(forks, place):
     """Past the limit the leases of a hung process are kept no more: others go on, and it does nothing when it turns."""
     hung = serve(forks, place, "hogging", "worked", runs=[("worked", ["held"], "other")], hang_limit_s=1.5, **SHORT)
     assert hung.read()["body"] == "held"
-    start(place, ("hogging", ["it", 8.0], "greedy"))
+    start(place, ("hogging", ["it"], "greedy"))
     until((place.folder / "hogged-it").exists)
     began, heir = time.monotonic(), serve(forks, place, "hogging", "worked", **SHORT)
     (place.folder / "go-held").touch()
     completed(place, "greedy", "other")
-    assert 1.5 < time.monotonic() - began < 8.0
+    assert time.monotonic() - began > 1.5
+    assert "turns again" not in hung.log.read_text()
     assert {line.pid for line in place.lines() if line.what in ("it-2", "held-3")} == {heir.pid}
     assert "not prolonged any more" in hung.log.read_text()
+    (place.folder / "turn-it").touch()
     until(lambda: "turns again" in hung.log.read_text())
     until(lambda: executions(hung) == [])
     once(place, "greedy")
@@ -276,11 +277,11 @@ def test_a_client_elsewhere_sees_events_as_they_happen(forks, place):
 @pytest.mark.parametrize("grace_s", [0.0, 60.0], ids=["parked", "in memory"])
 def test_messages_from_another_process_arrive_quickly(forks, place, grace_s):
     """Twenty messages, each sent when the effect of the one before was seen, take no poll's time."""
-    serve(forks, place, "listening", runs=[("listening", [20], "run")], park_grace_s=grace_s)
-    sender = forks.start(workers.converse, folder=str(place.folder), run="run", messages=20)
+    serve(forks, place, "listening", runs=[("listening", [20], "run")], park_grace_s=grace_s, poll_s=5.0)
+    sender = forks.start(workers.converse, folder=str(place.folder), run="run", messages=20, poll_s=5.0)
     times = [said["at"] for said in sender.says()]
     assert len(times) == 20
-    assert times[-1] - times[0] < 4  # the poll alone would take 20 times up to half a second
+    assert times[-1] - times[0] < 25  # the poll alone would take 20 times up to 5 seconds
     sender.ends()
     completed(place, "run")
     once(place, "run")

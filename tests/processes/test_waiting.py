@@ -69,14 +69,14 @@ def test_a_message_wakes_the_run_in_another_process(forks, place, fate):
 
     began = time.monotonic()
     assert asyncio.run(send()) == ["did before", "did hello"]
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < workers.LONG_S / 2
     assert [line.pid for line in place.lines()] == [first.pid, second.pid]
 
 
 def test_a_message_is_not_overlooked_while_its_run_is_claimed(forks, place):
     """Messages that come while their runs are being claimed and loaded are seen then, not at some heartbeat."""
     process = forks.start(workers.start_and_send, folder=str(place.folder), runs=200)
-    assert process.read(timeout=10)["results"] == [["did before", f"did run-{n}"] for n in range(200)]
+    assert process.read()["results"] == [["did before", f"did run-{n}"] for n in range(200)]
     process.ends()
 
 

@@ -16,6 +16,7 @@ from tests.processes.ledger import Place
 import holdfast
 from holdfast.errors import LeaseLost
 from holdfast.model import Event
+from holdfast.store import writer
 from holdfast.store.base import Append
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import suspects
@@ -87,12 +88,13 @@ async def worked_in_thread(what: str) -> list[str]:
 
 
 @holdfast.agent
-async def hogging(what: str, seconds: float) -> list[str]:
-    """Keeps the loop to itself, the first time only."""
+async def hogging(what: str) -> list[str]:
+    """Keeps the loop to itself until the test allows it to turn, the first time only."""
     first = await scenes.act(f"{what}-1")
     if not (here().folder / f"hogged-{what}").exists():
         (here().folder / f"hogged-{what}").touch()
-        time.sleep(seconds)
+        while not (here().folder / f"turn-{what}").exists():
+            time.sleep(0.01)
     return [first, await scenes.act(f"{what}-2")]
 
 
@@ -260,11 +262,14 @@ def _memory():
     return {"blocks": sys.getallocatedblocks(), "kib": pages * os.sysconf("SC_PAGE_SIZE") // 1024}
 
 
-def serve(own_parent, folder, agents, runs=(), disk=None, durability="process", suspect_wait_s=None, **settings):
+def serve(
+    own_parent, folder, agents, runs=(), disk=None, durability="process", suspect_wait_s=None, poll_s=None, **settings
+):
     """A worker. It starts `runs` (agent, arguments, id), says that it is ready, and answers until it is told to end.
 
     SIGTERM ends it as a supervisor would; so does the word "close". `disk` is where the store is, if not in the folder.
     """
+    writer.POLL_S = poll_s or writer.POLL_S
     _settle(own_parent, folder, disk)
     settings = {"park_grace_s": 0.0, "lease_ttl_s": LONG_S} | settings
     suspects.LONGEST_WAIT_S = suspect_wait_s or suspects.LONGEST_WAIT_S
@@ -330,8 +335,9 @@ def watch(own_parent, folder, run, allow):
     asyncio.run(main())
 
 
-def converse(own_parent, folder, run, messages):
+def converse(own_parent, folder, run, messages, poll_s):
     """A client that sends one message after the other, each when the effect of the one before can be seen."""
+    writer.POLL_S = poll_s
     _settle(own_parent, folder)
 
     async def main():
@@ -345,11 +351,11 @@ def converse(own_parent, folder, run, messages):
 
 
 def start_and_send(own_parent, folder, runs):
-    """Starts runs, one after the other, and sends each a message at once. Leases are prolonged every 20 s only."""
+    """Starts runs, one after the other, and sends each a message at once. Leases are prolonged every 200 s only."""
     _settle(own_parent, folder)
 
     async def main():
-        async with scenes.Client([listening], park_grace_s=LONG_S, lease_ttl_s=LONG_S) as hf:
+        async with scenes.Client([listening], park_grace_s=LONG_S, lease_ttl_s=10 * LONG_S) as hf:
             results = []
             for number in range(runs):
                 run = await hf.start(listening, id=f"run-{number}")

@@ -1,4 +1,7 @@
-"""One request cannot keep a server from others: each of a corpus is answered, and /healthz within a second all the while."""
+"""One request cannot keep a server from others: each of a corpus is answered, and /healthz all the while.
+
+What a probe waits for is measured in the server's own work: less than a second of it, however busy the computer is.
+"""
 
 import asyncio
 import json
@@ -117,8 +120,8 @@ CORPUS = {
 
 
 @pytest.fixture(scope="module")
-def address(commands, tmp_path_factory):
-    """A server on a store where agents were published."""
+def served(commands, tmp_path_factory):
+    """A server on a store where agents were published, and what a client of it needs."""
     folder = tmp_path_factory.mktemp("blocking")
     url = f"sqlite:{folder / 'runs.db'}?durability=process"
 
@@ -130,17 +133,15 @@ def address(commands, tmp_path_factory):
 
     asyncio.run(prepare())
     server = Worker(commands.start(["serve", "--port", "0", "--db", url], folder, {}))
-    yield {
-        "base_url": re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0],
-        "headers": bearer(url),
-        "timeout": 40,
-    }
+    place = re.search(r"http://[\d.]+:\d+", server.until("Serving"))[0]
+    yield server, {"base_url": place, "headers": bearer(url), "timeout": 100}
     server.kill()
 
 
 @pytest.mark.parametrize("attack", CORPUS)
-def test_others_are_served_while_one_request_is(address, attack):
+def test_others_are_served_while_one_request_is(served, attack):
     """The answer is one of ours, and no probe waits for it for a second."""
+    server, address = served
     path, document, expected = CORPUS[attack]
     body = json.dumps(document)
     if "QUESTION" in path:
@@ -159,9 +160,9 @@ def test_others_are_served_while_one_request_is(address, attack):
         web.get("/healthz")
         sender.start()
         while sender.is_alive():
-            began = time.monotonic()
+            before_s = server.worked_s
             assert web.get("/healthz").status_code == 200
-            waits.append(time.monotonic() - began)
+            waits.append(server.worked_s - before_s)
             time.sleep(0.01)
     sender.join()
     assert found[0].status_code == expected, found[0].text[:300]

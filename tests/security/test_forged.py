@@ -32,11 +32,11 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_value_is_refused_at_once(name):
     """Also where it is read as a whole number, of which it would have millions of digits."""
-    began = time.monotonic()
+    began = time.thread_time()  # of the processor: a computer that is busy with other tests takes no more of it
     for shape in (UNTYPED, shape_of(int), shape_of(set[int]), shape_of(dict[int, int])):
         with pytest.raises(NotStorable):
             shape.load(FORGED[name])
-    assert time.monotonic() - began < 3
+    assert time.thread_time() - began < 3
 
 
 @pytest.mark.parametrize("text", ['[1e999,{"a":1}]', '{"$map":[[-1e999,1]]}', '{"$of":["A",{"a":1e999}]}'])

@@ -151,8 +151,9 @@ def test_a_run_that_cannot_be_set_up_is_paused_and_can_be_ended(store_url, budge
 def test_a_run_whose_worker_does_not_end_it_is_ended_by_the_third_cancel(store_url, commands, tmp_path):
     """The worker finds, when it comes back, that it has lost the run; others go on there."""
     (tmp_path / "agents.py").write_text(
-        "import time, holdfast\n"
-        "@holdfast.agent\nasync def hangs(seconds: float) -> None:\n    time.sleep(seconds)\n    await holdfast.sleep('1h')\n"
+        "import pathlib, time, holdfast\n"
+        "@holdfast.agent\nasync def hangs() -> None:\n    pathlib.Path('hangs').touch()\n"
+        "    while not pathlib.Path('enough').exists():\n        time.sleep(0.01)\n    await holdfast.sleep('1h')\n"
         "@holdfast.agent\nasync def easy() -> int:\n    return 1\n"
     )
     worker = Worker(commands.start(["worker", "agents.py", "--db", store_url], tmp_path, {}))
@@ -161,14 +162,15 @@ def test_a_run_whose_worker_does_not_end_it_is_ended_by_the_third_cancel(store_u
 
         async def main():
             async with holdfast.open(store_url) as hf:
-                run = await hf.start("hangs", 2.0, id="h")
-                await run.wait("running", timeout="20s")
-                await asyncio.sleep(0.2)
+                run = await hf.start("hangs", id="h")
+                while not (tmp_path / "hangs").exists():
+                    await asyncio.sleep(0.01)
                 for _ in range(2):
                     await run.cancel()
                     assert (await run.info()).status == "running"
                 await run.cancel()
                 assert (await run.info()).status == "cancelled"
+                (tmp_path / "enough").touch()
                 assert await hf.run("easy") == 1
                 assert (await run.info()).status == "cancelled"
 

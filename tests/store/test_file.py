@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from pathlib import Path
 
 import apsw
@@ -245,10 +246,10 @@ async def test_plans(file: Place) -> None:
             scans = re.findall(r"SCAN (?:runs|events|signals|blobs|chunks)\b(?! USING)", plan(query))
             assert not scans, f"{query}: {plan(query)}"
         db.close()
-        began = asyncio.get_running_loop().time()
+        began = time.process_time()
         for _ in range(100):
             assert await store.claim(["agent"], 10, TTL) == []
-        assert asyncio.get_running_loop().time() - began < 1.0
+        assert time.process_time() - began < 1.0
 
 
 @scenario
