@@ -394,10 +394,22 @@ class Shape:
     ) -> Any:
         """Perhaps a field was renamed, and its alias is the name that it had."""
         try:
-            value = self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
+            value, whole = self._aliased(plain, drop)
         except Exception:  # noqa: BLE001 - as above
             raise _not_valid(error, plain, where, self.name, refused) from error
-        return self._known(plain, value, where, aliases=True, drop=drop)
+        return value if whole else self._known(plain, value, where, aliases=True, drop=drop)
+
+    def _aliased(self, plain: Any, drop: bool) -> tuple[Any, bool]:
+        """The value that is read with aliases, and whether pydantic has found a field for all of the data.
+
+        Only the member of a union that has all fields is meant, so that is tried first.
+        """
+        if not drop and _strictly():
+            with contextlib.suppress(Exception):
+                return self._adapter.validate_python(
+                    plain, strict=False, by_alias=True, by_name=True, **_strictly()
+                ), True
+        return self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True), False
 
     def _known(
         self, plain: Any, value: Any, where: str, *, aliases: bool = False, drop: bool = False,
@@ -407,8 +419,8 @@ class Shape:
         found = None if drop else self._dropped(plain, value, aliases, refused)
         if not aliases and (found is not None or is_renamed(plain, value)):
             with contextlib.suppress(Exception):
-                renamed = self._adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
-                if drop or self._dropped(plain, renamed, True, refused) is None:
+                renamed, whole = self._aliased(plain, drop)
+                if drop or whole or self._dropped(plain, renamed, True, refused) is None:
                     return renamed
         if found is None:
             return value
