@@ -271,7 +271,7 @@ def test_what_was_refused_is_told_in_commands(cli, with_worker):
     assert "run 'failed' is failed and asks nobody anything" in refused[-1].output
     for late in refused[4:6]:
         assert "was decided before: answered by" in late.output
-        assert "Answered: 3\n" in late.output
+        assert "This was answered: 3\n" in late.output
     assert [each.exit_code for each in refused] == [2] * 7
     assert all("hf." not in each.output for each in refused)
 
