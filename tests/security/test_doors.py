@@ -19,6 +19,7 @@ from tests.warm import environment
 
 import holdfast
 from holdfast.http.doors import Limits
+from holdfast.http.server import END_S
 
 USUAL = Limits()  # what holds where nothing else is said
 HEAD = "GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n"
@@ -419,9 +420,11 @@ def test_a_slow_follower_costs_little(target, flooded):
         got = 0
         while got < 4 << 20:
             got += len(quick.recv(65_536))
+    began = time.monotonic()
     server.process.stop()
     assert server.process.ended() == 0
-    assert "graceful shutdown exceeded" not in server.process.said()  # it does not wait for them
+    took_s = time.monotonic() - began
+    assert took_s < END_S, f"{took_s:.1f} s"  # it does not wait for them: those for whom it does have all of that
 
 
 def _slow_followers(server, count):
