@@ -60,10 +60,11 @@ test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
 .PHONY: check nightly lint types format chaos bench dist audit lock clean help
 check: lint types test  ## lint, types and tests
 
-nightly: $(VENV)/.dev  ## the first hour of six kinds of users, 2,000 random programs on each store, half an hour of fuzzing (an hour)
-	@$(VENV)/bin/pytest -q -m nightly $(ARGS)
+nightly: $(VENV)/.dev  ## longer proofs: first hours of users, 2,000 random programs on each store, fuzzing, chaos (1.5 hours)
+	@$(VENV)/bin/pytest -q -m nightly -n auto --dist worksteal --timeout 1800 $(ARGS)
 	$(VENV)/bin/python -m tests.engine.programs_killed --programs 2000
 	$(VENV)/bin/python -m tests.security.fuzz --seconds 300
+	$(VENV)/bin/python -m tests.chaos.run --seconds 600
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	@$(VENV)/bin/ruff check --quiet
