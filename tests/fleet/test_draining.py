@@ -7,9 +7,7 @@ import pytest
 from tests.fleet import agents
 
 LONG = ("--lease", "60")  # what waits for the end of a lease does not end within these tests
-NO_LEASE_S = (
-    20.0  # mostly a few tenths of a second; who waits for a lease, which is prolonged every 20 s, waits for 40 at least
-)
+AT_ONCE_S = 5.0  # a second at the most, and the rest for a computer that is busy with other tests
 
 
 by_key = operator.attrgetter("key")
@@ -40,7 +38,7 @@ def test_each_run_is_given_back_by_itself(fleet):
     assert fleet.results(["slow", "pausing"]) == {"slow": "after", "pausing": len(fleet.effects("pausing"))}
     assert [effect.pid for effect in fleet.effects("slow")] == [first.pid, second.pid]
     assert set(fleet.counts().values()) == {1}
-    assert longest_gap_s(fleet.effects("pausing"), 0.1) < NO_LEASE_S
+    assert longest_gap_s(fleet.effects("pausing"), 0.1) < AT_ONCE_S
     assert not fleet.events("run.interrupted")
 
 
@@ -74,7 +72,7 @@ def test_a_thread_that_must_not_run_twice_keeps_its_run(fleet):
     assert "not known" in str(error)
     (taken,) = fleet.events("run.interrupted")
     assert taken.at.timestamp() >= alive - 0.1
-    assert taken.at.timestamp() - alive < NO_LEASE_S
+    assert taken.at.timestamp() - alive < AT_ONCE_S
     assert len(fleet.effects()) == 1
 
 
@@ -105,7 +103,7 @@ def test_the_runs_of_a_killed_worker_go_on_at_once(fleet):
     fleet.until(lambda: {effect.run for effect in fleet.effects() if effect.pid == second.pid} == set(runs))
     fleet.allow("enough")
     assert fleet.results(runs) == {run: len(set(map(by_key, fleet.effects(run)))) for run in runs}
-    assert longest_gap_s(fleet.effects(), takes_s) < NO_LEASE_S
+    assert longest_gap_s(fleet.effects(), takes_s) < AT_ONCE_S
     assert max(fleet.counts().values()) <= 2  # what ran when it was killed is not on record
     assert len(fleet.events("run.interrupted")) == 10
 
@@ -132,4 +130,4 @@ def test_a_deploy_loses_no_time_and_repeats_nothing(fleet, request):
     assert not fleet.events("run.interrupted")
     longest = longest_gap_s(fleet.effects(), takes_s)
     request.node.user_properties.append(("longest_gap_s", longest))
-    assert longest < NO_LEASE_S
+    assert longest < AT_ONCE_S

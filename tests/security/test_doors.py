@@ -19,6 +19,7 @@ from tests.warm import environment
 
 import holdfast
 from holdfast.http.doors import Limits
+from holdfast.http.following import LOOK_S
 from holdfast.http.server import END_S
 
 USUAL = Limits()  # what holds where nothing else is said
@@ -283,7 +284,8 @@ async def _publish(hf):
 
 
 def test_a_revoked_token_waits_for_nothing(server):
-    """A request that waits for a result, and one that follows, end soon after the revocation, and not at their own end."""
+    """A request that waits for a result, and one that follows, end within two seconds of the revocation."""
+    assert LOOK_S <= 1
     with_store(server, _publish)
     secret = token(server, "ana")
     with (
@@ -296,7 +298,7 @@ def test_a_revoked_token_waits_for_nothing(server):
         began = time.monotonic()
         assert parsed(rest(waiting))[2]["error"]["code"] == "unauthorized"
         assert b"event: problem" in rest_of_stream(following)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 5  # a computer that is busy with other tests looks late
 
 
 def test_a_revoked_token_does_nothing_more(server):
