@@ -1,5 +1,8 @@
 """Records histories with the version that is checked out: `python -m tests.histories.record NAME`, for both stores.
 
+NAME is the version, or the day where a version was recorded before: `0.1` has the first scenes, `2026-11-16` is the same 0.1.0
+later on, with more scenes and with values as they are stored since. A recording is never made anew and never edited.
+
 A worker carries every scene until nothing goes on any more, and is killed with -9; a second one takes over, comes to the same
 places, and is killed too. What the store holds then is the history. The version that recorded it goes on with a copy: how its
 runs end, and which bodies ran under which idempotency keys, is what every later version must come to as well.
@@ -24,7 +27,7 @@ import apsw
 import asyncpg
 from tests.chaos.server import Server
 from tests.histories import agents
-from tests.histories.scenes import SCENES, start
+from tests.histories.scenes import ALL, SCENES, start
 
 import holdfast
 from holdfast.store.postgres.connection import parse_url
@@ -32,6 +35,7 @@ from holdfast.store.postgres.dialect import migrations, schema_text
 
 HERE = Path(__file__).parent
 QUIET_S = 4.0
+CHECKOUT, ANYWHERE = str(HERE.parents[1]), "/app"  # lines of code are recorded with the folder they are in
 
 
 # --- what a store holds, in a file ---
@@ -42,6 +46,13 @@ def keep_sqlite(url: str, file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "store.db"
         apsw.Connection(url.partition(":")[2].partition("?")[0]).execute("VACUUM INTO ?", (str(copy),))
+        db = apsw.Connection(str(copy))
+        columns = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE c.type = 'TEXT'"
+        for table, column in db.execute(columns).fetchall():
+            where = f"UPDATE {table} SET {column} = replace({column}, ?1, ?2) WHERE instr({column}, ?1)"
+            db.execute(where, (CHECKOUT, ANYWHERE))
+        db.execute("VACUUM")
+        db.close()
         file.write_bytes(gzip.compress(copy.read_bytes(), mtime=0))
 
 
@@ -64,7 +75,7 @@ async def keep_postgres(url: str, file: Path) -> None:
         for (name,) in tables
     }
     await connection.close()
-    file.write_bytes(gzip.compress(json.dumps(rows).encode(), mtime=0))
+    file.write_bytes(gzip.compress(json.dumps(rows).replace(CHECKOUT, ANYWHERE).encode(), mtime=0))
 
 
 async def bring_back_postgres(file: Path, url: str) -> None:
@@ -87,6 +98,11 @@ async def bring_back_postgres(file: Path, url: str) -> None:
             f'INSERT INTO "{name}" SELECT * FROM json_populate_record(NULL::"{name}", $1::json)',
             [(row,) for row in rows],
         )
+    # Tables of the agents' own are beside ours, in the schema of all: two histories may be gone on with at once.
+    await connection.execute("SELECT pg_advisory_lock(1)")
+    await connection.execute("CREATE TABLE IF NOT EXISTS public.words (word TEXT)")
+    await connection.execute("CREATE TABLE IF NOT EXISTS public.late (word TEXT)")
+    await connection.execute("SELECT pg_advisory_unlock(1)")
     await connection.execute("SELECT setval(pg_get_serial_sequence('audit', 'id'), (SELECT max(id) FROM audit))")
     await connection.close()
 
@@ -107,13 +123,15 @@ async def go_on(url: str) -> dict[str, Any]:
     agents.going = True
     agents.ledger.clear()
     try:
-        async with holdfast.open(url, agents=agents.ALL) as hf, asyncio.TaskGroup() as group:
-            for name, scene in SCENES.items():
-                if scene.go_on is not None:
-                    group.create_task(scene.go_on(hf, hf.get(name, scene.agent)))
+        async with holdfast.open(url, agents=ALL) as hf, asyncio.TaskGroup() as group:
+            infos = await hf.runs(limit=1000)
+            for info in infos:
+                scene = SCENES.get(info.id)
+                if scene is not None and scene.go_on is not None:
+                    group.create_task(scene.go_on(hf, hf.get(info.id, scene.agent)))
             ended = {}
-            for info in await hf.runs(limit=1000):
-                run = hf.get(info.id, next(agent for agent in agents.ALL if agent.name == info.agent))
+            for info in infos:
+                run = hf.get(info.id, next(agent for agent in ALL if agent.name == info.agent))
                 done = await _ended(run, retried=info.id == "failed")
                 ended[info.id] = [done.status, await _outcome(run)]
     finally:
@@ -138,7 +156,7 @@ async def _outcome(run: holdfast.Run[Any]) -> str:
 
 async def _carry(url: str, second: bool) -> None:
     agents.mended = second
-    async with holdfast.open(url, agents=agents.ALL):
+    async with holdfast.open(url, agents=ALL):
         await asyncio.Event().wait()
 
 
@@ -164,10 +182,14 @@ async def _quiet(hf: holdfast.Client) -> None:
         await asyncio.sleep(0.3)
 
 
-async def _record(url: str) -> None:
+async def _record(url: str) -> str:
+    """Make a store with every scene in it; returns the secret of a token that is good there for ever."""
     async with holdfast.open(url) as hf:
+        _, secret = await hf.create_token("ana", groups=["it"], scopes=["read", "decide"], expires=None)
+        revoked, _ = await hf.create_token("bo")
+        await hf.revoke_token(revoked.id)
         async with _worker(url, second=False), asyncio.TaskGroup() as group:
-            while len(await hf.agents()) < len(agents.ALL):
+            while len(await hf.agents()) < len(ALL):
                 await asyncio.sleep(0.1)
             for name, scene in SCENES.items():
                 run = await start(hf, name)
@@ -183,6 +205,7 @@ async def _record(url: str) -> None:
                     await scene.again(hf, hf.get(name))
             await asyncio.sleep(5)
             await _quiet(hf)
+    return secret
 
 
 async def _until_talking(run: holdfast.Run[Any]) -> None:
@@ -204,13 +227,13 @@ async def _record_both(name: str) -> None:
         ):
             file = HERE / name / f"{kind}.{'db' if kind == 'sqlite' else 'json'}.gz"
             file.parent.mkdir(exist_ok=True)
-            await _record(url)
+            secret = await _record(url)
             if kind == "sqlite":
                 keep_sqlite(url, file)
             else:
                 await keep_postgres(url, file)
             await bring_back(file, copy)
-            ended = await go_on(copy)
+            ended = await go_on(copy) | {"token": secret}
             (HERE / name / f"{kind}.ended.json").write_text(json.dumps(ended, indent=1) + "\n")
             print(kind, len(ended["runs"]), "runs", len(ended["bodies"]), "bodies", file.stat().st_size, "bytes")  # noqa: T201
 

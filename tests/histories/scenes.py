@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.histories import agents
+from tests.histories import agents, agents_more
+from tests.histories.agents_more import YEARS, Draft, Due, Mail, Paid, Ring, parcel
 
 import holdfast
-from holdfast import Actor
+from holdfast import Actor, Budget
 
 Act = Callable[[holdfast.Client, holdfast.Run[Any]], Awaitable[None]]
-YEARS = "18000 days"  # a history is gone on with long after it was recorded: what must not be over by then
+ALL: list[Any] = [*agents.ALL, *agents_more.MORE]
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Scene:
     acts: Act | None = None
     again: Act | None = None  # when the second worker has it
     go_on: Act | None = None
+    by: str = ""  # who starts it
 
 
 async def question(hf: holdfast.Client, run: holdfast.Run[Any], text: str = "") -> holdfast.Approval:
@@ -41,7 +43,7 @@ async def _people(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
     await hf.approve(await question(hf, run, "first"), by="ana", note="fine")
     edited = await question(hf, run, "Edited")
     await hf.approve(edited, by="ana", data=agents.Order("bo", 7))
-    await hf.approve(edited.id, by="bo")
+    await hf.approve(await question(hf, run, "Edited"), by="bo")
     await hf.deny(await question(hf, run, "Denied"), by="cy", note="no")
     await hf.answer(await question(hf, run, "How many"), 3, by="cy")
     passed = await question(hf, run, "Delegated")
@@ -149,6 +151,84 @@ async def _talk_to_eras(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
     await run.send("orders", "before the third round")
 
 
+async def _send_parcels(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.send("parcels", parcel("sent"))
+    await run.send("parcels", parcel("sent too"), key="too")
+
+
+async def _noted_people(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.approve(await question(hf, run, "Send it"), by=Actor("cy", groups=["post"]))
+    edited = agents_more.Parcel(
+        Draft(title="by a person"), Paid(by="cash"), Mail(to="cy"), parts=[Due(until="monday"), Paid(by="card")]
+    )
+    await hf.approve(await question(hf, run, "Edit it"), by="ana", data=edited)
+    await hf.answer(await question(hf, run, "Paid or due"), Due(until="never"), by="ana")
+    await question(hf, run, "Open")
+
+
+async def _noted_people_end(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    edited = agents_more.Parcel(Draft(title="edited later"), Due(until="monday"), Ring(number=7))
+    await hf.approve(await question(hf, run, "Open"), by="ana", data=edited)
+    await hf.answer(await question(hf, run, "Last"), Ring(number=3), by="ana")
+
+
+async def _deciders(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    try:
+        await hf.approve(await question(hf, run, "By another"), by="ana")
+    except holdfast.NotAllowed:
+        await hf.approve(await question(hf, run, "By another"), by="bo")
+    dear = await question(hf, run, "Dear")
+    await hf.approve(dear, by=Actor("cy", groups=["it"]), note="if it must be")
+    await hf.approve(dear.id, by=Actor("dan", groups=["it"]), data=agents.Order("ana", 50))
+    await hf.approve(await question(hf, run, "By schema"), by="ana", data={"n": 2})
+
+
+async def _decides_in_time(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.answer(await question(hf, run, "One"), 1, by="ana")
+    await hf.answer(await question(hf, run, "Two"), ["a", "b"], by="ana")
+    await hf.deny(await question(hf, run, "In years"), by="ana", note="no")
+
+
+async def _send_letters(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    for n in range(2):
+        await run.send("letters", agents.Order(f"letter {n}"))
+
+
+async def _deny(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.deny(await question(hf, run), by="finance", note="no more")
+
+
+async def _give_two(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.approve(await question(hf, run), by="finance", data={"usd": 2})
+
+
+def _pause_house(*, now: bool) -> Act:
+    async def act(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+        async for event in run.events():
+            if event.kind == "child.started":
+                break
+        await run.pause(by="ana", reason="lunch", now=now)
+
+    return act
+
+
+async def _cancel_at_once(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.cancel(by="ana", reason="never mind")
+
+
+async def _cancel_twice(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await cancel(YEARS)(hf, run)
+    async for event in run.events():
+        if event.kind == "run.unwinding":
+            break
+    await run.cancel(by="bo", reason="now")
+
+
+async def _free_the_spawned(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    for info in await hf.runs(agent="holds", limit=1000):
+        await hf.get(info.id).send("go", "on")
+
+
 SCENES: dict[str, Scene] = {
     "sequence": Scene(agents.sequence, (agents.Order("ana"),), {"third": "3"}, {"labels": {"team": "night"}}),
     "defaults": Scene(agents.sequence, (agents.Order("bo", 30, []), 2)),
@@ -189,11 +269,45 @@ SCENES: dict[str, Scene] = {
     "desk": Scene(agents.desk, ("Pay for both.",), go_on=_pay_twice),
     "desk-paid": Scene(agents.desk, ("Pay for both.",), acts=_pay, go_on=_pay),
     "window": Scene(agents.window, ("Pay for an eel.",), go_on=_pay),
+    # Since the second recording
+    "noted": Scene(agents_more.noted, (parcel("given"), Mail()), {"currency": "EUR"}),
+    "noted-state": Scene(agents_more.noted_state, (4,)),
+    "noted-letters": Scene(agents_more.noted_letters, ("parcels",), acts=_send_parcels),
+    "noted-people": Scene(agents_more.noted_people, acts=_noted_people, go_on=_noted_people_end),
+    "deciders": Scene(agents_more.deciders, acts=_deciders, go_on=_decides_in_time, by="ana"),
+    "reader": Scene(agents_more.reader),
+    "carries": Scene(agents_more.carries, (3,), acts=_send_letters),
+    "tidies-in-eras": Scene(agents_more.tidies_in_eras, acts=cancel(YEARS)),
+    "tasks": Scene(agents_more.tasks),
+    "stumbling": Scene(agents_more.stumbling),
+    "brought-down": Scene(agents_more.brought_down, ("down",)),
+    "fails-in-the-end": Scene(agents_more.fails_in_the_end, ("late",)),
+    "narrow-1": Scene(agents_more.narrow, ("one",)),
+    "narrow-2": Scene(agents_more.narrow, ("two",)),
+    "customer-ana": Scene(agents_more.customers, ("ana",), options={"labels": {"shop": "north"}}),
+    "customer-bo": Scene(agents_more.customers, ("bo", "hello")),
+    "meters": Scene(agents_more.meters),
+    "frugal": Scene(agents_more.frugal),
+    "buyer": Scene(agents_more.buyer, (3,), options={"budget": Budget(usd=0.5, to="finance")}, go_on=_deny),
+    "buyer-more": Scene(agents_more.buyer, (3,), options={"budget": Budget(usd=0.5)}, go_on=_give_two),
+    "circles": Scene(agents_more.circles, go_on=_deny),
+    "cycles": Scene(agents_more.cycles, go_on=_give_more),
+    "strict": Scene(agents_more.strict, ("strict",), go_on=_resume),
+    "house": Scene(agents_more.house, ("house",), acts=_pause_house(now=False), go_on=_resume),
+    "house-now": Scene(agents_more.house, ("now",), acts=_pause_house(now=True), go_on=_resume),
+    "grandparent": Scene(agents_more.grandparent, ("ana",), go_on=_free_the_spawned),
+    "called-off": Scene(agents.finished, ("called off",), options={"after": YEARS}, acts=_cancel_at_once),
+    "cancelled-twice": Scene(agents.cancelled, ("tidies",), acts=_cancel_twice),
+    "transacts-late": Scene(agents_more.transacts_late),
+    "report": Scene(agents_more.report, ("otters",)),
+    "kitchen": Scene(agents_more.kitchen, ("Bake a cake.",)),
+    "chats": Scene(agents_more.chats, ("chat-1",)),
 }
 
 
 async def start(hf: holdfast.Client, name: str) -> holdfast.Run[Any]:
     """Start the run of a scene; again: the same run."""
     scene = SCENES[name]
+    hf = hf.acting_as(scene.by) if scene.by else hf
     run: holdfast.Run[Any] = await hf.start(scene.agent, *scene.args, kwargs=scene.kwargs, id=name, **scene.options)
     return run
