@@ -18,7 +18,7 @@ from tests.histories.agents import Order, State, ask_one, call, child, costly, h
 
 import holdfast
 from holdfast import Budget, Limit, Loops, Rate, Retry
-from holdfast.integrations.pydantic_ai import HoldfastDurability, Streamed, Trim
+from holdfast.integrations.pydantic_ai import HoldfastDurability, Streamed, Summarise, Trim
 
 YEARS = "18000 days"  # a history is gone on with long after it was recorded: what must not be over by then
 
@@ -672,8 +672,55 @@ async def chats(name: str) -> list[str]:
     return shown(*got)
 
 
+async def broken_request(messages: list[Any], info: Any) -> ModelResponse:
+    ran("broken request")
+    raise holdfast.Permanent("no such model")
+
+
+async def summary_request(messages: list[Any], info: Any) -> ModelResponse:
+    ran("summary")
+    return ModelResponse(parts=[TextPart("Much was said.")])
+
+
+async def host_request(messages: list[Any], info: Any) -> ModelResponse:
+    ran("host's request")
+    turn = sum(isinstance(message, ModelResponse) for message in messages)
+    if "Much was said." not in repr(messages):
+        return ModelResponse(parts=[ToolCallPart("seat", {"guest": f"guest {turn}"}, f"h{turn}")])
+    return ModelResponse(parts=[TextPart(f"All are seated, after {len(messages)} messages.")])
+
+
+host = Agent(
+    FunctionModel(broken_request, model_name="broken"),
+    name="host",
+    deps_type=str,
+    capabilities=[
+        HoldfastDurability(
+            models={"second": FunctionModel(host_request, model_name="second")},
+            fallback=["default", "second"],
+            model={"retry": 1},
+            compact=Summarise(model=FunctionModel(summary_request, model_name="summary"), above_tokens=1, keep=2),
+        )
+    ],
+)
+
+
+@host.tool
+async def seat(context: RunContext[str], guest: str, table: int = 1) -> str:
+    ran("seat")
+    if guest == "guest 1" and not agents.going:
+        await asyncio.Event().wait()
+    return f"{guest} sits at {context.deps}'s table {table}"
+
+
+@holdfast.agent
+async def party(name: str) -> list[str]:
+    result = await host.run("Seat them.", deps=name)
+    return [result.output, await call("after the party")]
+
+
 MORE: list[Any] = [
     noted_child, noted, noted_state, noted_letters, noted_people, deciders, reader, carries, tidies_in_eras, tasks, stumbling,
     brought_down, fails_in_the_end, narrow, customers, meters, frugal, buyer, circles, cycles, strict, house, holds, grandparent,
-    brought_up, transacts_late, report, kitchen, chats,
+    brought_up, transacts_late, report, kitchen, chats, party,
 ]  # fmt: skip

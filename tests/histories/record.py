@@ -118,30 +118,35 @@ async def bring_back(file: Path, url: str) -> None:
 # --- going on ---
 
 
-async def go_on(url: str) -> dict[str, Any]:
-    """Let every run of a recorded store end; returns how they ended, and which bodies ran."""
+async def go_on(url: str, patience_s: float = 45) -> dict[str, Any]:
+    """Let every run of a recorded store end; returns how they ended, or what keeps them, and which bodies ran."""
     agents.going = True
     agents.ledger.clear()
+    until = time.monotonic() + patience_s
     try:
         async with holdfast.open(url, agents=ALL) as hf, asyncio.TaskGroup() as group:
             infos = await hf.runs(limit=1000)
-            for info in infos:
-                scene = SCENES.get(info.id)
-                if scene is not None and scene.go_on is not None:
-                    group.create_task(scene.go_on(hf, hf.get(info.id, scene.agent)))
+            scenes = [(SCENES[info.id], info.id) for info in infos if info.id in SCENES]
+            acts = [group.create_task(scene.go_on(hf, hf.get(id, scene.agent))) for scene, id in scenes if scene.go_on]
             ended = {}
             for info in infos:
                 run = hf.get(info.id, next(agent for agent in ALL if agent.name == info.agent))
-                done = await _ended(run, retried=info.id == "failed")
-                ended[info.id] = [done.status, await _outcome(run)]
+                ended[info.id] = await _ended(run, until, retried=info.id == "failed")
+            for act in acts:
+                act.cancel()
     finally:
         agents.going = False
     return {"runs": dict(sorted(ended.items())), "bodies": sorted(agents.ledger)}
 
 
-async def _ended(run: holdfast.Run[Any], *, retried: bool) -> holdfast.RunInfo:
+async def _ended(run: holdfast.Run[Any], until: float, *, retried: bool) -> list[str]:
     ends = {"completed", "cancelled"} if retried else {"completed", "failed", "cancelled"}
-    return await run.wait(*ends, timeout="100s")
+    try:
+        done = await run.wait(*ends, timeout=max(until - time.monotonic(), 0.1))
+    except TimeoutError:
+        info = await run.info()
+        return [info.status, info.reason or f"waits for {info.waits_for}"]
+    return [done.status, await _outcome(run)]
 
 
 async def _outcome(run: holdfast.Run[Any]) -> str:
@@ -233,7 +238,7 @@ async def _record_both(name: str) -> None:
             else:
                 await keep_postgres(url, file)
             await bring_back(file, copy)
-            ended = await go_on(copy) | {"token": secret}
+            ended = await go_on(copy, patience_s=150) | {"token": secret}
             (HERE / name / f"{kind}.ended.json").write_text(json.dumps(ended, indent=1) + "\n")
             print(kind, len(ended["runs"]), "runs", len(ended["bodies"]), "bodies", file.stat().st_size, "bytes")  # noqa: T201
 

@@ -302,6 +302,7 @@ SCENES: dict[str, Scene] = {
     "report": Scene(agents_more.report, ("otters",)),
     "kitchen": Scene(agents_more.kitchen, ("Bake a cake.",)),
     "chats": Scene(agents_more.chats, ("chat-1",)),
+    "party": Scene(agents_more.party, ("ana",)),
 }
 
 
