@@ -21,7 +21,7 @@ from typing import Any
 
 import apsw
 import click
-from tests.house import ROOT, trees
+from tests.house import ROOT, classes, lineage, trees
 
 import holdfast
 from holdfast.http.openapi import description
@@ -185,23 +185,38 @@ def template(node: ast.AST | None) -> str | None:
 
 
 def error_texts() -> Lines:
-    """Of every exception that is made, and in every branch of what it is given; and of those that say their docstring."""
-    for _, node in nodes():
-        if isinstance(node, ast.Call) and (name := error_name(node.func)):
-            for given in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                for part in branches(given):
-                    if (text := template(part)) and " " in text:
-                        yield f"{name}: {one_line(text)}"
+    """Of every exception that is made, in every branch of what it is given, and of what is put together for it before."""
+    for function in [
+        node for _, node in nodes() if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]:
+        inner = list(ast.walk(function))
+        for call in [node for node in inner if isinstance(node, ast.Call) and error_name(node.func)]:
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            names = {part.id for each in given for part in ast.walk(each) if isinstance(part, ast.Name)}
+            assigned_here = [node for node in inner if isinstance(node, ast.Assign) and len(node.targets) == 1]
+            parts = [node.value for node in assigned_here if getattr(node.targets[0], "id", "") in names]
+            for each, how in [*((each, "") for each in given), *((each, " in part") for each in parts)]:
+                for branch in branches(each):
+                    if (text := template(branch)) and " " in text:
+                        yield f"{error_name(call.func)}{how}: {one_line(text)}"
     for name, value in exported():
         if inspect.isclass(value) and issubclass(value, BaseException):
             yield f"{name.rpartition('.')[2]} by default: {one_line(value.__doc__ or '')}"
 
 
+@functools.cache
+def is_error(name: str) -> bool:
+    """Is this the name of an exception: of Python, of click, or of ours by any of its bases?"""
+    ours = lineage(name) if name in classes() else []
+    bases = [base for each in ours for base in classes()[each][1].bases]
+    names = [name, *(getattr(base, "attr", getattr(base, "id", "")) for base in bases)]
+    kinds = [getattr(builtins, each, None) or getattr(click, each, None) for each in names]
+    return name.endswith("Error") or any(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds)
+
+
 def error_name(function: ast.expr) -> str:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    kind = getattr(holdfast.errors, name, None) or getattr(click, name, None) or getattr(builtins, name, None)
-    known = isinstance(kind, type) and issubclass(kind, BaseException)
-    return name if known or name.endswith(("Error", "Refused", "Problem")) else ""
+    return name if is_error(name) else ""
 
 
 def branches(node: ast.expr) -> Iterator[ast.expr]:
