@@ -27,7 +27,7 @@ import holdfast
 from holdfast.http.openapi import description
 from holdfast.model import KINDS, Status, WaitsFor
 
-PUBLIC = ("", ".sync", ".testing", ".testing.provider", ".integrations.pydantic_ai")
+PUBLIC = ("", ".sync", ".testing", ".testing.plugin", ".testing.provider", ".integrations.pydantic_ai")
 PROJECT = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
 Lines = Iterator[str]
 
@@ -270,6 +270,7 @@ def settings_and_metrics() -> Lines:
     for field in dataclasses.fields(holdfast.Settings):
         yield f"setting {field.name}"
     yield from (f"extra holdfast[{extra}]" for extra in PROJECT["optional-dependencies"])
+    yield from (f"script {name}" for name in PROJECT["scripts"])
     for text in texts():
         yield from (f"environment {name}" for name in re.findall(r"\bHOLDFAST_[A-Z_]+\b", text))
     for _, node in nodes():
