@@ -11,6 +11,7 @@ runs end, and which bodies ran under which idempotency keys, is what every later
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import json
 import logging
@@ -25,6 +26,7 @@ from typing import Any
 
 import apsw
 import asyncpg
+import pydantic_ai
 from tests.chaos.server import Server
 from tests.histories import agents
 from tests.histories.scenes import ALL, SCENES, start
@@ -35,7 +37,11 @@ from holdfast.store.postgres.dialect import migrations, schema_text
 
 HERE = Path(__file__).parent
 QUIET_S = 4.0
-CHECKOUT, ANYWHERE = str(HERE.parents[1]), "/app"  # lines of code are recorded with the folder they are in
+PLACES = {  # tracebacks have the folders that code lies in: those of no computer in particular are kept
+    str(Path(pydantic_ai.__file__).parents[1]): "/site-packages",
+    str(Path(asyncio.__file__).parents[1]): "/python",
+    str(HERE.parents[1]): "/app",
+}
 
 
 # --- what a store holds, in a file ---
@@ -49,8 +55,9 @@ def keep_sqlite(url: str, file: Path) -> None:
         db = apsw.Connection(str(copy))
         columns = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE c.type = 'TEXT'"
         for table, column in db.execute(columns).fetchall():
-            where = f"UPDATE {table} SET {column} = replace({column}, ?1, ?2) WHERE instr({column}, ?1)"
-            db.execute(where, (CHECKOUT, ANYWHERE))
+            for here, anywhere in PLACES.items():
+                text = f"UPDATE {table} SET {column} = replace({column}, ?1, ?2) WHERE instr({column}, ?1)"
+                db.execute(text, (here, anywhere))
         db.execute("VACUUM")
         db.close()
         file.write_bytes(gzip.compress(copy.read_bytes(), mtime=0))
@@ -75,7 +82,8 @@ async def keep_postgres(url: str, file: Path) -> None:
         for (name,) in tables
     }
     await connection.close()
-    file.write_bytes(gzip.compress(json.dumps(rows).replace(CHECKOUT, ANYWHERE).encode(), mtime=0))
+    kept = functools.reduce(lambda text, place: text.replace(*place), PLACES.items(), json.dumps(rows))
+    file.write_bytes(gzip.compress(kept.encode(), mtime=0))
 
 
 async def bring_back_postgres(file: Path, url: str) -> None:
