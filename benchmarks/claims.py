@@ -9,7 +9,7 @@ import asyncpg
 from measuring import Bench, Row, finished
 from postgres_here import postgres
 
-from holdfast.store.choosing import store_at
+from holdfast.store.urls import store_at
 
 P99_S = 0.005
 FILL = """

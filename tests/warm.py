@@ -29,7 +29,7 @@ USED = (
     "holdfast.cli",
     "holdfast.cli.hosting",
     "holdfast.cli.serving",
-    "holdfast.client",
+    "holdfast.client.client",
     "holdfast.http.server",
     "holdfast.store.postgres",
     "holdfast.worker",

@@ -8,11 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.budget import Budget, Remaining
-    from holdfast.client import Client, open, restore_backup
-    from holdfast.conversations import ConversationInfo, Message, Transcript
-    from holdfast.declaring import NOT_DONE, Agent, NotDone, Step, agent, step
-    from holdfast.durations import Duration
+    from holdfast.client.approvals import Approval
+    from holdfast.client.client import Client, open, restore_backup
+    from holdfast.client.conversations import ConversationInfo, Message, Transcript
+    from holdfast.client.run import AgentInfo, Deed, Progress, Receipt, Run, RunEvent, RunInfo
+    from holdfast.client.streams import Chunk, StreamInfo
+    from holdfast.client.tokens import Token
+    from holdfast.declare import NOT_DONE, Agent, NotDone, Step, agent, step
     from holdfast.errors import (
         AlreadyDecided,
         BadArguments,
@@ -47,23 +49,20 @@ if TYPE_CHECKING:
         UnknownApproval,
         UnknownRun,
     )
-    from holdfast.flow import Limit, Rate
     from holdfast.logs import LogFilter
-    from holdfast.loops import Loops
-    from holdfast.people import Actor
-    from holdfast.questions import Approval
     from holdfast.resources import Resource, resource
-    from holdfast.retry import Retry
-    from holdfast.run import AgentInfo, Deed, Progress, Receipt, Run, RunEvent, RunInfo
-    from holdfast.salvage import Reason, Salvaged, partial
-    from holdfast.signature import Local
-    from holdfast.spent import Spent
-    from holdfast.streams import Chunk, StreamInfo
-    from holdfast.tokens import Token
-    from holdfast.verbs.asking import Decision, Vote, approve, ask
+    from holdfast.values.signature import Local
+    from holdfast.verbs.approvals import Decision, Vote, approve, ask
+    from holdfast.verbs.budgets import remaining, spend
+    from holdfast.verbs.checkpoints import checkpoint, restore
     from holdfast.verbs.children import Child, spawn
     from holdfast.verbs.conversations import Conversation, conversation
-    from holdfast.verbs.facts import (
+    from holdfast.verbs.liveness import lively
+    from holdfast.verbs.loops import watch_loops
+    from holdfast.verbs.messages import receive, receive_nowait
+    from holdfast.verbs.models import Fallback, fallback
+    from holdfast.verbs.plans import Plan, plan, progress
+    from holdfast.verbs.replay import (
         connection,
         idempotency_key,
         note,
@@ -76,15 +75,16 @@ if TYPE_CHECKING:
         this_step,
         uuid4,
     )
-    from holdfast.verbs.fallback import Fallback, fallback
-    from holdfast.verbs.lively import lively
-    from holdfast.verbs.looping import watch_loops
-    from holdfast.verbs.messages import receive, receive_nowait
-    from holdfast.verbs.progress import Plan, plan, progress
-    from holdfast.verbs.spending import remaining, spend
-    from holdfast.verbs.state import checkpoint, restore
     from holdfast.verbs.streams import Stream, stream, unfinished
-    from holdfast.verbs.waiting import sleep, timeout
+    from holdfast.verbs.timers import sleep, timeout
+    from holdfast.words.budget import Budget, Remaining
+    from holdfast.words.durations import Duration
+    from holdfast.words.limits import Limit, Rate
+    from holdfast.words.loops import Loops
+    from holdfast.words.people import Actor
+    from holdfast.words.retry import Retry
+    from holdfast.words.salvage import Reason, Salvaged, partial
+    from holdfast.words.spent import Spent
     from holdfast.worker.settings import Settings
 
 __version__ = "0.1.0"
@@ -202,11 +202,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "holdfast.budget": "Budget Remaining",
-    "holdfast.client": "Client open restore_backup",
-    "holdfast.conversations": "ConversationInfo Message Transcript",
-    "holdfast.declaring": "Agent NOT_DONE NotDone Step agent step",
-    "holdfast.durations": "Duration",
+    "holdfast.words.budget": "Budget Remaining",
+    "holdfast.client.client": "Client open restore_backup",
+    "holdfast.client.conversations": "ConversationInfo Message Transcript",
+    "holdfast.declare": "Agent NOT_DONE NotDone Step agent step",
+    "holdfast.words.durations": "Duration",
     "holdfast.errors": (
         "AlreadyDecided BadArguments BadBundle BudgetExceeded ConversationBusy Expired HoldfastError InDoubt LeafError "
         "LoopDetected NewerJournal "
@@ -215,32 +215,32 @@ _HOMES = {
         "UnknownAgent "
         "UnknownApproval UnknownRun "
     ),
-    "holdfast.flow": "Limit Rate",
+    "holdfast.words.limits": "Limit Rate",
     "holdfast.logs": "LogFilter",
-    "holdfast.loops": "Loops",
-    "holdfast.people": "Actor",
-    "holdfast.questions": "Approval",
+    "holdfast.words.loops": "Loops",
+    "holdfast.words.people": "Actor",
+    "holdfast.client.approvals": "Approval",
     "holdfast.resources": "Resource resource",
-    "holdfast.retry": "Retry",
-    "holdfast.run": "AgentInfo Deed Progress Receipt Run RunEvent RunInfo",
-    "holdfast.salvage": "Reason Salvaged partial",
-    "holdfast.signature": "Local",
-    "holdfast.spent": "Spent",
-    "holdfast.streams": "Chunk StreamInfo",
-    "holdfast.tokens": "Token",
-    "holdfast.verbs.asking": "Decision Vote approve ask",
+    "holdfast.words.retry": "Retry",
+    "holdfast.client.run": "AgentInfo Deed Progress Receipt Run RunEvent RunInfo",
+    "holdfast.words.salvage": "Reason Salvaged partial",
+    "holdfast.values.signature": "Local",
+    "holdfast.words.spent": "Spent",
+    "holdfast.client.streams": "Chunk StreamInfo",
+    "holdfast.client.tokens": "Token",
+    "holdfast.verbs.approvals": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.conversations": "Conversation conversation",
-    "holdfast.verbs.facts": "connection idempotency_key note now patched place rng scope this_run this_step uuid4",
-    "holdfast.verbs.fallback": "Fallback fallback",
-    "holdfast.verbs.lively": "lively",
-    "holdfast.verbs.looping": "watch_loops",
+    "holdfast.verbs.replay": "connection idempotency_key note now patched place rng scope this_run this_step uuid4",
+    "holdfast.verbs.models": "Fallback fallback",
+    "holdfast.verbs.liveness": "lively",
+    "holdfast.verbs.loops": "watch_loops",
     "holdfast.verbs.messages": "receive receive_nowait",
-    "holdfast.verbs.progress": "Plan plan progress",
-    "holdfast.verbs.spending": "remaining spend",
-    "holdfast.verbs.state": "checkpoint restore",
+    "holdfast.verbs.plans": "Plan plan progress",
+    "holdfast.verbs.budgets": "remaining spend",
+    "holdfast.verbs.checkpoints": "checkpoint restore",
     "holdfast.verbs.streams": "Stream stream unfinished",
-    "holdfast.verbs.waiting": "sleep timeout",
+    "holdfast.verbs.timers": "sleep timeout",
     "holdfast.worker.settings": "Settings",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.spent import NOTHING, Spent
+from holdfast.words.spent import NOTHING, Spent
 
 if TYPE_CHECKING:
-    from holdfast.budget import Budget
+    from holdfast.words.budget import Budget
 
-from holdfast.salvage import Salvaged
-from holdfast.salvage import partial as _partial
+from holdfast.words.salvage import Salvaged
+from holdfast.words.salvage import partial as _partial
 
 
 class HoldfastError(Exception):

@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import BadArguments, NotInRun
-from holdfast.harmless import logger
 from holdfast.runtime import Placed, StepContext, here
+from holdfast.words.harmless import logger
 
 T = TypeVar("T")
 _log = logger("holdfast")

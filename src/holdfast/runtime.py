@@ -20,17 +20,17 @@ from datetime import datetime
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
-from holdfast.budget import Budget, Remaining
-from holdfast.codec import Migrate, Shape
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
-from holdfast.flow import Flow
-from holdfast.loops import Loops
-from holdfast.model import Recorded
-from holdfast.naming import is_whole, short
-from holdfast.retry import Retry
-from holdfast.salvage import Reason, Salvaged
-from holdfast.signature import Signature
-from holdfast.spent import Spent
+from holdfast.values.codec import Migrate, Shape
+from holdfast.values.signature import Signature
+from holdfast.values.text import is_whole, short
+from holdfast.words.budget import Budget, Remaining
+from holdfast.words.limits import Flow
+from holdfast.words.loops import Loops
+from holdfast.words.model import Recorded
+from holdfast.words.retry import Retry
+from holdfast.words.salvage import Reason, Salvaged
+from holdfast.words.spent import Spent
 
 S = TypeVar("S")
 Isolation = Literal["read committed", "serializable"]

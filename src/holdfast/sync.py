@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from holdfast import bridge
-from holdfast.client import Client as AsyncClient
-from holdfast.conversations import Transcript as AsyncTranscript
-from holdfast.run import Receipt as AsyncReceipt
-from holdfast.run import Run as AsyncRun
+from holdfast.client import bridge
+from holdfast.client.client import Client as AsyncClient
+from holdfast.client.conversations import Transcript as AsyncTranscript
+from holdfast.client.run import Receipt as AsyncReceipt
+from holdfast.client.run import Run as AsyncRun
 
 __all__ = ["Client", "Receipt", "Run", "Transcript", "open"]
 

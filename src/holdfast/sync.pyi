@@ -7,15 +7,15 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from holdfast.budget import Budget
-from holdfast.conversations import ConversationInfo, Message
-from holdfast.declaring import Agent
-from holdfast.durations import Duration
-from holdfast.people import Actor
-from holdfast.questions import Approval
-from holdfast.run import AgentInfo, Deed, RunEvent, RunInfo
-from holdfast.streams import Chunk, StreamInfo
-from holdfast.tokens import Token
+from holdfast.client.approvals import Approval
+from holdfast.client.conversations import ConversationInfo, Message
+from holdfast.client.run import AgentInfo, Deed, RunEvent, RunInfo
+from holdfast.client.streams import Chunk, StreamInfo
+from holdfast.client.tokens import Token
+from holdfast.declare import Agent
+from holdfast.words.budget import Budget
+from holdfast.words.durations import Duration
+from holdfast.words.people import Actor
 from holdfast.worker.settings import Settings
 
 P = ParamSpec("P")

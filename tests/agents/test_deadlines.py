@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import Settings, StoreUnavailable, Unconfirmed
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.store import SQLiteStore
 
 
 @holdfast.step

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import Limit, Rate, RunExists, Settings
-from holdfast.flow import interval_us
+from holdfast.words.limits import interval_us
 
 BUSY_MS = 100  # a busy computer begins the last one late
 QUICK = Settings(park_grace_s=0.05)

@@ -14,7 +14,7 @@ from tests.agents.acting import history, with_client
 
 import holdfast
 from holdfast import Rate, Retry, Settings
-from holdfast.retry import pause_s
+from holdfast.words.retry import pause_s
 
 CLOCKS_MS = 10  # ours and that of a database may differ by so much
 

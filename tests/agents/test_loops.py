@@ -8,7 +8,7 @@ from tests.agents.acting import finish, history, kinds, with_client
 
 import holdfast
 from holdfast import LoopDetected, Loops
-from holdfast.loops import Step, Tail
+from holdfast.words.loops import Step, Tail
 
 
 @holdfast.step

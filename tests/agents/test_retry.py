@@ -13,7 +13,7 @@ from tests.agents.acting import finish, history, kinds, nothing_in_memory, with_
 
 import holdfast
 from holdfast import BadArguments, Permanent, Retry, RetryAfter, StepFailed
-from holdfast.retry import asked_wait_s
+from holdfast.words.retry import asked_wait_s
 
 TRIES: list[int] = []
 PLAN: list[Exception] = []

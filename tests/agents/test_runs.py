@@ -288,8 +288,8 @@ def test_a_run_that_nobody_serves_says_so(tmp_path):
 
 def test_somebody_who_waits_is_told_that_nobody_serves_the_run(tmp_path, caplog, monkeypatch):
     """Once in the log while he waits, with what to do, and in what a timeout says; not of a run that is put off."""
-    monkeypatch.setattr("holdfast.run.UNSERVED_S", 0.0)
-    monkeypatch.setattr("holdfast.hearing._LOOK_AGAIN_S", 0.02)
+    monkeypatch.setattr("holdfast.client.run.UNSERVED_S", 0.0)
+    monkeypatch.setattr("holdfast.client.waiters._LOOK_AGAIN_S", 0.02)
     url, says = f"sqlite:{tmp_path / 'a.db'}", "no worker that lives serves agent 'greet'"
 
     async def main():

@@ -272,7 +272,7 @@ def test_what_is_forked_while_a_store_is_open_opens_none(url):
 FORKING = """
 import os, sys
 import holdfast.sync
-from holdfast.store.connection import connect
+from holdfast.store.sqlite.connection import connect
 
 db = connect(sys.argv[1], "process", writer=True)
 db.execute("CREATE TABLE t (x); PRAGMA cache_size = 5; BEGIN IMMEDIATE")

@@ -6,7 +6,7 @@ import threading
 from tests.servers import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 import holdfast
-from holdfast.client import Client
+from holdfast.client.client import Client
 from holdfast.store.postgres.store import PostgresStore
 
 IN_MEMORY = holdfast.Settings(park_grace_s=60.0, stop_grace_s=20.0)

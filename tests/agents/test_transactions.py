@@ -11,7 +11,7 @@ from tests.agents.acting import fail, history, kinds, with_client
 import holdfast
 import holdfast.testing
 from holdfast.engine import transactions
-from holdfast.store.loans import LONGEST_S, Loan
+from holdfast.store.sqlite.transactions import LONGEST_S, Loan
 
 
 def rows(hf, query="SELECT name, amount FROM accounts ORDER BY name"):

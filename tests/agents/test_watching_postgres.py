@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 import holdfast
-import holdfast.client
+import holdfast.client.client
 
 
 @holdfast.agent(name="watching-nothing")
@@ -61,7 +61,7 @@ def test_a_transaction_that_stays_open_is_not_waited_for_forever(postgres_url, m
                 second = await hf.start(nothing)
                 await second.result(timeout=20)
                 with monkeypatch.context() as patch:
-                    patch.setattr(holdfast.client, "_IN_FLIGHT_S", 0.3)
+                    patch.setattr(holdfast.client.client, "_IN_FLIGHT_S", 0.3)
                     began = time.monotonic()
                     assert await ended(hf) == [first.id]
                     assert time.monotonic() - began >= 0.3

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast.model import CLOSING
-from holdfast.store.base import Store
+from holdfast.store.contract import Store
+from holdfast.words.model import CLOSING
 
 _CLOCKS_MS = 100  # how far the database's time, as a worker knows it, may be from this machine's
 

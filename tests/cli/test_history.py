@@ -1,9 +1,9 @@
 """The tree that is made of events, without a store or a terminal."""
 
-from holdfast.cli.history import History, OpenCall, in_order
-from holdfast.cli.output import ASCII
-from holdfast.cli.picture import Scene, lines, rows, when
-from holdfast.model import Event
+from holdfast.cli.view.console import ASCII
+from holdfast.cli.view.draw import Scene, lines, rows, when
+from holdfast.cli.view.tree import History, OpenCall, in_order
+from holdfast.words.model import Event
 
 
 def events(*made):

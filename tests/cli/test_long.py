@@ -6,10 +6,10 @@ import time
 import pytest
 from tests.cli.processes import FLEET
 
-from holdfast.cli.history import History
-from holdfast.cli.output import Glyphs
-from holdfast.cli.picture import Scene, lines, rows
-from holdfast.model import Event
+from holdfast.cli.view.console import Glyphs
+from holdfast.cli.view.draw import Scene, lines, rows
+from holdfast.cli.view.tree import History
+from holdfast.words.model import Event
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 import holdfast
 from holdfast.cli import main
-from holdfast.cli.output import ASCII, Glyphs
-from holdfast.cli.reading import account, existing
-from holdfast.cli.showing import drawn
+from holdfast.cli.show import drawn
+from holdfast.cli.view.console import ASCII, Glyphs
+from holdfast.cli.view.read import account, existing
 
 
 @holdfast.agent(name="in-steps")

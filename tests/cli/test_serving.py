@@ -7,7 +7,7 @@ import pytest
 from tests.cli.processes import FLEET
 
 from holdfast.cli.serving import _MOST_LINES, Report
-from holdfast.model import Event
+from holdfast.words.model import Event
 
 
 @pytest.mark.parametrize("words", [("--queues", "a,,b"), ("--queues", ""), ("--lease", "0"), ("--grace", "-1")])

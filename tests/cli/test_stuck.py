@@ -7,8 +7,8 @@ import time
 from tests.cli.processes import FLEET
 from tests.store.scenes import ManualClock, Place, finish, new, owned, park, write
 
-from holdfast.store.base import NewRun, Transition
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.contract import NewRun, Transition
+from holdfast.store.sqlite.store import SQLiteStore
 
 MINUTE = 60_000
 

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 from tests.deploy.files import DEPLOY, ROOT, commands, compose, instruction, instructions, option, servers
 
-from holdfast.durations import seconds
 from holdfast.http.server import END_S
+from holdfast.words.durations import seconds
 from holdfast.worker.probes import listening
 
 

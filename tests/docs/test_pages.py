@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT, block, module
 
 import holdfast
 import holdfast.testing
-from holdfast.model import KINDS, TRANSITIONS
+from holdfast.words.model import KINDS, TRANSITIONS
 
 
 def page(name):

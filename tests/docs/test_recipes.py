@@ -7,9 +7,9 @@ from tests.docs.pages import module
 
 import holdfast
 import holdfast.testing
-from holdfast.cli.output import Glyphs
-from holdfast.cli.reading import account
-from holdfast.cli.showing import drawn
+from holdfast.cli.show import drawn
+from holdfast.cli.view.console import Glyphs
+from holdfast.cli.view.read import account
 
 PAGE = "docs/recipes.md"
 

@@ -11,7 +11,7 @@ from tests.engine.lives import counted, history
 import holdfast
 import holdfast.testing
 from holdfast.engine import leaving
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.testing.clock import JumpClock
 
 OURS = ("run.interrupted", "message.received")  # written by the store, or by the sender's doing

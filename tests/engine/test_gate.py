@@ -12,7 +12,7 @@ from tests.engine.lives import history
 import holdfast
 import holdfast.testing
 from holdfast.engine.gate import QUIET_TURNS, Gate
-from holdfast.engine.tasks import _steps_a_task
+from holdfast.engine.loop import _steps_a_task
 
 
 @holdfast.step

@@ -11,8 +11,8 @@ from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
-from holdfast.engine.mailbox import Mailbox
-from holdfast.model import Event
+from holdfast.engine.inbox import Mailbox
+from holdfast.words.model import Event
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, Use
 from tests.examples.support import open_shop
 
 import holdfast.testing
-from holdfast.integrations.pydantic_ai_history import NEVER_RAN
+from holdfast.integrations.pydantic_ai.history import NEVER_RAN
 
 # A task that a crash ends before its first step never awaits what it was to await.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")

@@ -14,7 +14,7 @@ from tests.histories.record import _connected, bring_back, go_on
 from tests.histories.scenes import ALL, SCENES, start
 
 import holdfast
-from holdfast.model import KINDS
+from holdfast.words.model import KINDS
 
 OUTSIDE = {"open", "restore_backup"}  # public functions that no agent calls
 NOTES = ("$unset", "$of", "$default", "$names", "whole_digest", "lean_digest")

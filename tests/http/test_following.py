@@ -6,8 +6,8 @@ import random
 import pytest
 from tests.http.serving import followed, on_a_server
 
-from holdfast.http import following
-from holdfast.http.following import Followers, Source, Tail
+from holdfast.http import follow
+from holdfast.http.follow import Followers, Source, Tail
 
 
 class Growing:
@@ -72,7 +72,7 @@ def test_many_followers_share_one_reader():
 @pytest.mark.parametrize("seed", range(20))
 def test_slow_and_late_followers_miss_nothing(seed, monkeypatch):
     """Whatever the pace of each, each gets every message once and in order, also when the shared tail is far too short."""
-    monkeypatch.setattr(following, "_TAIL_BYTES", 200)
+    monkeypatch.setattr(follow, "_TAIL_BYTES", 200)
 
     async def main():
         chance = random.Random(seed)
@@ -106,7 +106,7 @@ def test_a_tail_is_bounded():
         growing.grow(*["x" * 1000] * 1000, over=True)
         while not tail.over:
             await asyncio.sleep(0)
-        assert sum(len(message) for _, message in tail._kept) <= following._TAIL_BYTES
+        assert sum(len(message) for _, message in tail._kept) <= follow._TAIL_BYTES
         assert await tail.behind(0) is None
         found = await tail.behind(tail.start)
         assert found[-1][0] == 1000
@@ -195,7 +195,7 @@ async def test_a_run_that_goes_on_after_its_end_is_followed_again(site):
 @on_a_server
 async def test_who_is_no_longer_allowed_follows_no_longer(site, monkeypatch):
     """Signs of life come while nothing happens, and with a revoked token the stream ends with the reason."""
-    monkeypatch.setattr(following, "_SIGN_OF_LIFE_S", 0.02)
+    monkeypatch.setattr(follow, "_SIGN_OF_LIFE_S", 0.02)
     await site.start("listener", 1, id="l")
     token, secret = await site.hf.create_token("ana", scopes=["read"])
     headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {secret}"}
@@ -212,7 +212,7 @@ async def test_who_is_no_longer_allowed_follows_no_longer(site, monkeypatch):
 @on_a_server
 async def test_followers_are_counted_and_bounded(site, monkeypatch):
     """One too many is refused with when to come back; who leaves makes room."""
-    monkeypatch.setattr(following, "MOST_FOLLOWERS", 1)
+    monkeypatch.setattr(follow, "MOST_FOLLOWERS", 1)
     await site.start("listener", 1, id="l")
     headers = {"Accept": "text/event-stream"}
     async with site.web.stream("GET", "/api/runs/l/events", headers=headers) as answer:

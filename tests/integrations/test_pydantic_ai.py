@@ -274,5 +274,5 @@ def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path):
 
 def test_holdfast_alone_does_not_import_the_framework():
     """`import holdfast` leaves Pydantic AI alone."""
-    code = "import holdfast, holdfast.client, sys; print('pydantic_ai' in sys.modules)"
+    code = "import holdfast, holdfast.client.client, sys; print('pydantic_ai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

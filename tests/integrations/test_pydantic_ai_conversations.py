@@ -11,7 +11,7 @@ from tests.integrations.scripted import Script, calls, returned, says
 import holdfast
 import holdfast.testing
 from holdfast.integrations.pydantic_ai import HoldfastDurability, valid_history
-from holdfast.integrations.pydantic_ai_history import NEVER_RAN
+from holdfast.integrations.pydantic_ai.history import NEVER_RAN
 
 # A task that a crash ends before its first step never awaits what it was to await.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")

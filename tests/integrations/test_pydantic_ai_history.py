@@ -78,7 +78,7 @@ def test_any_cut_of_a_history_becomes_valid(data):
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(1, 4), st.integers(1, 6))
 def test_trimming_keeps_calls_with_their_results(turns, first, keep):
     """What is left of a valid history is valid, begins as it began and ends as it ended."""
-    from holdfast.integrations.pydantic_ai_history import middle, shortened
+    from holdfast.integrations.pydantic_ai.history import middle, shortened
 
     messages = conversation(turns)
     cut = middle(messages, Trim(first=first, keep=keep))

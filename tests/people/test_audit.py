@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.people import Actor
 from holdfast.store.migrate import known, migrate
+from holdfast.words.people import Actor
 from holdfast.worker.settings import Settings
 
 

@@ -23,7 +23,7 @@ import apsw
 import asyncpg
 
 import holdfast
-from holdfast.model import CLOSING
+from holdfast.words.model import CLOSING
 
 
 class Line(NamedTuple):

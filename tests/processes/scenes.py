@@ -12,7 +12,7 @@ from tests.processes.ledger import Place
 
 import holdfast
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.store import SQLiteStore
 
 place = Place("")  # of this process; set anew in every child
 

@@ -15,10 +15,10 @@ from tests.processes.ledger import Place
 
 import holdfast
 from holdfast.errors import LeaseLost
-from holdfast.model import Event
-from holdfast.store import writer
-from holdfast.store.base import Append
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.contract import Append
+from holdfast.store.sqlite import writer
+from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.words.model import Event
 from holdfast.worker import suspects
 
 parent = None  # the test, as this process sees it

@@ -10,7 +10,7 @@ from tests.security.conftest import with_store
 from tests.serving import Worker, ask
 
 import holdfast
-from holdfast.people import Actor
+from holdfast.words.people import Actor
 
 
 @holdfast.agent(name="admission.pay")

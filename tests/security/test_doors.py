@@ -19,7 +19,7 @@ from tests.warm import environment
 
 import holdfast
 from holdfast.http.doors import Limits
-from holdfast.http.following import LOOK_S
+from holdfast.http.follow import LOOK_S
 from holdfast.http.server import END_S
 
 USUAL = Limits()  # what holds where nothing else is said

@@ -7,10 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from holdfast import BadArguments, NotStorable, tagged
-from holdfast.codec import UNTYPED, digest, shape_of
-from holdfast.schema import check_value
-from holdfast.signature import Signature
+from holdfast import BadArguments, NotStorable
+from holdfast.values import tagged
+from holdfast.values.codec import UNTYPED, digest, shape_of
+from holdfast.values.schema import check_value
+from holdfast.values.signature import Signature
 
 MODULUS = 2**61 - 1  # all multiples of it have one hash
 COLLIDING = [n * MODULUS for n in range(20_000)]

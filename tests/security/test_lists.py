@@ -10,7 +10,7 @@ import pytest
 from tests.serving import Worker, bearer
 
 import holdfast
-from holdfast.questions import Room
+from holdfast.client.approvals import Room
 
 
 def nested(levels):

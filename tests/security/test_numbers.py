@@ -9,8 +9,8 @@ from tests.serving import Worker
 
 import holdfast
 from holdfast import BadArguments, Budget, Limit, Rate, Retry
-from holdfast.durations import epoch_ms
 from holdfast.http.doors import Limits
+from holdfast.words.durations import epoch_ms
 
 HUGE = [10**30, 10**400, 10**5000, -1, -(10**30), math.nan, math.inf, 2**63]
 DOORS = {

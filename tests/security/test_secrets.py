@@ -10,8 +10,8 @@ from tests.http.serving import twice
 from tests.serving import Worker, bearer
 
 import holdfast
-from holdfast.client import store_for
-from holdfast.urls import redacted
+from holdfast.client.client import store_for
+from holdfast.words.urls import redacted
 
 SECRET = "hunter2"
 HOST = "127.0.0.1:1"  # where nobody listens

@@ -19,7 +19,7 @@ from tests.security.forger import EVIL, FORGED, NAME, SHORT
 
 import holdfast
 from holdfast.cli import main
-from holdfast.harmless import harmless
+from holdfast.words.harmless import harmless
 
 FORGER = Path(forger.__file__)
 COLUMNS = 80
@@ -239,7 +239,7 @@ def test_a_real_terminal(store, terminal, person):  # noqa: F811
 
 def test_logs(caplog):
     """A record of ours is one line, with whatever handlers."""
-    from holdfast.harmless import logger
+    from holdfast.words.harmless import logger
 
     with caplog.at_level(logging.WARNING, "holdfast"):
         try:

@@ -25,7 +25,7 @@ from tests.house import ROOT, classes, lineage, trees
 
 import holdfast
 from holdfast.http.openapi import description
-from holdfast.model import KINDS, Status, WaitsFor
+from holdfast.words.model import KINDS, Status, WaitsFor
 
 PUBLIC = ("", ".sync", ".testing", ".testing.plugin", ".testing.provider", ".integrations.pydantic_ai")
 PROJECT = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.store.scenes import Place
 
-from holdfast.store.choosing import store_at
+from holdfast.store.urls import store_at
 
 STORES = {
     "sqlite": lambda request: f"sqlite:{request.getfixturevalue('tmp_path') / 'runs.db'}",

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import holdfast.store
-from holdfast.clock import Clock, Timer
-from holdfast.model import Event, RunRow
-from holdfast.store.base import Append, Faults, NewRun, Store, Transition
+from holdfast.store.contract import Append, Faults, NewRun, Store, Transition
+from holdfast.words.clock import Clock, Timer
+from holdfast.words.model import Event, RunRow
 
 SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000

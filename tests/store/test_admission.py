@@ -11,9 +11,9 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario
 
 from holdfast.errors import RunActive
-from holdfast.flow import Lane, interval_us, latest_us, slack_us
-from holdfast.model import RunRow
-from holdfast.store.base import Store
+from holdfast.store.contract import Store
+from holdfast.words.limits import Lane, interval_us, latest_us, slack_us
+from holdfast.words.model import RunRow
 
 
 def limited(run: str, key: str = "k", n: int = 1, **fields: Any) -> Any:

@@ -7,9 +7,9 @@ import pytest
 from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.model import Event
-from holdfast.store.base import Append, Transition
+from holdfast.store.contract import Append, Transition
 from holdfast.store.questions import NewApproval
+from holdfast.words.model import Event
 
 
 @scenario

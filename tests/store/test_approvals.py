@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, write
 
-from holdfast.codec import digest
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
-from holdfast.model import ApprovalRow, Event, RunRow
-from holdfast.people import Actor, Ballot
-from holdfast.store.base import Store
+from holdfast.store.contract import Store
 from holdfast.store.questions import NewApproval
+from holdfast.values.codec import digest
+from holdfast.words.model import ApprovalRow, Event, RunRow
+from holdfast.words.people import Actor, Ballot
 
 ALL = ("open", "decided", "expired", "withdrawn")
 SHOWN = '{"groups":["dev"]}'

@@ -6,11 +6,11 @@ import json
 import pytest
 from tests.store.scenes import ManualClock, finish, new, owned, scenario, step, write
 
-from holdfast.budget import Budget
 from holdfast.errors import AlreadyDecided, LeaseLost
-from holdfast.people import Actor, Ballot
-from holdfast.spent import Spent
 from holdfast.store.questions import NewApproval
+from holdfast.words.budget import Budget
+from holdfast.words.people import Actor, Ballot
+from holdfast.words.spent import Spent
 
 LIMITS = json.dumps(Budget(usd=5).published())
 

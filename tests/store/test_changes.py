@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.store.scenes import TTL, Place, finish, new, owned, python, scenario, step, write
 
-from holdfast.store.base import Changes, News, Store, Transition
+from holdfast.store.contract import Changes, News, Store, Transition
 
 
 class Heard:
@@ -103,8 +103,8 @@ async def test_a_flood_is_heard_as_one_hint(place: Place) -> None:
 
 WRITER = """
 import asyncio, sys
-from holdfast.store.base import NewRun
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import NewRun
+from holdfast.store.urls import store_at
 
 async def main():
     store = store_at(sys.argv[1])

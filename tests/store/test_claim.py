@@ -22,8 +22,8 @@ from tests.store.scenes import (
 )
 
 from holdfast.errors import StoreUnavailable
-from holdfast.model import RunRow
-from holdfast.store.base import News
+from holdfast.store.contract import News
+from holdfast.words.model import RunRow
 
 
 @scenario
@@ -111,8 +111,8 @@ async def test_eight_stores_claim_each_run_once(place: Place) -> None:
 
 CLAIMER = """
 import asyncio, sys
-from holdfast.store.base import Append, Transition
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import Append, Transition
+from holdfast.store.urls import store_at
 
 async def main():
     store = store_at(sys.argv[1])

@@ -9,8 +9,8 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import LeaseLost, RunActive, RunFinished, UnknownRun
-from holdfast.model import Event
-from holdfast.store.base import Store, Transition
+from holdfast.store.contract import Store, Transition
+from holdfast.words.model import Event
 
 
 async def cancel(store: Store, run: str, request: str, **more: Any) -> str:

@@ -9,9 +9,9 @@ import pytest
 from tests.store.scenes import ManualClock, Place, finish, owned, park, scenario, write
 
 from holdfast.errors import ConversationBusy, LeaseLost
-from holdfast.model import Event, RunRow
-from holdfast.store.base import Store
+from holdfast.store.contract import Store
 from holdfast.store.conversations import Enter, Leave, Say, Talking
+from holdfast.words.model import Event, RunRow
 
 
 async def talk(store: Store, row: RunRow, *talks: Talking) -> None:

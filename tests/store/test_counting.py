@@ -6,7 +6,7 @@ import asyncio
 
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
-from holdfast.store.base import Census, Transition
+from holdfast.store.contract import Census, Transition
 from holdfast.store.operations import Crash
 
 

@@ -12,8 +12,8 @@ from tests.chaos.server import Server
 from tests.store.scenes import Place, new, owned, scenario, step, write
 
 from holdfast.errors import StoreUnavailable, Unconfirmed
-from holdfast.store.base import Store, write_limit
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import Store, write_limit
+from holdfast.store.urls import store_at
 
 
 @contextmanager

@@ -4,9 +4,9 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, scenario, step, write
 
 from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
-from holdfast.model import Event
-from holdfast.store.base import Store, Transition
+from holdfast.store.contract import Store, Transition
 from holdfast.store.questions import NewApproval
+from holdfast.words.model import Event
 
 
 async def present(store: Store, *digests: str) -> list[str]:

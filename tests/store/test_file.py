@@ -26,12 +26,13 @@ from tests.store.scenes import (
 )
 
 from holdfast.errors import BadArguments, HoldfastError, NewerJournal, StoreUnavailable
-from holdfast.model import TRANSITIONS
-from holdfast.store import connection, migrate
-from holdfast.store.choosing import store_at
-from holdfast.store.connection import Options, check_library, connect, parse_url
+from holdfast.store import migrate
 from holdfast.store.queries import QUERIES, load
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite import connection
+from holdfast.store.sqlite.connection import Options, check_library, connect, parse_url
+from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.store.urls import store_at
+from holdfast.words.model import TRANSITIONS
 
 
 def test_urls() -> None:
@@ -121,8 +122,8 @@ async def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 OPENER = """
 import asyncio, sys
-from holdfast.store.base import NewRun
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.contract import NewRun
+from holdfast.store.sqlite.store import SQLiteStore
 
 async def main():
     store = SQLiteStore.from_url(sys.argv[1])
@@ -193,7 +194,7 @@ def test_the_schema_knows_the_model() -> None:
 
 def test_queries_are_named_and_explained() -> None:
     """Every query compiles against the schema and has one sentence that says what it is for."""
-    text = Path(connection.__file__).with_name("queries.sql").read_text()
+    text = (Path(connection.__file__).parents[1] / "queries.sql").read_text()
     for block in text.split("-- name: ")[1:]:
         name, comment = block.splitlines()[:2]
         assert re.fullmatch(r"-- .*\.", comment), name

@@ -7,8 +7,8 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import RunFinished, UnknownRun
-from holdfast.model import Event
-from holdfast.store.base import InboxMoved, Store, Transition
+from holdfast.store.contract import InboxMoved, Store, Transition
+from holdfast.words.model import Event
 
 
 async def tell(store: Store, run: str, topic: str = "topic", signal: str | None = None, value: str = "1") -> int:

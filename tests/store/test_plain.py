@@ -9,14 +9,14 @@ import pytest
 from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import AlreadyDecided, RunFinished
-from holdfast.model import Claimed, Event
-from holdfast.people import Actor, Ballot
-from holdfast.store.base import InboxMoved, Store, Transition
-from holdfast.store.postgres import plain
+from holdfast.store.contract import InboxMoved, Store, Transition
+from holdfast.store.postgres import single_statement
 from holdfast.store.postgres.connection import connect, parse_url
 from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.questions import NewApproval
 from holdfast.store.streams import Piece
+from holdfast.words.model import Claimed, Event
+from holdfast.words.people import Actor, Ballot
 
 
 async def tell(store: Store, run: str, signal: str, kind: str = "message.received", topic: str = "mail", value: str = "1",
@@ -38,7 +38,7 @@ async def test_a_short_journal_comes_with_the_claim(database: Place) -> None:
     """It is what would be read: from the last checkpoint on, large values named, and without what was dropped."""
     async with database.open(ManualClock()) as store:
         row = await owned(store, "a")
-        many = write(row, *[step() for _ in range(plain.SHORT + 1)])
+        many = write(row, *[step() for _ in range(single_statement.SHORT + 1)])
         await store.append(many)
         await park(store, row, seen=0, due_at=0)
         (row,) = await store.claim(["agent"], 1, TTL)
@@ -76,7 +76,7 @@ async def test_a_claim_takes_no_journal_of_before(database: Place) -> None:
         text, names = STATEMENTS["claim_plain"]
         text = text.replace("WHERE priority", "WHERE pg_advisory_xact_lock(7) IS NOT NULL AND priority", 1)
         given = {"agents": '["agent"]', "worker": "slow", "limit": 1, "ttl": TTL, "claim": "c", "alone": 0,
-                 "now": 1_000_000, "soon": 1_000_000, "short": plain.SHORT}  # fmt: skip
+                 "now": 1_000_000, "soon": 1_000_000, "short": single_statement.SHORT}  # fmt: skip
         other, slow = [await connect(parse_url(database.url)) for _ in range(2)]
         await other.execute("SELECT pg_advisory_lock(7)")
         claim = asyncio.create_task(slow.fetch(text, *map(given.get, names)))

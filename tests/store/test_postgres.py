@@ -30,13 +30,13 @@ from tests.store.scenes import (
 )
 
 from holdfast.errors import BadArguments, LeaseLost, NewerJournal, StoreUnavailable, UnknownRun
-from holdfast.model import RunRow
-from holdfast.store.base import InboxMoved, News, Transition
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import InboxMoved, News, Transition
 from holdfast.store.migrate import known
 from holdfast.store.postgres.connection import connect, parse_url
 from holdfast.store.postgres.dialect import STATEMENTS, migrations, schema_text, translate
 from holdfast.store.queries import QUERIES
+from holdfast.store.urls import store_at
+from holdfast.words.model import RunRow
 
 
 @asynccontextmanager
@@ -192,8 +192,8 @@ async def test_schemas_that_cannot_be_used(database: Place) -> None:
 
 OPENER = """
 import asyncio, sys
-from holdfast.store.base import NewRun
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import NewRun
+from holdfast.store.urls import store_at
 
 async def main():
     print("ready", flush=True)

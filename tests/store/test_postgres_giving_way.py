@@ -15,10 +15,10 @@ import pytest
 from tests.store.scenes import TTL, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import RunFinished
-from holdfast.flow import Lane
-from holdfast.store.base import Store
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import Store
 from holdfast.store.postgres.connection import parse_url
+from holdfast.store.urls import store_at
+from holdfast.words.limits import Lane
 
 LIMITS = {"a": 1, "b": 3}
 EACH = 20

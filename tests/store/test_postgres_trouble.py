@@ -15,10 +15,10 @@ from tests.chaos.server import Server
 from tests.store.scenes import TTL, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import StoreUnavailable
-from holdfast.model import RunRow
-from holdfast.store.base import Store
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import Store
 from holdfast.store.postgres import connection
+from holdfast.store.urls import store_at
+from holdfast.words.model import RunRow
 
 BUSY_MS = 100  # a busy computer hears an answer late
 

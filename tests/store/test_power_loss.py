@@ -18,15 +18,15 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.clock import SystemClock
-from holdfast.model import Event
-from holdfast.store import leases, outside
+from holdfast.store import leases, runs
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.base import Append, NewRun
-from holdfast.store.connection import connect
+from holdfast.store.contract import Append, NewRun
 from holdfast.store.migrate import migrate
 from holdfast.store.operations import Operation, Work
-from holdfast.store.writer import Writer
+from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite.writer import Writer
+from holdfast.words.clock import SystemClock
+from holdfast.words.model import Event
 
 SECTOR = 512
 APPENDS = 60
@@ -140,7 +140,7 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
     with exclusive():
         writer.start(lambda _: done.release())
         assert done.acquire(timeout=20)
-        submit(Work(outside.Create(NewRun("a", "uid", "agent", "{}"), {}), _nobody, True))
+        submit(Work(runs.Create(NewRun("a", "uid", "agent", "{}"), {}), _nobody, True))
         assert done.acquire(timeout=20)
         submit(Work(leases.Claim(["agent"], 1, 60_000), _nobody, True))
         assert done.acquire(timeout=20)

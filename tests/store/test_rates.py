@@ -8,8 +8,8 @@ import random
 import pytest
 from tests.store.scenes import TTL, ManualClock, Place, new, scenario
 
-from holdfast.flow import Lane, interval_us
 from holdfast.store.rates import Closed, Turn
+from holdfast.words.limits import Lane, interval_us
 
 A_SECOND_US = 1_000_000
 THOUSAND_A_SECOND = 1_000_000  # microseconds that a thousand tokens take

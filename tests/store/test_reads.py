@@ -6,7 +6,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, recovered, scenario, step, write
 
 from holdfast.errors import StoreUnavailable, UnknownRun
-from holdfast.model import Event
+from holdfast.words.model import Event
 
 
 @scenario

@@ -8,12 +8,12 @@ import time
 
 from tests.store.scenes import TTL, Place, files_beside, line, new, owned, python, recovered, scenario, step, write
 
-from holdfast.store.base import Store
+from holdfast.store.contract import Store
 
 HOLDER = """
 import asyncio, sys
-from holdfast.store.base import Append
-from holdfast.store.choosing import store_at
+from holdfast.store.contract import Append
+from holdfast.store.urls import store_at
 
 async def main():
     store = store_at(sys.argv[1])

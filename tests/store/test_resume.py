@@ -4,8 +4,8 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import RunActive, RunFinished, UnknownRun
-from holdfast.model import Event
-from holdfast.store.base import Transition
+from holdfast.store.contract import Transition
+from holdfast.words.model import Event
 
 
 @scenario

@@ -7,9 +7,9 @@ from pathlib import Path
 import apsw
 from tests.store.scenes import Place, owned, scenario, step, write
 
-from holdfast.store.connection import PAGE_BYTES
-from holdfast.store.runway import Runway
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.connection import PAGE_BYTES
+from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.store.sqlite.wal import Runway
 
 
 def log_of(file: Place) -> Path:

@@ -8,12 +8,12 @@ import pytest
 from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, owned, park, scenario, step, write
 
 from holdfast.errors import LeaseLost
-from holdfast.model import Event, RunRow
-from holdfast.people import Actor, Ballot
 from holdfast.store.arrivals import Taken
-from holdfast.store.base import Store, Transition
+from holdfast.store.contract import Store, Transition
 from holdfast.store.questions import NewApproval
 from holdfast.store.taking import MOST
+from holdfast.words.model import Event, RunRow
+from holdfast.words.people import Actor, Ballot
 
 
 async def tell(store: Store, run: str, signal: str, value: str = "1") -> None:

@@ -15,11 +15,11 @@ import pytest
 from tests.store.scenes import TTL, Place, finish, new, owned, park, python, recovered, scenario, step, write
 
 from holdfast.errors import StoreUnavailable
-from holdfast.people import Actor, Ballot
-from holdfast.store import connection
 from holdfast.store.operations import Crash
 from holdfast.store.questions import NewApproval
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite import connection
+from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.words.people import Actor, Ballot
 
 
 class Hooks:
@@ -205,9 +205,9 @@ async def test_a_full_disk(small_disk: Path, caplog: pytest.LogCaptureFixture) -
 
 APPENDER = """
 import asyncio, sys
-from holdfast.model import Event
-from holdfast.store.base import Append, NewRun
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.words.model import Event
+from holdfast.store.contract import Append, NewRun
+from holdfast.store.sqlite.store import SQLiteStore
 
 async def main():
     store = SQLiteStore.from_url(sys.argv[1])

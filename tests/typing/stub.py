@@ -13,17 +13,17 @@ SOURCE = Path(holdfast.__file__).parent
 STUB = SOURCE / "sync.pyi"
 # The class, where it is, and the parts it is made of.
 CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
-    "Run": ("run", []),
-    "Receipt": ("run", []),
-    "Transcript": ("conversations", []),
+    "Run": ("client.run", []),
+    "Receipt": ("client.run", []),
+    "Transcript": ("client.conversations", []),
     "Client": (
-        "client",
+        "client.client",
         [
-            ("questions", "Questions"),
-            ("conversations", "Conversations"),
-            ("controlling", "Control"),
-            ("tokens", "Tokens"),
-            ("deadline", "Writes"),
+            ("client.approvals", "Questions"),
+            ("client.conversations", "Conversations"),
+            ("client.control", "Control"),
+            ("client.tokens", "Tokens"),
+            ("client.deadline", "Writes"),
         ],
     ),
 }
@@ -38,7 +38,7 @@ PRIVATE = {"store"}
 
 
 def tree_of(module: str) -> ast.Module:
-    return ast.parse((SOURCE / f"{module}.py").read_text("utf-8"))
+    return ast.parse((SOURCE / f"{module.replace('.', '/')}.py").read_text("utf-8"))
 
 
 def class_of(module: str, name: str) -> ast.ClassDef:
@@ -94,7 +94,7 @@ def classes() -> list[ast.stmt]:
         bases: list[ast.expr] = [base for base in node.bases if isinstance(base, ast.Subscript)]  # Generic[...]
         says = ast.Expr(ast.Constant(ast.get_docstring(node, clean=False)))
         made.append(ast.ClassDef(name, bases, [], [says, *body], []))
-    for entry in tree_of("client").body:
+    for entry in tree_of("client.client").body:
         if isinstance(entry, ast.FunctionDef) and entry.name == "open":
             made.append(function(entry))
     return [ast.fix_missing_locations(each) for each in made]

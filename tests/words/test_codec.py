@@ -29,9 +29,9 @@ from pydantic_core import core_schema
 from tests.words.values import BERLIN, Cat, Color, Holder, Level, Point, Ticket, exactly, refusal, relaxed, values
 
 import holdfast
-from holdfast import codec, tagged
-from holdfast.codec import UNTYPED, shape_of
 from holdfast.errors import NotStorable
+from holdfast.values import codec, tagged
+from holdfast.values.codec import UNTYPED, shape_of
 
 T = TypeVar("T")
 
@@ -483,7 +483,7 @@ def test_plain_values_need_no_pydantic() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import types; p = types.ModuleType('holdfast'); "
         "p.__path__ = [sys.argv[1] + '/holdfast']; sys.modules['holdfast'] = p; "  # not the whole package
-        "from holdfast.codec import *; from holdfast.signature import Signature; import holdfast.failures\n"
+        "from holdfast.values.codec import *; from holdfast.values.signature import Signature; import holdfast.values.failures\n"
         "def f(a: str, b: list[int], c: dict[str, float] = {}) -> list[str]: ...\n"
         "s = Signature(f); b = s.bind(('x', [1]), {}); b.digest, b.preview, b.args; s.load(b.text)\n"
         "s.returns.store(['x'])\n"

@@ -13,9 +13,9 @@ from typing import Any, Literal, Union
 import pydantic
 import pytest
 
-from holdfast import codec, tagged
-from holdfast.codec import shape_of
-from holdfast.sameness import difference
+from holdfast.values import codec, tagged
+from holdfast.values.codec import shape_of
+from holdfast.values.sameness import difference
 
 
 class Color(enum.Enum):

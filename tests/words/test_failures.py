@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.words.values import relaxed
 
-from holdfast.codec import shape_of
 from holdfast.errors import NotStorable, StepFailed, StepTimeout
-from holdfast.failures import own_frames, rebuild, record
+from holdfast.values.codec import shape_of
+from holdfast.values.failures import own_frames, rebuild, record
 
 UNSTORABLE = object()
 

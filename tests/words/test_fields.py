@@ -17,9 +17,9 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from holdfast import codec
-from holdfast.codec import Unknown, shape_of
 from holdfast.errors import NotStorable
+from holdfast.values import codec
+from holdfast.values.codec import Unknown, shape_of
 
 
 @dataclasses.dataclass

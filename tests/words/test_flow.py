@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import BadArguments, Limit, Local, Rate
-from holdfast.flow import Flow, default_texts, interval_us, lane_of, latest_us, slack_us
+from holdfast.words.limits import Flow, default_texts, interval_us, lane_of, latest_us, slack_us
 
 
 async def mail(customer: str = "nobody", count: int = 1) -> None: ...

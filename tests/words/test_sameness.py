@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from tests.words.values import BERLIN, exactly, relaxed, values
 
-from holdfast.sameness import difference
+from holdfast.values.sameness import difference
 
 
 @dataclasses.dataclass(eq=False)

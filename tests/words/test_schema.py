@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tests.words.values import relaxed
 
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.schema import arguments_from_published, check_against
-from holdfast.signature import Signature
+from holdfast.values.schema import arguments_from_published, check_against
+from holdfast.values.signature import Signature
 
 
 class Color(enum.Enum):

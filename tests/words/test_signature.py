@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.words.values import relaxed
 
-from holdfast.codec import UNTYPED, digest, shape_of
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.signature import Bound, Local, Signature
+from holdfast.values.codec import UNTYPED, digest, shape_of
+from holdfast.values.signature import Bound, Local, Signature
 
 if TYPE_CHECKING:
     from nowhere import Client, Thing

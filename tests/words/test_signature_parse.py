@@ -14,7 +14,7 @@ import pytest
 from tests.words.values import Color, Ticket
 
 from holdfast.errors import BadArguments
-from holdfast.signature import Local, Signature
+from holdfast.values.signature import Local, Signature
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

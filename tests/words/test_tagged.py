@@ -23,9 +23,9 @@ from hypothesis import given
 from tests.words.values import BERLIN, Cat, Color, Holder, Level, Point, Ticket, Tree, exactly, refusal, relaxed, values
 
 import holdfast
-from holdfast.codec import BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, UNTYPED, checked_size, digest, preview
 from holdfast.errors import NotStorable
-from holdfast.tagged import AROUND
+from holdfast.values.codec import BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, UNTYPED, checked_size, digest, preview
+from holdfast.values.tagged import AROUND
 
 # --- plain values ---
 
@@ -308,7 +308,7 @@ def test_digests_are_the_same_in_another_process() -> None:
     """Another hash seed changes the order of sets, but no text and no digest."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from holdfast.codec import UNTYPED, digest\n"
+        "from holdfast.values.codec import UNTYPED, digest\n"
         "value = {'s': {str(n) for n in range(50)}, 'f': frozenset({('a', n) for n in range(20)})}\n"
         "value['m'] = {('k', 1): {b'x', 'y'}}\n"
         "text = UNTYPED.store(value)[0]; print(text, digest(text))"

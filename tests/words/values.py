@@ -15,8 +15,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from holdfast.codec import shape_of
 from holdfast.errors import NotStorable
+from holdfast.values.codec import shape_of
 
 relaxed = settings(deadline=None)  # the first value of a type builds its validator, which takes its time
 

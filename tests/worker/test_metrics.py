@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import holdfast
-from holdfast.store.base import NewRun
+from holdfast.store.contract import NewRun
 from holdfast.worker import health, probes
 from holdfast.worker.health import Health
 from holdfast.worker.metrics import METRICS, Sight, exposition

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from holdfast.cli.output import GOES_ON, code_of, command, held_back, how_to_go_on, print_json, user
-from holdfast.cli.output import answer as tell
-from holdfast.cli.reading import existing, held, row_of
-from holdfast.client import Client
-from holdfast.model import FINISHED
+from holdfast.cli.view.console import GOES_ON, code_of, command, held_back, how_to_go_on, print_json, user
+from holdfast.cli.view.console import answer as tell
+from holdfast.cli.view.read import existing, held, row_of
+from holdfast.client.client import Client
+from holdfast.words.model import FINISHED
 
 
 def who(by: str | None) -> str:

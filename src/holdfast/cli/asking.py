@@ -13,16 +13,16 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from holdfast.cli.output import block, console, glyphs, lines_of, say, shown_value, user
-from holdfast.cli.picture import clean
-from holdfast.cli.screen import Text
-from holdfast.client import Client
-from holdfast.documents import plain
-from holdfast.durations import spoken
+from holdfast.cli.view.console import block, console, glyphs, lines_of, say, shown_value, user
+from holdfast.cli.view.draw import clean
+from holdfast.cli.view.screen import Text
+from holdfast.client.approvals import Approval
+from holdfast.client.client import Client
+from holdfast.client.documents import plain
 from holdfast.errors import BadArguments, HoldfastError
-from holdfast.harmless import harmless_json
-from holdfast.people import GROUP, Actor
-from holdfast.questions import Approval
+from holdfast.words.durations import spoken
+from holdfast.words.harmless import harmless_json
+from holdfast.words.people import GROUP, Actor
 
 _CHOICES: Final = {
     "approve": {"a": "approve", "d": "deny", "e": "edit"},

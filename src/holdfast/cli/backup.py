@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.cli.output import answer, command, print_json, user
-from holdfast.cli.reading import existing
-from holdfast.client import restore_backup
-from holdfast.people import Actor
+from holdfast.cli.view.console import answer, command, print_json, user
+from holdfast.cli.view.read import existing
+from holdfast.client.client import restore_backup
+from holdfast.words.people import Actor
 
 
 async def backup(url: str | None, path: str, *, as_json: bool) -> None:

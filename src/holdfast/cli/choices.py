@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from holdfast.cli.output import command, user
-from holdfast.cli.picture import clean
-from holdfast.cli.screen import Text
-from holdfast.documents import plain
-from holdfast.naming import cut
-from holdfast.people import Actor, is_left_out
-from holdfast.questions import Approval
+from holdfast.cli.view.console import command, user
+from holdfast.cli.view.draw import clean
+from holdfast.cli.view.screen import Text
+from holdfast.client.approvals import Approval
+from holdfast.client.documents import plain
+from holdfast.values.text import cut
+from holdfast.words.people import Actor, is_left_out
 
 VALUE: Final = "VALUE"  # keeps the place of an answer
 _SHOWN: Final = 200  # characters of what is shown

@@ -46,8 +46,8 @@ def run(
     Ctrl-C stops at a safe point, a second one at once. Exit codes: 0 completed, 1 failed, 2 bad usage, 3 paused,
     130 interrupted.
     """
-    from holdfast.cli.running import Request
-    from holdfast.cli.running import run as run_it
+    from holdfast.cli.run import Request
+    from holdfast.cli.run import run as run_it
 
     click.get_current_context().exit(run_it(Request(target, args, named, run_id, labels, db, as_json, budget)))
 
@@ -212,14 +212,14 @@ def runs(
             raise click.UsageError("--stuck takes --status, --agent, --label and --limit")
         wait_for(stuck_runs(db, status, agent, labels, limit, as_json=as_json))
         return
-    from holdfast.cli import listing
+    from holdfast.cli import runs
 
     fits = {"status": status or None, "agent": agent, "labels": labels or None, "since": since, "until": until,
             "search": search}  # fmt: skip
     if counts:
-        wait_for(listing.counts(db, fits, as_json=as_json))
+        wait_for(runs.counts(db, fits, as_json=as_json))
     else:
-        wait_for(listing.runs(db, fits, limit, as_json=as_json))
+        wait_for(runs.runs(db, fits, limit, as_json=as_json))
 
 
 @holdfast.command()
@@ -241,11 +241,12 @@ def show(
     Of more than 30 calls of one name the first and the last ten are shown.
     """
     if audit:
-        from holdfast.cli import auditing
+        from holdfast.cli.audit import Wanted
+        from holdfast.cli.audit import audit as tell
 
-        wait_for(auditing.audit(db, auditing.Wanted(run, limit=1_000), as_json=as_json))
+        wait_for(tell(db, Wanted(run, limit=1_000), as_json=as_json))
         return
-    from holdfast.cli.showing import show as show_it
+    from holdfast.cli.show import show as show_it
 
     wait_for(show_it(db, run, as_json=as_json, events=events, svg=svg, failed=failed, last=last))
 
@@ -268,7 +269,7 @@ def tail(
             raise click.UsageError("--stream: name the run whose stream it is")
         reading = read(db, run, stream, after or 0, to_end=not no_follow, as_json=as_json)
         click.get_current_context().exit(wait_for(reading))
-    from holdfast.cli.listing import tail as follow
+    from holdfast.cli.runs import tail as follow
 
     click.get_current_context().exit(wait_for(follow(db, run, after, follow=not no_follow, as_json=as_json)))
 
@@ -283,16 +284,16 @@ def tail(
 @json_option
 def conversations(conversation: str | None, last: int, delete: bool, db: str | None, as_json: bool) -> None:
     """List conversations, or show what was said in one."""
-    from holdfast.cli import talking
+    from holdfast.cli import conversations
 
     if delete and conversation is None:
         raise click.UsageError("--delete: name the conversation to be deleted")
     if conversation is None:
-        wait_for(talking.conversations(db, last, as_json=as_json))
+        wait_for(conversations.conversations(db, last, as_json=as_json))
     elif delete:
-        wait_for(talking.delete(db, conversation, as_json=as_json))
+        wait_for(conversations.delete(db, conversation, as_json=as_json))
     else:
-        wait_for(talking.messages(db, conversation, last, as_json=as_json))
+        wait_for(conversations.messages(db, conversation, last, as_json=as_json))
 
 
 @holdfast.command()
@@ -304,7 +305,7 @@ def doctor(db: str | None, as_json: bool) -> None:
     The exit code is 1 if anything is: a damaged file, a failed or a paused run, one that is due and nobody serves,
     one that ends its process again and again, or a token that expires within 14 days.
     """
-    from holdfast.cli.health import doctor as examine
+    from holdfast.cli.doctor import doctor as examine
 
     click.get_current_context().exit(wait_for(examine(db, as_json=as_json)))
 

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.budget import Budget
 from holdfast.cli.acting import who
-from holdfast.cli.output import GOES_ON, code_of, command, held_back, how_to_go_on, print_json
-from holdfast.cli.output import answer as tell
-from holdfast.cli.reading import existing, held, row_of
-from holdfast.client import Client
+from holdfast.cli.view.console import GOES_ON, code_of, command, held_back, how_to_go_on, print_json
+from holdfast.cli.view.console import answer as tell
+from holdfast.cli.view.read import existing, held, row_of
+from holdfast.client.client import Client
+from holdfast.client.run import Run, RunInfo
 from holdfast.errors import BadArguments
-from holdfast.model import TRANSITIONS
-from holdfast.run import Run, RunInfo
+from holdfast.words.budget import Budget
+from holdfast.words.model import TRANSITIONS
 
 _NAMED: Final = 20  # runs that are told of one by one
 

@@ -22,7 +22,7 @@ def approvals(
 
     On a terminal they come one after the other: look at what is shown, approve, deny, edit it in $EDITOR, or skip.
     """
-    from holdfast.cli.deciding import approvals as go_through
+    from holdfast.cli.approvals import approvals as go_through
 
     wait_for(go_through(db, run, to, by, every=every, as_json=as_json, ask=not listed))
 
@@ -51,8 +51,8 @@ def approve(
     ID is the question's, or a run's with one open question below it. It is shown, and exactly what was shown is approved; on a
     terminal you are asked first.
     """
-    from holdfast.cli.deciding import Wanted
-    from holdfast.cli.deciding import approve as do
+    from holdfast.cli.approvals import Wanted
+    from holdfast.cli.approvals import approve as do
 
     wait_for(do(Wanted(db, question, digest, by, note, as_json), data))
 
@@ -61,8 +61,8 @@ def approve(
 @_decider_options
 def deny(question: str, by: str | None, note: str, digest: str | None, db: str | None, as_json: bool) -> None:
     """Deny what a run asks for; the agent sees the note."""
-    from holdfast.cli.deciding import Wanted
-    from holdfast.cli.deciding import deny as do
+    from holdfast.cli.approvals import Wanted
+    from holdfast.cli.approvals import deny as do
 
     wait_for(do(Wanted(db, question, digest, by, note, as_json)))
 
@@ -78,8 +78,8 @@ def answer(
     ID is the question's, or a run's with one open question. VALUE is JSON, or text, or @FILE. About a step in doubt it is
     run (it did not happen, run it), fail, or '{"result": ...}' (it happened, with this result).
     """
-    from holdfast.cli.deciding import Wanted
-    from holdfast.cli.deciding import answer as do
+    from holdfast.cli.approvals import Wanted
+    from holdfast.cli.approvals import answer as do
 
     wait_for(do(Wanted(db, question, digest, by, note, as_json), value))
 
@@ -91,7 +91,7 @@ def delegate(
     question: str, to: str, by: str | None, note: str, digest: str | None, db: str | None, as_json: bool
 ) -> None:
     """Pass a question on to somebody else."""
-    from holdfast.cli.deciding import Wanted
-    from holdfast.cli.deciding import delegate as do
+    from holdfast.cli.approvals import Wanted
+    from holdfast.cli.approvals import delegate as do
 
     wait_for(do(Wanted(db, question, digest, by, note, as_json), to))

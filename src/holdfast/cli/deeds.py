@@ -177,7 +177,7 @@ def token(
 
     NAME is who acts, in histories and in the audit. The token is printed once; the store has only a digest of it.
     """
-    from holdfast.cli import admitting
+    from holdfast.cli import tokens
 
     if sum((name is not None, listed, revoke is not None)) != 1:
         raise click.UsageError("give a NAME, or --list, or --revoke ID")
@@ -185,11 +185,11 @@ def token(
         raise click.UsageError("--group, --scope, --read-only and --expires are for a new token: give a NAME")
     if name is not None:
         may = ("read",) if read_only else scopes or ("read", "write", "decide")
-        wait_for(admitting.create(db, name, groups, may, expires or "90d", as_json=as_json))
+        wait_for(tokens.create(db, name, groups, may, expires or "90d", as_json=as_json))
     elif revoke is not None:
-        wait_for(admitting.revoke(db, revoke, as_json=as_json))
+        wait_for(tokens.revoke(db, revoke, as_json=as_json))
     else:
-        wait_for(admitting.tokens(db, as_json=as_json))
+        wait_for(tokens.tokens(db, as_json=as_json))
 
 
 @holdfast.command()
@@ -214,7 +214,7 @@ def audit(
 
     Also through which door, and what was approved. With --erase the values go and the rows stay: who did what, when.
     """
-    from holdfast.cli import auditing
+    from holdfast.cli import audit
 
     if erase and (actions or before is not None):
         raise click.UsageError("--erase takes an ID, --by and --older-than, and neither --action nor --before")
@@ -223,9 +223,9 @@ def audit(
     if older_than is not None and not erase:
         raise click.UsageError("--older-than is for --erase")
     if erase:
-        wait_for(auditing.erase(db, run, by, older_than, as_json=as_json))
+        wait_for(audit.erase(db, run, by, older_than, as_json=as_json))
     else:
-        wait_for(auditing.audit(db, auditing.Wanted(run, by, actions, before, limit), as_json=as_json))
+        wait_for(audit.audit(db, audit.Wanted(run, by, actions, before, limit), as_json=as_json))
 
 
 @holdfast.command()

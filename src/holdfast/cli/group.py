@@ -111,7 +111,7 @@ class _BadUsage(click.UsageError):
     """Told on the screen, as all other errors are."""
 
     def show(self, file: Any = None) -> None:
-        from holdfast.cli.output import say
+        from holdfast.cli.view.console import say
 
         if self.ctx is not None:
             hint = f"Try '{self.ctx.command_path} {self.ctx.help_option_names[-1]}' for help."
@@ -125,7 +125,7 @@ def _told_to_people() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        from holdfast.urls import redacted_words
+        from holdfast.words.urls import redacted_words
 
         raise _BadUsage(redacted_words(error.format_message()), error.ctx) from None
 
@@ -134,7 +134,7 @@ def _traceback(kind: type[BaseException], error: BaseException, trace: Traceback
     """As Python prints it, but for what the error says."""
     import traceback
 
-    from holdfast.harmless import harmless
+    from holdfast.words.harmless import harmless
 
     sys.stderr.write(harmless("".join(traceback.format_exception(kind, error, trace)), keep="\n"))
 
@@ -144,7 +144,7 @@ def _explain(ctx: click.Context, error: Exception) -> None:
 
     if not isinstance(error, HoldfastError):
         raise error
-    from holdfast.cli.output import BAD_USAGE, say
+    from holdfast.cli.view.console import BAD_USAGE, say
 
     say(f"Error: {error}", "red")
     ctx.exit(BAD_USAGE)
@@ -177,8 +177,8 @@ def json_option(command: F) -> F:
 
 def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Completes the id of a run."""
-    from holdfast.cli.listing import ids
-    from holdfast.harmless import harmless
+    from holdfast.cli.runs import ids
+    from holdfast.words.harmless import harmless
 
     try:
         return [
@@ -229,8 +229,8 @@ def past(ctx: click.Context, parameter: click.Parameter, value: str | None) -> A
         return None
     from datetime import datetime
 
-    from holdfast.durations import seconds
     from holdfast.errors import BadArguments
+    from holdfast.words.durations import seconds
 
     try:
         return datetime.fromisoformat(value).astimezone()
@@ -253,8 +253,8 @@ def words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     """A time, `90d` or `12h`, in seconds."""
-    from holdfast.durations import seconds
     from holdfast.errors import BadArguments
+    from holdfast.words.durations import seconds
 
     try:
         return None if value is None else seconds(value)

@@ -11,15 +11,15 @@ import stat
 import sys
 from typing import Any, Final
 
-from holdfast.cli.output import answer, say, user
-from holdfast.cli.running import listen_to_logs
+from holdfast.cli.run import listen_to_logs
 from holdfast.cli.stopping import Stop
-from holdfast.client import Client
-from holdfast.client import open as open_store
-from holdfast.durations import seconds
+from holdfast.cli.view.console import answer, say, user
+from holdfast.client.client import Client
+from holdfast.client.client import open as open_store
+from holdfast.client.tokens import SCOPES
 from holdfast.errors import BadArguments, HoldfastError
-from holdfast.people import Actor
-from holdfast.tokens import SCOPES
+from holdfast.words.durations import seconds
+from holdfast.words.people import Actor
 from holdfast.worker.settings import Settings
 
 _GRACE_S: Final = 5.0

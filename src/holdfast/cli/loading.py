@@ -14,11 +14,11 @@ from typing import Any
 
 import click
 
-from holdfast.cli.output import BAD_USAGE, block, console
-from holdfast.cli.screen import Text
-from holdfast.declaring import Agent, Step
+from holdfast.cli.view.console import BAD_USAGE, block, console
+from holdfast.cli.view.screen import Text
+from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments, UnknownAgent
-from holdfast.failures import is_users
+from holdfast.values.failures import is_users
 
 
 class CodeFailed(click.ClickException):

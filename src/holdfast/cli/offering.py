@@ -7,10 +7,10 @@ import contextlib
 from typing import Final
 
 from holdfast.cli import asking
-from holdfast.cli.following import Display, Watch
-from holdfast.cli.output import say
 from holdfast.cli.stopping import Stop
-from holdfast.questions import Approval
+from holdfast.cli.view.console import say
+from holdfast.cli.view.live import Display, Watch
+from holdfast.client.approvals import Approval
 
 _LOOK_S: Final = 0.2
 

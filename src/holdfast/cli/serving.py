@@ -8,17 +8,17 @@ import logging
 from types import ModuleType
 from typing import Any, Final, Self
 
-from holdfast.cli.lines import is_quiet, line, told_now
 from holdfast.cli.loading import load_apps
-from holdfast.cli.output import console, say
-from holdfast.cli.reading import open_calls
-from holdfast.cli.running import listen_to_logs
-from holdfast.cli.screen import Text
+from holdfast.cli.run import listen_to_logs
 from holdfast.cli.stopping import Stop, leave_if_held
-from holdfast.client import open as open_store
-from holdfast.client import specs_of
-from holdfast.declaring import Agent
-from holdfast.model import Event
+from holdfast.cli.view.console import console, say
+from holdfast.cli.view.lines import is_quiet, line, told_now
+from holdfast.cli.view.read import open_calls
+from holdfast.cli.view.screen import Text
+from holdfast.client.client import open as open_store
+from holdfast.client.client import specs_of
+from holdfast.declare import Agent
+from holdfast.words.model import Event
 from holdfast.worker.probes import Probes, listening
 from holdfast.worker.settings import Settings
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.budget import Budget
 from holdfast.cli.acting import value_of
 from holdfast.cli.loading import load_agent
-from holdfast.cli.output import answer, code_of, command, print_json, say
-from holdfast.cli.picture import when
-from holdfast.cli.reading import at_terminal
-from holdfast.client import Client
-from holdfast.client import open as open_store
-from holdfast.run import AgentInfo, Run
-from holdfast.signature import refuse_object
+from holdfast.cli.view.console import answer, code_of, command, print_json, say
+from holdfast.cli.view.draw import when
+from holdfast.cli.view.read import at_terminal
+from holdfast.client.client import Client
+from holdfast.client.client import open as open_store
+from holdfast.client.run import AgentInfo, Run
+from holdfast.values.signature import refuse_object
+from holdfast.words.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, Self
 
-from holdfast.cli.output import INTERRUPTED
+from holdfast.cli.view.console import INTERRUPTED
 
 _GIVING_BACK_S: Final = 3.0  # after the grace, for what is given back then
 _ONE_PRESS_S: Final = 0.2  # a launcher that forwards signals delivers one press twice

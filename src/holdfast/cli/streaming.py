@@ -9,11 +9,11 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from holdfast.cli.output import INTERRUPTED, print_json, reader_is_gone, say, write
-from holdfast.cli.reading import existing, row_of
 from holdfast.cli.stopping import Stop
-from holdfast.naming import size
-from holdfast.streams import Chunk, StreamInfo
+from holdfast.cli.view.console import INTERRUPTED, print_json, reader_is_gone, say, write
+from holdfast.cli.view.read import existing, row_of
+from holdfast.client.streams import Chunk, StreamInfo
+from holdfast.values.text import size
 
 _LOOK_S: Final = 1.0  # how often to look whether anybody still reads
 

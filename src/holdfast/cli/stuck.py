@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.cli.output import (
+from holdfast.cli.show import status_text
+from holdfast.cli.view.console import (
     GOES_ON,
     answer,
     code_of,
@@ -17,16 +18,15 @@ from holdfast.cli.output import (
     print_json,
     without_id,
 )
-from holdfast.cli.picture import clean
-from holdfast.cli.reading import existing, held
-from holdfast.cli.screen import Text
-from holdfast.cli.showing import status_text
-from holdfast.client import Client
-from holdfast.documents import plain
-from holdfast.durations import spoken
-from holdfast.model import CRASHES_APART, Published, RunRow, is_served
-from holdfast.naming import cut
-from holdfast.run import RunInfo, crashes, is_held_back, wants_worker
+from holdfast.cli.view.draw import clean
+from holdfast.cli.view.read import existing, held
+from holdfast.cli.view.screen import Text
+from holdfast.client.client import Client
+from holdfast.client.documents import plain
+from holdfast.client.run import RunInfo, crashes, is_held_back, wants_worker
+from holdfast.values.text import cut
+from holdfast.words.durations import spoken
+from holdfast.words.model import CRASHES_APART, Published, RunRow, is_served
 from holdfast.worker.health import LATE_MS
 
 _LOOKED_AT: Final = 10_000

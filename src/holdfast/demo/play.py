@@ -25,19 +25,19 @@ from typing import Any, Final
 from rich.table import Table
 
 from holdfast.cli import asking
-from holdfast.cli.following import Watch
-from holdfast.cli.lines import line
-from holdfast.cli.output import console, glyphs, print_json
-from holdfast.cli.picture import print_lines
-from holdfast.cli.reading import account
-from holdfast.cli.screen import Text
-from holdfast.cli.showing import drawn
-from holdfast.client import Client
-from holdfast.client import open as open_store
+from holdfast.cli.show import drawn
+from holdfast.cli.view.console import console, glyphs, print_json
+from holdfast.cli.view.draw import print_lines
+from holdfast.cli.view.lines import line
+from holdfast.cli.view.live import Watch
+from holdfast.cli.view.read import account
+from holdfast.cli.view.screen import Text
+from holdfast.client.client import Client
+from holdfast.client.client import open as open_store
 from holdfast.demo.site import Site
-from holdfast.durations import spoken
 from holdfast.errors import AlreadyDecided, BadArguments, HoldfastError, UnknownRun
-from holdfast.model import Event
+from holdfast.words.durations import spoken
+from holdfast.words.model import Event
 
 RUN: Final = "otters"
 TOPIC: Final = "sea otters"

@@ -1,1 +1,1 @@
-"""Replays an agent against its journal, then acts. Knows the store only through `store/base.py`."""
+"""Replays an agent against its journal, then acts. Knows the store only through `store/contract.py`."""

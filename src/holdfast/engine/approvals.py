@@ -16,25 +16,25 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED, Unknown, added, digest_of
-from holdfast.durations import moment
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.divergence import pause, unfit
 from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
 from holdfast.errors import BadArguments, Expired, NotStorable, Suspended
-from holdfast.model import Event
-from holdfast.naming import spell
-from holdfast.people import writable
 from holdfast.runtime import NO_DEFAULT, Answer, Question
-from holdfast.sameness import lost
-from holdfast.store.base import spilled
+from holdfast.store.contract import spilled
 from holdfast.store.questions import NewApproval
-from holdfast.tagged import bare
+from holdfast.values.codec import UNTYPED, Unknown, added, digest_of
+from holdfast.values.sameness import lost
+from holdfast.values.tagged import bare
+from holdfast.values.text import spell
+from holdfast.words.durations import moment
+from holdfast.words.model import Event
+from holdfast.words.people import writable
 
 if TYPE_CHECKING:
-    from holdfast.clock import Timer
     from holdfast.engine.execution import Execution
+    from holdfast.words.clock import Timer
 
 _ANY = ("open", "decided", "expired", "withdrawn")
 _SOON_MS = 1000  # when the store's clock is a little behind ours

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.model import Event
+from holdfast.words.model import Event
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.budget import Purse, left
-from holdfast.clock import Clock
-from holdfast.spent import NOTHING, Spent
+from holdfast.words.budget import Purse, left
+from holdfast.words.clock import Clock
+from holdfast.words.spent import NOTHING, Spent
 
 
 class Ledger:

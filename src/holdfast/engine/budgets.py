@@ -22,15 +22,15 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from holdfast.budget import MOST, Budget, Purse, left
-from holdfast.codec import UNTYPED, digest
 from holdfast.engine.approvals import answered
 from holdfast.engine.bills import Bill, Ledger
 from holdfast.errors import BudgetExceeded
-from holdfast.people import writable
-from holdfast.spent import NOTHING
 from holdfast.store.budgets import BUDGET
 from holdfast.store.questions import NewApproval
+from holdfast.values.codec import UNTYPED, digest
+from holdfast.words.budget import MOST, Budget, Purse, left
+from holdfast.words.people import writable
+from holdfast.words.spent import NOTHING
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution

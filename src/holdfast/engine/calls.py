@@ -12,17 +12,17 @@ import contextvars
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from holdfast.codec import Migrate, Shape
 from holdfast.engine.divergence import unfit
 from holdfast.engine.journal import Divergence, first_of
-from holdfast.engine.tasks import GateFuture
+from holdfast.engine.loop import GateFuture
 from holdfast.errors import BadArguments, NotStorable, Suspended
-from holdfast.model import Event
 from holdfast.runtime import CALLERS
+from holdfast.values.codec import Migrate, Shape
+from holdfast.words.model import Event
 
 if TYPE_CHECKING:
-    from holdfast.clock import Timer
     from holdfast.engine.execution import Execution
+    from holdfast.words.clock import Timer
 
 
 class Wait(NamedTuple):

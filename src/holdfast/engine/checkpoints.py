@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import Migrate, Shape
 from holdfast.engine import control
 from holdfast.engine.calls import Call, loaded
 from holdfast.engine.journal import Journal
-from holdfast.engine.looping import watch_of
+from holdfast.engine.loops import watch_of
 from holdfast.errors import HoldfastError
-from holdfast.model import Event
+from holdfast.values.codec import Migrate, Shape
+from holdfast.words.model import Event
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
-    from holdfast.engine.scope import Scope
+    from holdfast.engine.identity import Scope
 
 
 def restore(

@@ -11,19 +11,19 @@ import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import UNTYPED, digest
 from holdfast.engine.budgets import inherited
 from holdfast.engine.calls import Call, Wait, loaded, tagged
 from holdfast.engine.control import postpones
 from holdfast.engine.journal import first_of
+from holdfast.engine.loop import GateFuture
 from holdfast.engine.parking import notice
-from holdfast.engine.tasks import GateFuture
 from holdfast.errors import RunCancelled, RunFailed
-from holdfast.flow import lane_of
-from holdfast.model import FINISHED, Event, plain_id
 from holdfast.runtime import AgentSpec
-from holdfast.signature import Input
-from holdfast.store.base import NewRun, unspilled
+from holdfast.store.contract import NewRun, unspilled
+from holdfast.values.codec import UNTYPED, digest
+from holdfast.values.signature import Input
+from holdfast.words.limits import lane_of
+from holdfast.words.model import FINISHED, Event, plain_id
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution

@@ -22,8 +22,8 @@ from holdfast.engine import parking
 from holdfast.engine.calls import Call, Wait
 from holdfast.engine.ending import finish, said
 from holdfast.errors import LeaseLost, RunFinished, StoreUnavailable, UnknownRun
-from holdfast.model import Event, Signal
-from holdfast.store.base import Append, InboxMoved, Transition
+from holdfast.store.contract import Append, InboxMoved, Transition
+from holdfast.words.model import Event, Signal
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution

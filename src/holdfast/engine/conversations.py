@@ -17,14 +17,14 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import Shape, digest, hashed
 from holdfast.engine.calls import Call, Wait, tagged
 from holdfast.engine.divergence import pause, unfit
 from holdfast.errors import ConversationBusy, NotStorable, Suspended
-from holdfast.model import Event
 from holdfast.runtime import Placed
-from holdfast.store.base import Store, spilled, unspilled
+from holdfast.store.contract import Store, spilled, unspilled
 from holdfast.store.conversations import Enter, Leave, Say
+from holdfast.values.codec import Shape, digest, hashed
+from holdfast.words.model import Event
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.engine import foreign
+from holdfast.engine import unrecorded
 from holdfast.engine.journal import Divergence
 from holdfast.engine.receipts import Receipt
-from holdfast.harmless import logger
-from holdfast.store.base import Append, Transition
+from holdfast.store.contract import Append, Transition
+from holdfast.words.harmless import logger
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -69,7 +69,7 @@ def restless(execution: Execution) -> None:
             execution._reach_edge()  # nothing is recorded that it has not seen, and requests must be heard
         execution.gate.kick()  # busy with things of its own, and nobody waits for it
         return
-    lines = [foreign.place(task) for task in list(execution.tasks)[:3]]
+    lines = [unrecorded.place(task) for task in list(execution.tasks)[:3]]
     pause(
         execution,
         f"run {execution.run.id!r} never settles: its tasks go on without waiting for anything, so no outcome can be "

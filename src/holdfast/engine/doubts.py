@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from holdfast.codec import UNTYPED
-from holdfast.declaring import NotDone
+from holdfast.declare import NotDone
 from holdfast.engine.approvals import answered, approval_id
 from holdfast.engine.attempts import RUN_IT, Ended
 from holdfast.errors import InDoubt, StepTimeout
-from holdfast.people import writable
 from holdfast.runtime import Placed
 from holdfast.store.questions import NewApproval
-from holdfast.tagged import read_noting
+from holdfast.values.codec import UNTYPED
+from holdfast.values.tagged import read_noting
+from holdfast.words.people import writable
 
 if TYPE_CHECKING:
     from holdfast.engine.steps import StepCall

@@ -22,9 +22,9 @@ from asyncio.events import _get_running_loop
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.engine import foreign
+from holdfast.engine import unrecorded
 from holdfast.engine.divergence import pause
-from holdfast.engine.tasks import _PACKAGE, Stirring
+from holdfast.engine.loop import _PACKAGE, Stirring
 from holdfast.errors import Suspended
 from holdfast.runtime import UNSET, Placed, StepContext, _here, around
 
@@ -33,7 +33,7 @@ if sys.platform != "win32":
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
-    from holdfast.engine.scope import Scope
+    from holdfast.engine.identity import Scope
 
 _THREADS: Final = frozenset(("_thread.start_new_thread", "_thread.start_joinable_thread"))
 _PROCESS: Final = "a process of multiprocessing"  # of which Python tells no hook
@@ -125,7 +125,7 @@ def report(execution: Execution, scope: Scope, what: str, line: str, *, waits: b
     """Tell of what agent code is about to do; a strict agent may not."""
     with Placed(None):
         if not execution.spec.strict:
-            foreign.report(execution, scope, what, line, waits=waits)
+            unrecorded.report(execution, scope, what, line, waits=waits)
             return
         pause(
             execution,

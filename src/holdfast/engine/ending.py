@@ -6,14 +6,14 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from holdfast import failures
-from holdfast.engine import approvals, conversations, foreign
+from holdfast.engine import approvals, conversations, unrecorded
 from holdfast.engine.divergence import asks_instead, diverge
 from holdfast.engine.journal import Divergence
 from holdfast.errors import HoldfastError, NotStorable
-from holdfast.model import KINDS
 from holdfast.runtime import Placed
-from holdfast.store.base import Transition
+from holdfast.store.contract import Transition
+from holdfast.values import failures
+from holdfast.words.model import KINDS
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -26,7 +26,7 @@ def go_live(execution: Execution) -> None:
     """Everything recorded is through: what was found out on the way is written first."""
     execution.live = True
     execution.patches.write()
-    foreign.write(execution)
+    unrecorded.write(execution)
     approvals.withdraw_forsaken(execution)
     conversations.go_live(execution)
     execution.outflow.soon()
@@ -127,7 +127,7 @@ def stalled(execution: Execution, missing: Divergence) -> None:
     execution.resting = execution.settled = True
     if execution.root is not None and execution.root.done() and not execution.tasks:
         conclude(execution)
-    elif not foreign.unaccounted(execution):
+    elif not unrecorded.unaccounted(execution):
         _stalled_for_good(execution, missing, execution.gate.activity)
     else:
         grace_s = FOREIGN_GRACE_S if execution.foreign or execution.journal.foreign else STALL_GRACE_S
@@ -138,4 +138,6 @@ def stalled(execution: Execution, missing: Divergence) -> None:
 
 def _stalled_for_good(execution: Execution, missing: Divergence, seen: int) -> None:
     if execution.gate.activity == seen and not execution.closing:
-        diverge(execution, missing, "the code did not ask for it" + asks_instead(execution) + foreign.where(execution))
+        diverge(
+            execution, missing, "the code did not ask for it" + asks_instead(execution) + unrecorded.where(execution)
+        )

@@ -20,13 +20,13 @@ from holdfast.engine.divergence import unfit
 from holdfast.engine.execution import Execution
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Journal
-from holdfast.engine.looping import watch_of
+from holdfast.engine.loops import watch_of
 from holdfast.engine.streaming import recall
 from holdfast.errors import HoldfastError
-from holdfast.harmless import logger
-from holdfast.model import OUTCOMES, Claimed, RunRow
 from holdfast.runtime import AgentSpec
-from holdfast.store.base import unspilled
+from holdfast.store.contract import unspilled
+from holdfast.words.harmless import logger
+from holdfast.words.model import OUTCOMES, Claimed, RunRow
 
 _log = logger("holdfast")
 

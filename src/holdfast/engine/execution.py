@@ -22,23 +22,23 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from holdfast.clock import Timer
-from holdfast.codec import Shape
-from holdfast.engine import control, effects, foreign, parking
+from holdfast.engine import control, effects, parking, unrecorded
 from holdfast.engine.calls import Call, Wait
 from holdfast.engine.divergence import asks_instead, diverge, hopped_far, restless
 from holdfast.engine.ending import conclude, go_live, stalled
 from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
+from holdfast.engine.identity import Scope
+from holdfast.engine.inbox import Mailbox
 from holdfast.engine.journal import Divergence, Journal, arrives
 from holdfast.engine.leaving import Leaving
-from holdfast.engine.mailbox import Mailbox
+from holdfast.engine.loop import GateFuture, RunTask, Stirring, made_at
 from holdfast.engine.patches import Patches
-from holdfast.engine.scope import Scope
-from holdfast.engine.tasks import GateFuture, RunTask, Stirring, made_at
-from holdfast.model import KINDS, OUTCOMES, Event, RunRow, Signal
-from holdfast.overrides import Override, active, enter
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here, outside
+from holdfast.values.codec import Shape
+from holdfast.words.clock import Timer
+from holdfast.words.model import KINDS, OUTCOMES, Event, RunRow, Signal
+from holdfast.words.overrides import Override, active, enter
 
 
 class Execution(Leaving):
@@ -363,7 +363,7 @@ class Execution(Leaving):
         """Every recorded outcome is through and the run has settled: from here on the run acts."""
         left_over = self.journal.left_over()
         if left_over is not None:
-            diverge(self, left_over, "the code did not ask for it" + asks_instead(self) + foreign.where(self))
+            diverge(self, left_over, "the code did not ask for it" + asks_instead(self) + unrecorded.where(self))
             return
         go_live(self)
         self.edge_due = []
@@ -419,7 +419,7 @@ class Execution(Leaving):
 
     # What others report
 
-    stirred_by_foreign = foreign.stirred
+    stirred_by_foreign = unrecorded.stirred
 
     def report_foreign(self, scope: Scope, what: str, line: str) -> None:
         effects.report(self, scope, what, line, waits=True)

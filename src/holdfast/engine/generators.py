@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.runtime import Placed, here
 
 if TYPE_CHECKING:
-    from holdfast.engine.scope import Scope
+    from holdfast.engine.identity import Scope
 
 
 class Generators:

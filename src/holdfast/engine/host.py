@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
-from holdfast.clock import Clock
-from holdfast.engine.passing import Freed
-from holdfast.model import Event
-from holdfast.overrides import Override
+from holdfast.engine.limits import Freed
 from holdfast.runtime import AgentSpec, Resources, StepSpec
-from holdfast.spent import Spent
-from holdfast.store.base import Store
+from holdfast.store.contract import Store
+from holdfast.words.clock import Clock
+from holdfast.words.model import Event
+from holdfast.words.overrides import Override
+from holdfast.words.spent import Spent
 
 
 class Host(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.model import KINDS, OUTCOMES, Event
+from holdfast.words.model import KINDS, OUTCOMES, Event
 
 _PAUSES = ("run.pausing", "run.paused", "run.resumed", "run.retried")
 

@@ -11,16 +11,16 @@ import weakref
 from collections.abc import Generator
 from typing import Any
 
-from holdfast.clock import Timer
+from holdfast.engine.bodies import Drivers
 from holdfast.engine.calls import Call
-from holdfast.engine.drivers import Drivers
 from holdfast.engine.host import Host
+from holdfast.engine.loop import REFUSALS, RunTask, never
 from holdfast.engine.streams import Streams
-from holdfast.engine.tasks import REFUSALS, RunTask, never
 from holdfast.errors import Suspended
-from holdfast.model import RunRow
 from holdfast.runtime import Durable
-from holdfast.store.base import Transition
+from holdfast.store.contract import Transition
+from holdfast.words.clock import Timer
+from holdfast.words.model import RunRow
 
 _UNWIND_S = 1.0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.engine.receipts import Receipt
 from holdfast.runtime import Placed
-from holdfast.store.base import Append
+from holdfast.store.contract import Append
 from holdfast.store.streams import Piece
 
 if TYPE_CHECKING:

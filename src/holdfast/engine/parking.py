@@ -12,12 +12,12 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.engine import foreign
+from holdfast.engine import unrecorded
 from holdfast.errors import LeaseLost, StoreUnavailable
-from holdfast.harmless import logger
 from holdfast.runtime import Placed
 from holdfast.store.arrivals import Taken
-from holdfast.store.base import Append, InboxMoved, Transition, unspilled
+from holdfast.store.contract import Append, InboxMoved, Transition, unspilled
+from holdfast.words.harmless import logger
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
@@ -45,8 +45,8 @@ def idle(execution: Execution) -> None:
         if execution.park_timer is not None:
             execution.park_timer.cancel()
         seen = execution.gate.activity
-        if not execution.waits or foreign.outstanding(execution):
-            execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, foreign.report_stall, execution, seen)
+        if not execution.waits or unrecorded.outstanding(execution):
+            execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, unrecorded.report_stall, execution, seen)
             return
         dues = [wait.due for wait in execution.waits.values() if wait.due is not None]
         if dues and min(dues) <= execution.clock.now() + EARLY_MS:
@@ -58,7 +58,7 @@ def idle(execution: Execution) -> None:
 def _can_park(execution: Execution, seen: int) -> bool:
     busy = execution.driving or execution.unacked or execution.ticks or execution.ready or execution.fetching
     quiet = execution.gate.activity == seen and not execution.gate.pumping
-    if foreign.outstanding(execution):
+    if unrecorded.outstanding(execution):
         return False
     return bool(execution.live and quiet and execution.waits and not busy and not execution.holding)
 

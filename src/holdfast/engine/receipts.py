@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.model import Event
+from holdfast.words.model import Event
 
 if TYPE_CHECKING:
     from holdfast.engine.recorder import Recorder

@@ -16,17 +16,17 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.codec import BLOB_BYTES, Shape, checked_size
-from holdfast.engine.flag import Flag
 from holdfast.engine.host import Host
 from holdfast.engine.outflow import Outflow
 from holdfast.engine.receipts import Receipt, Written
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
-from holdfast.harmless import logger
-from holdfast.model import OUTCOMES, Event, RunRow
-from holdfast.store.base import Append, NewRun, Transition, settle, spilled
+from holdfast.store.contract import Append, NewRun, Transition, settle, spilled
 from holdfast.store.conversations import Talking
 from holdfast.store.questions import NewApproval
+from holdfast.values.codec import BLOB_BYTES, Shape, checked_size
+from holdfast.words.flag import Flag
+from holdfast.words.harmless import logger
+from holdfast.words.model import OUTCOMES, Event, RunRow
 
 _log = logger("holdfast")
 

@@ -20,22 +20,23 @@ from asyncio.events import _get_running_loop
 from collections.abc import Callable
 from typing import Any
 
-from holdfast import failures, salvage
-from holdfast.codec import kept
 from holdfast.engine.approvals import withdraw
 from holdfast.engine.attempts import RUN_IT, Ended, Past
 from holdfast.engine.bills import Bill
+from holdfast.engine.bodies import NotBegun
 from holdfast.engine.calls import Call, loaded, tagged
 from holdfast.engine.divergence import unfit
 from holdfast.engine.doubts import resolve
-from holdfast.engine.drivers import NotBegun
-from holdfast.engine.passing import Passage, doze
+from holdfast.engine.limits import Passage, doze
 from holdfast.engine.streams import Attempt
 from holdfast.errors import BadArguments, InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
-from holdfast.flow import lane_of
-from holdfast.model import Event
 from holdfast.runtime import StepContext, StepSpec, _here
-from holdfast.signature import Bound
+from holdfast.values import failures
+from holdfast.values.codec import kept
+from holdfast.values.signature import Bound
+from holdfast.words import salvage
+from holdfast.words.limits import lane_of
+from holdfast.words.model import Event
 
 
 class Account:

@@ -15,20 +15,20 @@ import hashlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import digest, preview
 from holdfast.engine.calls import Call, tagged
 from holdfast.engine.divergence import diverge
 from holdfast.engine.journal import Divergence
+from holdfast.engine.loop import RunTask
 from holdfast.engine.streams import busy, closed
-from holdfast.engine.tasks import RunTask
 from holdfast.errors import NotInRun, Suspended
-from holdfast.model import Event
 from holdfast.runtime import Durable
-from holdfast.salvage import Reason, Salvaged
+from holdfast.values.codec import digest, preview
+from holdfast.words.model import Event
+from holdfast.words.salvage import Reason, Salvaged
 
 if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
-    from holdfast.engine.scope import Scope
+    from holdfast.engine.identity import Scope
     from holdfast.engine.streams import Tail
 
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import BadArguments, HoldfastError, StepTimeout, StoreUnavailable, Suspended
-from holdfast.model import Claimed
-from holdfast.salvage import Reason, Salvaged
 from holdfast.store.streams import Piece
+from holdfast.words.model import Claimed
+from holdfast.words.salvage import Reason, Salvaged
 
 if TYPE_CHECKING:
     from holdfast.engine.leaving import Leaving

@@ -17,11 +17,11 @@ import random
 from typing import Any, Final
 
 from holdfast.engine.attempts import Ended
-from holdfast.engine.passing import Passage
+from holdfast.engine.limits import Passage
 from holdfast.engine.steps import StepCall
 from holdfast.errors import BadArguments, LeaseLost, NotStorable, StoreUnavailable, Suspended
 from holdfast.runtime import StepContext
-from holdfast.store.base import Append
+from holdfast.store.contract import Append
 from holdfast.store.joint import Joint, Undone, to_its_end
 
 MOST_UNDONE: Final = 20  # times in a row; then it is a failure like any other

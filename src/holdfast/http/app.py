@@ -11,16 +11,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from holdfast.client import Client
-from holdfast.documents import json_bytes
+from holdfast.client.client import Client
+from holdfast.client.documents import json_bytes
+from holdfast.http.auth import OwnPages, Tokens
 from holdfast.http.entrance import Entrance
-from holdfast.http.following import Followers
-from holdfast.http.guard import OwnPages, Tokens
+from holdfast.http.errors import Refused, answer
+from holdfast.http.follow import Followers
 from holdfast.http.health import Health
 from holdfast.http.openapi import description
 from holdfast.http.page import HEADERS, page
 from holdfast.http.paths import by_path
-from holdfast.http.problems import Refused, answer
 from holdfast.http.receiving import Receiver
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from holdfast.client.approvals import LISTED_BYTES, Approval, Room
 from holdfast.errors import UnknownApproval
-from holdfast.http.endpoints import Call, Input, Nothing
-from holdfast.questions import LISTED_BYTES, Approval, Room
+from holdfast.http.routes import Call, Input, Nothing
 
 
 class Which(Input):

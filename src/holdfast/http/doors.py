@@ -28,12 +28,12 @@ import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from holdfast.documents import json_bytes
-from holdfast.durations import seconds
+from holdfast.client.documents import json_bytes
 from holdfast.errors import BadArguments
-from holdfast.harmless import logger
-from holdfast.http.problems import Refused, answer, problem
-from holdfast.naming import short
+from holdfast.http.errors import Refused, answer, problem
+from holdfast.values.text import short
+from holdfast.words.durations import seconds
+from holdfast.words.harmless import logger
 
 KEY: Final = "holdfast.connection"  # of a request's scope
 PROBES: Final = ("/healthz", "/readyz")

@@ -9,14 +9,14 @@ from typing import Any, Final
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from holdfast.client import Client
-from holdfast.documents import json_bytes
+from holdfast.client.client import Client
+from holdfast.client.documents import json_bytes
+from holdfast.client.tokens import id_in
+from holdfast.http.auth import Tokens, check_local, cookie_of, note_refused, unauthorized
 from holdfast.http.doors import KEY
-from holdfast.http.guard import Tokens, check_local, cookie_of, note_refused, unauthorized
-from holdfast.http.problems import Refused, answer
+from holdfast.http.errors import Refused, answer
 from holdfast.http.receiving import document_of
 from holdfast.http.sessions import SESSION_S, Sessions
-from holdfast.tokens import id_in
 
 _MOST_BYTES: Final = 1_000
 _CLOSE: Final = {"Connection": "close"}

@@ -15,10 +15,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.client import Client
-from holdfast.documents import json_bytes
+from holdfast.client.client import Client
+from holdfast.client.documents import json_bytes
 from holdfast.errors import HoldfastError
-from holdfast.http.following import Followers
+from holdfast.http.follow import Followers
 from holdfast.worker.health import LATE_MS, PATIENCE_S
 from holdfast.worker.metrics import STORE_METRICS, Described, StoreSight, exposition
 

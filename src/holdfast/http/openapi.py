@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from holdfast.http.endpoints import Endpoint
 from holdfast.http.paths import PATHS
+from holdfast.http.routes import Endpoint
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 _PROBLEM: Final = {

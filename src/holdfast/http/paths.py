@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from holdfast.client.run import RunEvent
+from holdfast.client.streams import Chunk
 from holdfast.http import approvals, runs
-from holdfast.http.endpoints import Endpoint
-from holdfast.run import RunEvent
-from holdfast.streams import Chunk
+from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
 

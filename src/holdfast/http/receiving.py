@@ -19,9 +19,10 @@ from pydantic.fields import FieldInfo
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from holdfast.aside import aside, is_large
-from holdfast.client import Client
-from holdfast.documents import json_bytes
+from holdfast.client.aside import aside, is_large
+from holdfast.client.client import Client
+from holdfast.client.documents import json_bytes
+from holdfast.client.tokens import Scope
 from holdfast.errors import (
     BadArguments,
     HoldfastError,
@@ -35,14 +36,13 @@ from holdfast.errors import (
     UnknownRun,
 )
 from holdfast.http.approvals import OneApproval
+from holdfast.http.auth import Caller, Guard, note_refused
 from holdfast.http.doors import KEY, Connection
-from holdfast.http.endpoints import Answer, Call, Endpoint
-from holdfast.http.following import LOOK_S, Followers, Permission
-from holdfast.http.guard import Caller, Guard, note_refused
-from holdfast.http.problems import Refused, answer
+from holdfast.http.errors import Refused, answer
+from holdfast.http.follow import LOOK_S, Followers, Permission
+from holdfast.http.routes import Answer, Call, Endpoint
 from holdfast.http.runs import OneRun
-from holdfast.naming import cut, short
-from holdfast.tokens import Scope
+from holdfast.values.text import cut, short
 
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less

@@ -11,13 +11,13 @@ from typing import Any, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.budget import Budget
+from holdfast.client.run import AgentInfo, Run, RunEvent, RunInfo
+from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.errors import BadArguments
-from holdfast.http.endpoints import Answer, Call, Input, Nothing
-from holdfast.http.following import Source
-from holdfast.model import FINISHED, Status
-from holdfast.run import AgentInfo, Run, RunEvent, RunInfo
-from holdfast.streams import Chunk, StreamInfo
+from holdfast.http.follow import Source
+from holdfast.http.routes import Answer, Call, Input, Nothing
+from holdfast.words.budget import Budget
+from holdfast.words.model import FINISHED, Status
 
 Page = Callable[[list[Any], int], Any]  # a page of items, and where to go on
 _PAGE: Final = Field(100, ge=1, le=1000, description="At most so many.")

@@ -19,12 +19,12 @@ from typing import Final
 
 import uvicorn
 
-from holdfast.client import Client
+from holdfast.client.client import Client
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
+from holdfast.http.auth import Tokens
 from holdfast.http.doors import AT_ONCE, PEER, Connection, Doors, Limits, seldom_logged
-from holdfast.http.following import Followers
-from holdfast.http.guard import Tokens
+from holdfast.http.follow import Followers
 from holdfast.http.sessions import Sessions
 from holdfast.worker.probes import bound
 

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.model import FINISHED, OUTCOMES, TRANSITIONS, RunRow
-from holdfast.people import SOMEONE, starters
-from holdfast.store.admission import freed
-from holdfast.store.base import Append, InboxMoved, NewRun, News, Told, Transition
+from holdfast.store.contract import Append, InboxMoved, NewRun, News, Told, Transition
 from holdfast.store.conversing import converse
 from holdfast.store.families import end_if_asked, end_runs, hold_child
+from holdfast.store.limits import freed
 from holdfast.store.questions import NewApproval
 from holdfast.store.spending import Spending, spend
 from holdfast.store.streams import chunk_row
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
+from holdfast.words.model import FINISHED, OUTCOMES, TRANSITIONS, RunRow
+from holdfast.words.people import SOMEONE, starters
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LEFT: Final = frozenset(TRANSITIONS["running"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple, Protocol
 
-from holdfast.model import Event, Signal
+from holdfast.words.model import Event, Signal
 
 
 class Taken(NamedTuple):

@@ -30,9 +30,9 @@ import apsw
 
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store import audit
-from holdfast.store.base import News
-from holdfast.store.connection import make_private
+from holdfast.store.contract import News
 from holdfast.store.migrate import known, migrate, missing
+from holdfast.store.sqlite.connection import make_private
 from holdfast.store.transaction import Asking, Transaction
 
 NOT_COPIED: Final = frozenset({"migrations", "identity", "workers", "slots", "positions"})

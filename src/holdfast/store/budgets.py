@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from holdfast.budget import Purse
-from holdfast.spent import Spent
+from holdfast.words.budget import Purse
+from holdfast.words.spent import Spent
 
 BUDGET: Final = "budget"  # the key of questions for more; no call has such a key
 

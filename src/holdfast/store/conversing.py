@@ -20,7 +20,7 @@ from holdfast.errors import ConversationBusy
 from holdfast.store import audit
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.conversations import Enter, Leave, Say, Talking
-from holdfast.store.signals import put_signal
+from holdfast.store.inbox import put_signal
 from holdfast.store.transaction import Asking, Count, Transaction, to_json
 
 

@@ -24,14 +24,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.errors import UnknownRun
-from holdfast.model import FINISHED, RunRow
 from holdfast.store import audit
-from holdfast.store.admission import freed
-from holdfast.store.base import News, Transition
+from holdfast.store.contract import News, Transition
 from holdfast.store.conversing import leave_all
+from holdfast.store.inbox import put_signal
 from holdfast.store.leases import record
-from holdfast.store.signals import put_signal
+from holdfast.store.limits import freed
 from holdfast.store.transaction import Asking, Conflict, Transaction, to_json
+from holdfast.words.model import FINISHED, RunRow
 
 
 def existing(tx: Transaction, run: str) -> Asking[RunRow]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.errors import LeaseLost
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, written_at
-from holdfast.store.base import Append, News
+from holdfast.store.contract import Append, News
 from holdfast.store.transaction import Asking, Conflict, Count, Transaction
 
 

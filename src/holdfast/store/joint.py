@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from holdfast.store.base import Append
+    from holdfast.store.contract import Append
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.model import CRASHES_APART, RunRow
-from holdfast.store.admission import Due, admitted, freed
-from holdfast.store.base import Lease, News
+from holdfast.store.contract import Lease, News
+from holdfast.store.limits import Due, admitted, freed
 from holdfast.store.transaction import Asking, Count, Transaction, listed, to_json
+from holdfast.words.model import CRASHES_APART, RunRow
 
 _ROUNDS: Final = 10  # of looking at what is due, while some of it has no slot or turn
 _LOOKED_AT: Final = 100  # in each round but the first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from holdfast.store.base import News
+from holdfast.store.contract import News
 
 _MARKS: Final = "-=!+"  # one per level of News
 _LONGEST: Final = 1_024

@@ -7,8 +7,8 @@ import re
 from importlib import resources
 from typing import Final
 
-from holdfast.model import ApprovalRow, RunRow
 from holdfast.store.tokens import TokenRow
+from holdfast.words.model import ApprovalRow, RunRow
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _NAMED = re.compile(r"\{(\w+)\}")  # the text of another query

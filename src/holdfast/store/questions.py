@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from holdfast.model import ApprovalRow
-from holdfast.people import Ballot
+from holdfast.words.model import ApprovalRow
+from holdfast.words.people import Ballot
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import StoreUnavailable, UnknownRun
-from holdfast.model import ApprovalRow, Event, RunRow, Signal
 from holdfast.store import backup
 from holdfast.store.streams import Piece
 from holdfast.store.transaction import Asking, Rows, listed, to_json
+from holdfast.words.model import ApprovalRow, Event, RunRow, Signal
 
 _ALL = (1 << 63) - 1
 

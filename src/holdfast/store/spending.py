@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from holdfast.budget import Asked, Budget, Purse
-from holdfast.codec import UNTYPED
 from holdfast.errors import NotStorable
-from holdfast.model import Event
-from holdfast.spent import Spent
 from holdfast.store.transaction import Asking, Count, Rows, Transaction, to_json
+from holdfast.values.codec import UNTYPED
+from holdfast.words.budget import Asked, Budget, Purse
+from holdfast.words.model import Event
+from holdfast.words.spent import Spent
 
 
 class Spending(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from holdfast.salvage import Reason
+from holdfast.words.salvage import Reason
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.model import Event
 from holdfast.store.arrivals import Taken
 from holdfast.store.transaction import Asking, Transaction
+from holdfast.words.model import Event
 
 MOST: Final = 10  # at once; who has more to read reads it
 

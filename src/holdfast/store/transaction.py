@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from holdfast.store.base import News
+from holdfast.store.contract import News
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any, Protocol, runtime_checkable
 
-from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments
 from holdfast.testing import chat
 from holdfast.testing.chat import Json, Request, Tool
 from holdfast.testing.loopback import Reply
+from holdfast.words.durations import Duration, seconds
 
 _JSON = {"Content-Type": "application/json"}
 _EVENTS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from holdfast.declaring import Agent
+from holdfast.declare import Agent
 from holdfast.store.operations import Crash
 from holdfast.testing.kit import TestClient
 from holdfast.testing.kit import open as open_test

@@ -14,17 +14,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.client import Client, specs_of
-from holdfast.declaring import Agent, Step
-from holdfast.durations import Duration, milliseconds
+from holdfast.client.client import Client, specs_of
+from holdfast.client.waiters import Ear
+from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.hearing import Ear
-from holdfast.overrides import Override, active
 from holdfast.resources import Resource
 from holdfast.runtime import StepSpec
-from holdfast.store.base import Faults, Store
-from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.contract import Faults, Store
+from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.testing.clock import JumpClock
+from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.overrides import Override, active
 from holdfast.worker.settings import Settings
 
 _LOOK_EVERY_S = 0.002

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from holdfast.durations import Duration, seconds
 from holdfast.errors import BadArguments
 from holdfast.testing import chat
 from holdfast.testing.answers import (
@@ -47,6 +46,7 @@ from holdfast.testing.answers import (
 )
 from holdfast.testing.chat import Json, Request, Tool
 from holdfast.testing.loopback import Call, Loopback, Reply
+from holdfast.words.durations import Duration, seconds
 
 __all__ = [
     "Answer",

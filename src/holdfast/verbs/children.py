@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from holdfast.declaring import Agent
+from holdfast.declare import Agent
 from holdfast.errors import BadArguments
 from holdfast.runtime import Called, current
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
-from holdfast.codec import UNTYPED, Shape, shape_of
 from holdfast.errors import BadArguments, HoldfastError
-from holdfast.model import checked_conversation_id
-from holdfast.naming import is_whole, short
 from holdfast.runtime import Called, Talk, current
+from holdfast.values.codec import UNTYPED, Shape, shape_of
+from holdfast.values.text import is_whole, short
+from holdfast.words.model import checked_conversation_id
 
 T = TypeVar("T")
 

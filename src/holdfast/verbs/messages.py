@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
-from holdfast.codec import UNTYPED, shape_of
-from holdfast.durations import Duration, milliseconds
 from holdfast.errors import BadArguments
-from holdfast.people import checked_text
 from holdfast.runtime import Called, current
+from holdfast.values.codec import UNTYPED, shape_of
+from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.people import checked_text
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from holdfast.errors import BadArguments
 from holdfast.runtime import Called, Outlet, StepContext, current, here
-from holdfast.salvage import Salvaged
+from holdfast.words.salvage import Salvaged
 
 _NAME: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from holdfast.engine import parking
 from holdfast.engine.execution import Execution
-from holdfast.engine.tasks import RunTask
+from holdfast.engine.loop import RunTask
 from holdfast.errors import StoreUnavailable
-from holdfast.harmless import logger
+from holdfast.words.harmless import logger
 
 _log = logger("holdfast")
 _STRAYS_S: Final = 0.5

@@ -15,10 +15,10 @@ import time
 from typing import Final
 
 from holdfast.engine.execution import Execution
-from holdfast.engine.tasks import RunTask, frame_location
-from holdfast.harmless import logger
-from holdfast.model import RunRow
+from holdfast.engine.loop import RunTask, frame_location
 from holdfast.runtime import RunFacts, StepContext, _here
+from holdfast.words.harmless import logger
+from holdfast.words.model import RunRow
 from holdfast.worker.measures import Measures
 from holdfast.worker.settings import Settings
 

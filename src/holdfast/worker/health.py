@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import HoldfastError
-from holdfast.store.base import Census, QuestionAges
+from holdfast.store.contract import Census, QuestionAges
 from holdfast.worker.worker import Worker
 
 T = TypeVar("T")

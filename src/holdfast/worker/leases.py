@@ -8,8 +8,8 @@ import time
 from holdfast.engine import parking
 from holdfast.engine.execution import Execution
 from holdfast.errors import HoldfastError, LeaseLost
-from holdfast.harmless import logger
-from holdfast.store.base import Append, Lease, Store, Transition
+from holdfast.store.contract import Append, Lease, Store, Transition
+from holdfast.words.harmless import logger
 from holdfast.worker.hangs import Hangs
 from holdfast.worker.measures import Measures
 from holdfast.worker.pulse import Pulse

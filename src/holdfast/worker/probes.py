@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import Final
 
 from holdfast.errors import BadArguments
-from holdfast.naming import short
+from holdfast.values.text import short
 from holdfast.worker.health import Health, Verdict
 from holdfast.worker.metrics import METRICS, Sight, exposition
 

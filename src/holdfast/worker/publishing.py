@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from holdfast.flow import default_texts
 from holdfast.runtime import AgentSpec
+from holdfast.words.limits import default_texts
 
 
 def schema_of(spec: AgentSpec) -> str:

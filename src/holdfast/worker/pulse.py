@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from holdfast.errors import StoreUnavailable
-from holdfast.harmless import logger
-from holdfast.store.base import Lease, Store
+from holdfast.store.contract import Lease, Store
+from holdfast.words.harmless import logger
 from holdfast.worker.measures import Measures
 from holdfast.worker.settings import Settings
 

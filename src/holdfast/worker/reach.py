@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from holdfast.declaring import Agent
+from holdfast.declare import Agent
 from holdfast.runtime import AgentSpec
 
 _MOST_FUNCTIONS = 1_000

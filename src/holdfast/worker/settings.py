@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from holdfast.codec import DEFAULT_LIMIT_BYTES
 from holdfast.errors import BadArguments
-from holdfast.model import Event
-from holdfast.overrides import Override
 from holdfast.runtime import StepSpec
+from holdfast.values.codec import DEFAULT_LIMIT_BYTES
+from holdfast.words.model import Event
+from holdfast.words.overrides import Override
 
 _NAME: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,39})?")
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.errors import LeaseLost
-from holdfast.harmless import logger
-from holdfast.model import CRASHES_APART, CRASHES_AT_MOST, CRASHES_PAUSED, RunRow
-from holdfast.store.base import Append, Store, Transition
+from holdfast.store.contract import Append, Store, Transition
+from holdfast.words.harmless import logger
+from holdfast.words.model import CRASHES_APART, CRASHES_AT_MOST, CRASHES_PAUSED, RunRow
 
 _log = logger("holdfast")
 LONGEST_WAIT_S = 5.0

@@ -14,26 +14,26 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from holdfast.declaring import Step
+from holdfast.declare import Step
 from holdfast.engine import control, parking
 from holdfast.engine.execute import begin
 from holdfast.engine.execution import Execution
-from holdfast.engine.passing import Freed
-from holdfast.engine.tasks import install
+from holdfast.engine.limits import Freed
+from holdfast.engine.loop import install
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
-from holdfast.harmless import logger
-from holdfast.model import Event, RunRow
-from holdfast.naming import cut, type_name
-from holdfast.overrides import Override
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
-from holdfast.spent import Spent
-from holdfast.store.base import Changes, News, Store
+from holdfast.store.contract import Changes, News, Store
+from holdfast.values.text import cut, type_name
+from holdfast.words.harmless import logger
+from holdfast.words.model import Event, RunRow
+from holdfast.words.overrides import Override
+from holdfast.words.spent import Spent
 from holdfast.worker import draining, suspects
+from holdfast.worker.agents import Served
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.publishing import schema_of
-from holdfast.worker.served import Served
 from holdfast.worker.settings import Settings
 
 _log = logger("holdfast")

@@ -12,11 +12,11 @@ from tests.security.fuzzers.inputs import document, mangled, mutated, nested
 from tests.security.fuzzers.kinds import Kinds
 from tests.security.fuzzers.texts import refused
 
-from holdfast import tagged
-from holdfast.codec import Shape, digest, preview, shape_of
-from holdfast.documents import json_bytes
+from holdfast.client.documents import json_bytes
 from holdfast.errors import NotStorable
-from holdfast.sameness import difference
+from holdfast.values import tagged
+from holdfast.values.codec import Shape, digest, preview, shape_of
+from holdfast.values.sameness import difference
 
 FORGED = (
     json.dumps({"$int": "0x" + "f" * 20_000}), '{"$decimal":"1E+999999999"}', '{"$datetime":"0001-01-01T00:00:00+23:59"}',

@@ -34,7 +34,7 @@ from tests.serving import Worker
 from tests.warm import Cold
 
 import holdfast
-from holdfast.http.problems import codes
+from holdfast.http.errors import codes
 
 THREADS = 3
 HEALTHY_S = 1.0

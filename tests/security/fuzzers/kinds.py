@@ -22,8 +22,8 @@ import pydantic
 from tests.security.fuzzers.inputs import NUMBERS, text
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
-from holdfast.codec import shape_of
 from holdfast.errors import NotStorable
+from holdfast.values.codec import shape_of
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -13,8 +13,8 @@ from tests.security.fuzzers.agents import AGENTS
 from tests.security.fuzzers.inputs import WORDS, document, mangled, mutated, nested, text
 from tests.security.fuzzers.texts import Fixed
 
-from holdfast.http.endpoints import Endpoint
 from holdfast.http.paths import PATHS
+from holdfast.http.routes import Endpoint
 
 OPEN = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 METHODS = (

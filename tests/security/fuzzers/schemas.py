@@ -11,10 +11,10 @@ from tests.security.fuzzers.inputs import document, mutated, text
 from tests.security.fuzzers.kinds import Kinds
 from tests.security.fuzzers.texts import refused
 
-from holdfast import tagged
-from holdfast.codec import shape_of
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.schema import arguments_from_published, check_against, check_value, check_whole, filled
+from holdfast.values import tagged
+from holdfast.values.codec import shape_of
+from holdfast.values.schema import arguments_from_published, check_against, check_value, check_whole, filled
 
 PATTERNS = ("^(a|a)*$", "^(a+)+b$", "(", "\\d{1,1000}", "^a{0,99999}$", "(?=a)", "[", "^\\p{L}+$", "(a?){30}a{30}")
 FORMATS = ("date", "date-time", "time", "uuid", "email", "binary", "duration")

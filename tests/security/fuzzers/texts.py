@@ -10,14 +10,14 @@ from typing import Any
 from tests.security.fuzzers.inputs import NUMBERS, WORDS, mangled, text
 
 import holdfast
-from holdfast.durations import epoch_ms, milliseconds, past_ms, seconds, spoken
 from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable
 from holdfast.http.doors import Limits
-from holdfast.retry import asked_wait_s
-from holdfast.store.choosing import store_at
-from holdfast.store.connection import parse_url as parse_sqlite
 from holdfast.store.postgres.connection import parse_url as parse_postgres
-from holdfast.urls import redacted, redacted_words, without_secrets
+from holdfast.store.sqlite.connection import parse_url as parse_sqlite
+from holdfast.store.urls import store_at
+from holdfast.words.durations import epoch_ms, milliseconds, past_ms, seconds, spoken
+from holdfast.words.retry import asked_wait_s
+from holdfast.words.urls import redacted, redacted_words, without_secrets
 
 MOST_SAID = 6_000  # characters of a message
 

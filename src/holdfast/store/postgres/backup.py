@@ -14,8 +14,8 @@ import asyncpg
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.backup import NOT_COPIED, Backup, Part, columns, rows_at_once, seal, up_to_date
 from holdfast.store.migrate import migrate as migrate_file
-from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.connection import ANSWER_S, Connection
+from holdfast.store.postgres.execute import ask
 
 _FIRST: Final = ("runs", "approvals")  # that rows of others point to
 # The feed has no position beyond this one; SQLite must not give it again.

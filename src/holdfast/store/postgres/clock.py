@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.clock import Nap, Timer
-from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.execute import ask
+from holdfast.words.clock import Nap, Timer
 
 _DRIFT: Final = 2e-4  # by so much two clocks may run apart; those of computers do by a tenth of it
 _GOOD_MS: Final = 5.0  # a first measure that leaves more open than this is made again,

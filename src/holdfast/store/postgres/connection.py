@@ -20,7 +20,7 @@ import asyncpg
 from asyncpg import exceptions as pg
 
 from holdfast.errors import BadArguments
-from holdfast.urls import redacted
+from holdfast.words.urls import redacted
 
 T = TypeVar("T")
 Connection: TypeAlias = Any  # asyncpg has no types

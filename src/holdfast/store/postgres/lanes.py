@@ -10,12 +10,12 @@ import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from holdfast.clock import Clock
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.base import Faults, News
+from holdfast.store.contract import Faults, News
 from holdfast.store.operations import Operation, Result
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.writer import Writer
+from holdfast.words.clock import Clock
 
 _LANES: Final = 2
 

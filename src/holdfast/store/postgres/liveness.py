@@ -20,14 +20,14 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
-from holdfast.harmless import logger
-from holdfast.store.base import Lease
-from holdfast.store.postgres.asking import ask
+from holdfast.store.contract import Lease
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye, insist
+from holdfast.store.postgres.execute import ask
 from holdfast.store.transaction import to_json
+from holdfast.words.clock import Clock
+from holdfast.words.harmless import logger
 
 _log = logger("holdfast.store")
 T = TypeVar("T")

@@ -12,9 +12,9 @@ import asyncpg
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.migrate import Migration, missing
-from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import migrations, schema_text
+from holdfast.store.postgres.execute import ask
 
 
 async def migrate(connection: Connection, schema: str, now: int) -> bool:

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
-from holdfast.durations import spoken
 from holdfast.errors import StoreUnavailable
-from holdfast.store.base import looks_again, settle
+from holdfast.store.contract import looks_again, settle
 from holdfast.store.postgres import connection
-from holdfast.store.postgres.asking import Answers
 from holdfast.store.postgres.connection import LOST, TROUBLE, Connection, goodbye, insist
+from holdfast.store.postgres.execute import Answers
 from holdfast.store.transaction import Asking
+from holdfast.words.durations import spoken
 
 T = TypeVar("T")
 P = ParamSpec("P")

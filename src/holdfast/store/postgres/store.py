@@ -16,15 +16,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailable
-from holdfast.harmless import logger
-from holdfast.model import Published
 from holdfast.store import joining, leases, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.arrivals import Taken
 from holdfast.store.backup import Part, opened
-from holdfast.store.base import Ailment, Faults, Lease, News
+from holdfast.store.contract import Ailment, Faults, Lease, News
 from holdfast.store.joint import Joint
 from holdfast.store.operations import Result
 from holdfast.store.postgres.backup import copy_in, copy_out
@@ -32,14 +29,17 @@ from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, insist, parse_url
 from holdfast.store.postgres.lanes import Lanes
 from holdfast.store.postgres.liveness import Liveness
-from holdfast.store.postgres.loans import Loans
 from holdfast.store.postgres.migrate import migrate, secret_of
 from holdfast.store.postgres.readers import Readers
+from holdfast.store.postgres.transactions import Loans
 from holdfast.store.postgres.wakeups import Wakeups
-from holdfast.store.shared import SharedStore, forget
+from holdfast.store.store import SharedStore, forget
 from holdfast.store.taking import Take
 from holdfast.store.transaction import Asking, Transaction, listed, to_json
-from holdfast.urls import without_secrets
+from holdfast.words.clock import Clock
+from holdfast.words.harmless import logger
+from holdfast.words.model import Published
+from holdfast.words.urls import without_secrets
 
 _log = logger("holdfast.store")
 T = TypeVar("T")

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 import asyncpg
 
-from holdfast.clock import Clock
-from holdfast.harmless import logger
 from holdfast.store import news
-from holdfast.store.base import Changes, News
+from holdfast.store.contract import Changes, News
 from holdfast.store.postgres import connection
-from holdfast.store.postgres.asking import ask
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
+from holdfast.store.postgres.execute import ask
+from holdfast.words.clock import Clock
+from holdfast.words.harmless import logger
 
 _log = logger("holdfast.store")
 POLL_S: Final = 1.0

@@ -1,0 +1,226 @@
+"""What waits for people: listed, stepped through, decided by one command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from holdfast.cli import asking
+from holdfast.cli.acting import kept_back
+from holdfast.cli.choices import VALUE, to_decide, value_line
+from holdfast.cli.view.console import FAILED, console, print_json, say
+from holdfast.cli.view.console import answer as tell
+from holdfast.cli.view.draw import clean
+from holdfast.cli.view.read import existing, held, row_of
+from holdfast.cli.view.screen import Text
+from holdfast.client.approvals import LISTED_BYTES, Approval, Room
+from holdfast.client.client import Client
+from holdfast.client.refusals import Try
+from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
+from holdfast.words.model import FINISHED
+from holdfast.words.people import GROUP, Actor
+
+_DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as the audit calls them
+
+
+async def approvals(
+    url: str | None, run: str | None, to: str | None, by: str | None, *, every: bool, as_json: bool, ask: bool
+) -> None:
+    """The command: a list, or one after the other for a person at a terminal."""
+    async with existing(url) as hf:
+        if run is not None:
+            await row_of(hf, run)
+        decides = ask and not every and not as_json and asking.is_at_terminal()
+        room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
+        found = await hf._listed(room, run=run, to=to, open=not every, limit=100)  # noqa: SLF001 - of our own package
+        asleep = await held(hf, url)
+        if asleep is not None and not as_json:
+            say(f"Note: {asleep}", "yellow")
+        if as_json:
+            print_json({"questions": found})
+        elif not found:
+            tell("Nothing waits for a person." if to is None else f"Nothing waits for {to}.")
+        elif decides:
+            who = by or (None if to is None or to.startswith(GROUP) else to)
+            if who is not None:
+                say(f"You decide as {clean(who)}.", "dim")
+            await _step_through(hf, found, who)
+        else:
+            for each in found:
+                _print(each, url, console(), await _how_it_stands(hf, each))
+
+
+async def _step_through(hf: Client, found: list[Approval], by: str | None) -> None:
+    never = asyncio.Event()
+    for place, question in enumerate(found, 1):
+        say(f"{place} of {len(found)}", "dim")
+        if not await asking.decide(hf, question, by, never):
+            return
+        say()
+
+
+async def _how_it_stands(hf: Client, question: Approval) -> str:
+    """What the run of a question does not do about it yet."""
+    row = await hf.store.run(question.run)
+    if row is None or row.status in FINISHED:
+        return ""
+    paused = "its run is paused" if row.status == "paused" else ""
+    if question.status == "open":
+        return paused
+    untaken = any(signal.topic == question.id for signal in await hf.store.inbox(row.id, row.inbox_seen))
+    return (f"{paused}, and" if paused else "its run") + " has not taken it yet" if untaken else paused
+
+
+def _print(question: Approval, url: str | None, on: Console, stands: str = "") -> None:
+    on.print(asking.headline(question), soft_wrap=True)
+    on.print(Text(f"  {clean(question.question)}"), soft_wrap=True)
+    if question.status == "open":
+        for line in to_decide(question, url):
+            on.print(line, soft_wrap=True)
+    else:
+        how = question.decision or question.status
+        how += f" by {question.decided_by}" if question.decided_by else ""
+        how += f" on {question.decided_at.astimezone():%Y-%m-%d %H:%M:%S}" if question.decided_at else ""
+        on.print(Text(f"  {how}" + (f": {clean(question.note)}" if question.note else ""), "dim"), soft_wrap=True)
+        if question.decision in ("approved", "answered") and question.data is not None:
+            on.print(Text(f"  {value_line(question.data)}"), soft_wrap=True)
+    if stands:
+        on.print(Text(f"  {stands}", "yellow"), soft_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command is to decide, and for whom."""
+
+    url: str | None
+    id: str  # of a question, or of a run
+    digest: str | None  # of what the person has seen before, if that is said
+    by: str | None
+    note: str
+    as_json: bool
+
+
+async def approve(wanted: Wanted, data: str | None) -> None:
+    """The command."""
+    more = {} if data is None else {"data": _entered(data)}
+    await _do(wanted, "Approve", lambda hf, it, who: hf.approve(it, by=who, note=wanted.note, **more), **more)
+
+
+async def deny(wanted: Wanted) -> None:
+    """The command."""
+    await _do(wanted, "Deny", lambda hf, it, who: hf.deny(it, by=who, note=wanted.note))
+
+
+async def answer(wanted: Wanted, value: str) -> None:
+    """The command."""
+    if value == VALUE:  # as it is printed
+        raise BadArguments(f"write your answer in the place of {VALUE}; if it is that word, as '\"{VALUE}\"'")
+    if value.startswith("@"):
+        given = _entered(value)
+        await _do(wanted, "Answer", lambda hf, it, who: hf.answer(it, given, by=who, note=wanted.note), data=given)
+    else:
+        act = lambda hf, it, who: asking.answered(hf, it, value, who, wanted.note)  # noqa: E731
+        await _do(wanted, "Answer", act, data=value)
+
+
+async def delegate(wanted: Wanted, to: str) -> None:
+    """The command."""
+    told = f"is now for {to}."
+    await _do(wanted, f"Pass on to {to}", lambda hf, it, who: hf.delegate(it, to=to, by=who, note=wanted.note), told)
+
+
+async def _do(
+    wanted: Wanted,
+    verb: str,
+    act: Callable[[Client, Approval, Actor], Awaitable[Approval]],
+    told: str = "",
+    **entered: Any,
+) -> None:
+    """Show a question and decide what was shown: it is read once, and the decision is bound to what was read."""
+    async with existing(wanted.url) as hf:
+        question = await _found(hf, wanted)
+        _check_fits(question, verb, wanted.url)
+        asks = wanted.digest is None and asking.is_at_terminal()
+        if question.status == "open" and (asks or not wanted.as_json):
+            asking.show(console(stderr=True), question, **entered)
+        try:
+            if question.status == "open" and wanted.digest not in (None, question.digest):
+                who = asking.actor(wanted.by)
+                hf._refusals.note(Try(_DEEDS.get(verb, "delegate"), "stale", who.name, who.via, question.run))  # noqa: SLF001 - of our own package
+                raise Stale(
+                    f"question {question.id!r} shows something else than you were shown; look at it, then decide"
+                )
+            if asks and question.status == "open" and not await _confirmed(verb):
+                say("Nothing was decided.", "yellow")
+                click.get_current_context().exit(FAILED)
+            decided = await act(hf, question, asking.actor(wanted.by))
+            kept = await kept_back(hf, decided.run, wanted.url) if decided.status != "open" else None
+        except AlreadyDecided:
+            ended = await hf.approval(question.id)
+            if ended.decision in ("approved", "answered") and ended.data is not None and not wanted.as_json:
+                say(f"This was {ended.decision}: {value_line(ended.data)}", "yellow")
+            raise
+        except Stale as stale:
+            if stale.approval is not None:
+                say("This is there now:", "yellow")
+                asking.show(console(stderr=True), stale.approval)
+            raise
+    if wanted.as_json:
+        print_json({"question": decided})
+    elif told:
+        tell(f"{decided.id} of run {decided.run} {told}")
+    else:
+        asking.report(console(), decided)
+    if kept is not None and not wanted.as_json:
+        tell(kept[0], "", *kept[1:])
+
+
+def _check_fits(question: Approval, verb: str, url: str | None) -> None:
+    """Is this a command for such a question? If not, those that are."""
+    wanted = ("Approve", "Deny") if question.kind == "approve" else ("Answer",)
+    if question.status == "open" and verb not in wanted and verb in ("Approve", "Deny", "Answer"):
+        for line in to_decide(question, url):
+            console(stderr=True).print(line, soft_wrap=True)
+        wants = "a yes or a no" if question.kind == "approve" else "an answer"
+        raise BadArguments(f"question {question.id!r} wants {wants}, by one of these commands")
+
+
+async def _found(hf: Client, wanted: Wanted) -> Approval:
+    try:
+        return await hf.approval(wanted.id)
+    except UnknownApproval:
+        row, asked = await hf.store.run(wanted.id), await hf.approvals(run=wanted.id)
+        for each in asked:
+            _print(each, wanted.url, console(stderr=True))
+    if row is None:
+        raise UnknownApproval(
+            f"there is no question and no run {wanted.id!r} in {hf.store.url}; `holdfast approvals` lists what waits for people"
+        )
+    if asked:
+        raise UnknownApproval(f"run {wanted.id!r} has {len(asked)} open questions: name the one that you mean")
+    raise UnknownApproval(f"run {wanted.id!r} is {row.status} and asks nobody anything")
+
+
+async def _confirmed(verb: str) -> bool:
+    said = await asking.typed(f"{verb} this? [y]es, [n]o:", asyncio.Event())
+    return (said or "").lower() in ("y", "yes")
+
+
+def _entered(text: str) -> Any:
+    """JSON as it was typed, or in a file that was named with an @."""
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text("utf-8")
+        except OSError as error:
+            raise BadArguments(f"{text[1:]!r} cannot be read: {error.strerror}") from None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadArguments(f"{text[:60]!r} is no JSON: {error}. A text needs quotes of its own: '\"text\"'") from None

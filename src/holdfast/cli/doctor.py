@@ -1,0 +1,220 @@
+"""`holdfast doctor`: what the store is, what is in it, and what is wrong, with advice."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.cli.stuck import found_stuck
+from holdfast.cli.view.console import command, console, glyphs, lines_of, print_json, version
+from holdfast.cli.view.draw import clean, when
+from holdfast.cli.view.read import existing, held
+from holdfast.cli.view.screen import Text
+from holdfast.client.client import Client, store_for
+from holdfast.client.tokens import RENEW
+from holdfast.errors import StoreUnavailable
+from holdfast.values.text import size
+from holdfast.words.durations import spoken
+from holdfast.words.model import Published, RunRow
+
+_DURABILITY: Final = {
+    2: "power: an acknowledged write survives a power cut",
+    1: "process: the last writes may be lost in a power cut, not in a crash",
+}
+_MALFORMED: Final = "malformed"  # SQLite's word for what cannot even be opened
+_LITTLE_ROOM: Final = 64 << 20  # bytes
+_NAMED: Final = 5
+_LOOKED_AT: Final = 200  # runs of each state
+
+
+async def doctor(url: str | None, *, as_json: bool) -> int:
+    """The command; returns 0 when nothing was found, else 1."""
+    try:
+        return await _examine(url, as_json=as_json)
+    except StoreUnavailable as error:
+        facts = _sizes(url)
+        if not facts or _MALFORMED not in str(error):
+            raise
+        facts["integrity"] = ascii(str(error).rpartition(": ")[2])[1:-1]
+    problems = _damage(facts, url) + _room(facts)
+    if as_json:
+        print_json({"holdfast": version(), "store": facts, "problems": problems})
+    else:
+        _print_problems(problems)
+    return 1
+
+
+async def _examine(url: str | None, *, as_json: bool) -> int:
+    async with existing(url) as hf:
+        started = time.monotonic()
+        facts = await hf.store.facts()
+        took_s = time.monotonic() - started
+        facts["only_looked_at"] = hf.store.refuses is not None
+        if facts["only_looked_at"]:  # a copy, on another disk
+            facts |= _sizes(url)
+        agents: Published = {}
+        paused: list[tuple[str, int]] = []
+        try:
+            agents = await hf.store.agents()
+            paused = [(key.removeprefix("rate:"), until) for key, until in await hf.store.paused_rates()]
+            problems = await _problems(hf, facts, url)
+        except StoreUnavailable:
+            if facts["integrity"] == "ok":
+                raise
+            problems = _damage(facts, url)  # of a damaged file not all can be read
+    durability = _durability(facts)
+    if as_json:
+        print_json({
+            "holdfast": version(), "python": platform.python_version(), "platform": platform.platform(),
+            "durability": durability.partition(":")[0], "store": facts,
+            "agents": [{"name": name, "version": own, "served": bool(served), "versions": sorted(filter(None, served))}
+                       for name, (own, _, served) in agents.items()],
+            "paused": [{"rate": rate, "until": until} for rate, until in paused], "problems": problems,
+        })  # fmt: skip
+    else:
+        facts["paused"] = "; ".join(f"{rate} until {when(until)}" for rate, until in paused)
+        _print(facts, agents, problems, durability, took_s)
+    return 1 if problems else 0
+
+
+def _print(
+    facts: dict[str, Any], agents: dict[str, Any], problems: list[dict[str, str]], durability: str, took_s: float
+) -> None:
+    on = console()
+
+    def fact(name: str, value: str) -> None:
+        on.print(Text(f"  {name:<13}", "dim").append(value), soft_wrap=True)
+
+    on.print()
+    fact("Holdfast", f"{version()}, Python {platform.python_version()}, {platform.platform(terse=True)}")
+    for name, value in _about(facts):
+        fact(name, value)
+    fact("Durability", durability)
+    if "runs" in facts:
+        _print_contents(fact, facts, agents)
+    fact("Integrity", f"{facts['integrity']} (all of it was read in {spoken(took_s)})")
+    _print_problems(problems)
+
+
+def _print_problems(problems: list[dict[str, str]]) -> None:
+    on = console()
+    signs = glyphs(on)
+    on.print()
+    if not problems:
+        on.print(Text(f"  {signs.done} nothing is wrong", "green"))
+    for problem in problems:
+        on.print(Text(f"  {signs.warning} ", "bold yellow").append(clean(problem["problem"]), "bold"), soft_wrap=True)
+        for line in lines_of(problem["advice"]):
+            on.print(Text(f"    {line}", "dim", no_wrap=True), soft_wrap=True)
+    on.print()
+
+
+def _durability(facts: dict[str, Any]) -> str:
+    if facts["store"] == "sqlite":
+        return _DURABILITY.get(facts["pragmas"]["synchronous"], "unknown")
+    return _DURABILITY[1 if facts["synchronous_commit"] == "off" else 2]
+
+
+def _about(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """What kind of store it is, and how large."""
+    schema = f", schema {facts['schema']}" if "schema" in facts else ""
+    if facts["store"] == "postgresql":
+        server = " ".join(facts["server"].split()[:2])
+        return [
+            ("Store", f"{facts['url']} ({server}, database {facts['database']}{schema})"),
+            ("Size", size(facts["bytes"] or 0)),
+        ]
+    room = f", {size(facts['free_bytes'])} of the disk left"
+    sizes = f"{size(facts.get('file_bytes', 0))}, write-ahead log {size(facts.get('log_bytes', 0))}{room}"
+    return [("Store", f"{facts['url']} (SQLite {facts['sqlite']}{schema})"), ("Size", sizes)]
+
+
+def _print_contents(fact: Callable[[str, str], None], facts: dict[str, Any], agents: dict[str, Any]) -> None:
+    if facts["only_looked_at"]:
+        why = "its file, folder or disk cannot be written" if facts["store"] == "sqlite" else "its role may not write"
+        fact("Access", f"it can only be looked at: {why}")
+    counts = ", ".join(f"{count} {status}" for status, count in facts["runs"].items())
+    fact("Runs", counts or "none")
+    asked = facts["open_approvals"]
+    fact("Events", f"{facts['events']}, {facts['blobs']} large values, {asked} open question{'s' * (asked != 1)}")
+    codes = ", ".join(f"{count} with code {code}" for code, count in facts["code_versions"].items() if code)
+    fact("Workers", f"{facts['workers']} alive" + (f" ({codes})" if codes else ""))
+    live = ", ".join(name for name, (_, _, served) in agents.items() if served)
+    idle = ", ".join(name for name, (_, _, served) in agents.items() if not served)
+    fact("Agents", " ".join([f"served now: {live or 'none'}", *([f"(not now: {idle})"] if idle else [])]))
+    if facts["paused"]:
+        fact("Paused", f"{facts['paused']} (a provider said so; calls that share the rate wait)")
+
+
+def _damage(facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
+    if facts["integrity"] == "ok":
+        return []
+    what = "the file is damaged" if facts["store"] == "sqlite" else "the store is damaged"
+    restore = command("restore", "BACKUP", db="sqlite:NEW.db" if facts["store"] == "sqlite" else url)
+    advice = (
+        "Stop all workers and keep a copy of what is there, with the files beside it. Look at the disk: damage comes from "
+        f"below. Then go on from a backup: {restore}"
+    )
+    return [{"run": "", "problem": f"{what}: {facts['integrity']}", "advice": advice}]
+
+
+def _room(facts: dict[str, Any]) -> list[dict[str, str]]:
+    if facts.get("free_bytes", _LITTLE_ROOM) >= _LITTLE_ROOM:
+        return []
+    advice = (
+        "Make room: on a full disk nothing is written and nothing begins; work goes on by itself when there is room"
+    )
+    return [{"run": "", "problem": f"the disk of the store has {size(facts['free_bytes'])} left", "advice": advice}]
+
+
+def _sizes(url: str | None) -> dict[str, Any]:
+    """What can be told of the file of a store that is not open; nothing of another kind of store, or of none."""
+    store = store_for(url)
+    path = getattr(store, "path", None)
+    if path is None or not Path(path).exists():
+        return {}
+    return {
+        "store": "sqlite", "url": store.url, "path": path, "file_bytes": Path(path).stat().st_size,
+        "free_bytes": shutil.disk_usage(Path(path).parent).free,
+    }  # fmt: skip
+
+
+async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+
+    def add(problem: str, advice: str, run: str = "") -> None:
+        found.append({"run": run, "problem": problem, "advice": advice})
+
+    found += _damage(facts, url)
+    found += _room(facts)
+    if failed := await hf.store.runs(statuses=["failed"], limit=_LOOKED_AT):
+        add(*_failed(failed, facts["runs"].get("failed", len(failed)), url))
+    asleep = await held(hf, url)
+    if asleep is not None:
+        add(f"{asleep.what} (copied {when(facts['identity']['backup_at'])})", asleep.advice)
+        return found  # what keeps a single run is nothing beside it
+    for token in await hf.tokens():
+        if token.ends_soon():
+            add(
+                f"token {token.id} of {token.name} expires at {token.expires_at:%Y-%m-%d %H:%M} UTC",
+                f"{RENEW[0].upper()}{RENEW[1:]}",
+            )
+    for row, _, (problem, advice) in (await found_stuck(hf, url))[: _LOOKED_AT * 5]:
+        add(f"run {row.id}: {problem}", advice, row.id)
+    return found
+
+
+def _failed(rows: list[RunRow], count: int, url: str | None) -> tuple[str, str, str]:
+    """What is said of failed runs, the advice, and the first: a child goes on with the run that it brought down."""
+    ids = {row.id for row in rows}
+    tops = [row.id for row in rows if row.parent_id not in ids]
+    below = f", and {len(rows) - len(tops)} below" if len(tops) < len(rows) == count else ""
+    many = len(tops) if len(rows) == count else count
+    names = ", ".join(tops[:_NAMED]) + (" and others" if many > _NAMED else "")
+    look, again = command("show", tops[0], db=url), command("retry", tops[0], db=url)
+    told = f"{f'{many} runs have' if many > 1 else '1 run has'} failed, {names}{below}"
+    return told, f"Look why: {look}\nThen go on from the failure: {again}", tops[0]

@@ -1,0 +1,320 @@
+"""`holdfast show`: one run, all of it; as a picture, as JSON, as raw events, or as an SVG file for documents."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from rich.terminal_theme import TerminalTheme
+
+from holdfast.cli.choices import to_decide
+from holdfast.cli.streaming import stream_line
+from holdfast.cli.view.console import (
+    GOES_ON,
+    Glyphs,
+    answer,
+    code_of,
+    command,
+    console,
+    glyphs,
+    held_back,
+    how_to_go_on,
+    print_json,
+    shown_value,
+)
+from holdfast.cli.view.draw import (
+    MARGIN,
+    STATUS_STYLES,
+    Scene,
+    clean,
+    day_and_time,
+    lines,
+    print_lines,
+    progress_line,
+    rows,
+    when,
+    wrapped,
+)
+from holdfast.cli.view.failure import Failure, failure_of
+from holdfast.cli.view.read import Account, account, existing, held, input_text
+from holdfast.cli.view.screen import Screen, Text
+from holdfast.client.client import Client
+from holdfast.client.documents import plain
+from holdfast.client.run import RunInfo, is_forsaken, wants_worker
+from holdfast.values.codec import UNTYPED
+from holdfast.values.tagged import bare
+from holdfast.words.durations import moment, spoken
+from holdfast.words.harmless import harmless
+from holdfast.words.model import FINISHED, Event
+from holdfast.words.spent import count
+
+_RESULT_LINES: Final = 24
+_UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: whoever searches it looks for whole ones
+_BODIES: Final = "a body is recorded when it ends, and also when it begins if its step has in_doubt="
+_CUT_OFF: Final = (
+    "a body that was cut off after that runs again with the same idempotency key, or as the in_doubt= of its step says"
+)
+SVG_WIDTH: Final = 104
+_CALM: Final = TerminalTheme(
+    (250, 250, 248), (56, 58, 66),
+    [(56, 58, 66), (200, 60, 50), (60, 130, 60), (160, 110, 10), (50, 100, 200), (150, 40, 150), (10, 125, 150),
+     (120, 122, 130)],
+    [(120, 122, 130), (200, 60, 50), (60, 130, 60), (160, 110, 10), (50, 100, 200), (150, 40, 150), (10, 125, 150),
+     (160, 162, 170)],
+)  # fmt: skip
+
+
+async def show(
+    url: str | None,
+    run: str,
+    *,
+    as_json: bool,
+    events: bool,
+    svg: str | None,
+    failed: bool = False,
+    last: int | None = None,
+) -> None:
+    """The command."""
+    async with existing(url) as hf:
+        found = await account(hf, run)
+        if as_json:
+            print_json(await document(hf, found) | {"held": await held(hf, url)})
+        elif events:
+            for event in found.events:
+                print_event(event)
+        elif svg is not None:
+            drawing = await drawn_svg(hf, found, url)
+            Path(svg).write_text(drawing, "utf-8")  # noqa: ASYNC240 - nothing else runs
+            answer(f"Wrote {svg}")
+        else:
+            on = console()
+            narrowed = {"failed_only": failed, "last_only": last}
+            print_lines(on, await drawn(hf, found, on.width, glyphs(on), url, bar=on.is_terminal, **narrowed))
+
+
+def print_event(event: Event) -> None:
+    """One raw event as it is stored."""
+    on = console()
+    dropped = "" if event.dropped is None else f"  dropped by {event.dropped}"
+    head = Text(f"{event.seq:>5}  {day_and_time(event.at)}  ", "dim").append(event.kind, "bold")
+    head.append(f"  {clean(event.key or '')}", "cyan").append(f"  epoch {event.epoch}{dropped}", "dim")
+    on.print(head, soft_wrap=True)
+    for name, value in (("data", json.dumps(event.data)), ("value", event.value), ("blob", event.blob)):
+        if value and value != "{}":
+            on.print(Text(f"       {name:<6}{clean(value)}"), soft_wrap=True)
+
+
+# The picture
+
+
+async def drawn(
+    hf: Client, found: Account, width: int, signs: Glyphs, url: str | None, *, bar: bool = True, **narrowed: Any
+) -> list[Text]:
+    """Header, tree and end of a run as lines; with a bar for its progress, or in words alone.
+
+    `narrowed` says what of long lists is shown: `failed_only`, `last_only`.
+    """
+    below = found.descendants()
+    failure = await failure_of(hf, found.row) if found.row.status == "failed" else None
+    scene = Scene(
+        signs,
+        width,
+        {each.row.id: each.history for each in below},
+        {each.row.id: each.row.status for each in (found, *below)},
+        untold=frozenset() if failure is None else failure.steps,
+        forsaken=frozenset(each.row.id for each in (found, *below) if is_forsaken(each.row, hf.store.clock.now())),
+        **narrowed,
+    )
+    tree = lines(rows(scene, found.row.id, found.history), width, signs)
+    made = [Text(), *_header(found, width, signs, bar=bar), Text()]
+    if tree:
+        made += [*tree, Text()]
+    if streams := await hf.get(found.row.id).streams():
+        made += [Text(f"{MARGIN}{stream_line(each)}", "dim") for each in streams] + [Text()]
+    return made + await _ending(hf, found, failure, width if bar else _UNBROKEN, url)
+
+
+def status_text(status: str, signs: Glyphs) -> Text:
+    """A state with its sign and colour."""
+    sign = {"completed": signs.done, "failed": signs.failed, "running": signs.running, "cancelled": signs.small}
+    return Text(f"{sign.get(status, signs.waiting)} {status}", STATUS_STYLES.get(status, ""))
+
+
+def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Text]:
+    row, history = found.row, found.history
+    status = status_text(row.status, signs)
+    name = Text(MARGIN).append(row.id, "bold")
+    name.append(" " * max(width - name.cell_len - status.cell_len - len(MARGIN), 2)).append_text(status)
+    call = Text(MARGIN, no_wrap=True, overflow="ellipsis").append(row.agent).append(f"({clean(found.input)})", "dim")
+    call.truncate(width - len(MARGIN), overflow="ellipsis")
+    facts = [day_and_time(row.created_at)]
+    if row.finished_at is not None:
+        facts.append(f"took {spoken((row.finished_at - (row.started_at or row.created_at)) / 1000)}")
+    facts.append(_steps(row.steps, history.steps_failed))
+    if found.spent.cost:
+        facts.append(found.spent.cost)
+    below = found.descendants()
+    if below:
+        facts.append(count(len(below), "child run"))
+    if history.interruptions:
+        facts.append(f"interrupted {_times(history.interruptions)}")
+    if row.version:
+        facts.append(f"version {row.version}")
+    facts += [f"{key}={clean(value)}" for key, value in json.loads(row.labels).items()]
+    if found.started_by and any(each.not_by for each in found.questions):
+        facts.append(f"started by {clean(found.started_by)}")
+    if row.parent_id:
+        facts.append(f"child of {row.parent_id}")
+    bars = []
+    for said in (history.progress, history.plan):
+        if said is not None and bar and said.total and row.status not in FINISHED:
+            bars.append(progress_line(said, signs))
+        elif said is not None:
+            facts.append(clean(str(said)))
+    told = [name, call, Text(MARGIN + f" {signs.small} ".join(facts), "dim")]
+    for line in bars:
+        line.truncate(width - len(MARGIN), overflow="ellipsis")
+    return [*told, *bars]
+
+
+def _steps(done: int, failed: int) -> str:
+    """How many steps have completed, as lists of runs count them, and how many have not."""
+    return f"{count(done, 'step')} done, {failed:,} failed" if failed else count(done, "step")
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+async def _ending(hf: Client, found: Account, failure: Failure | None, width: int, url: str | None) -> list[Text]:
+    """How it ended, or what it needs to go on."""
+    row = found.row
+    if row.status == "completed":
+        result = await hf.get(row.id).result()
+        block = _block("result", "green", shown_value(result), width, _RESULT_LINES)
+        return [] if result is None else [*block, Text()]
+    if failure is not None:
+        made = [Text(f"{MARGIN}{line}", "dim") for line in failure.path]
+        made += wrapped(failure.error, width, "bold red")
+        again = command("retry", row.id, db=url)
+        return [*made, *_advice(failure.advice, again), Text()]
+    if row.status == "paused":
+        made = _block("paused", "bold yellow", row.reason or "no reason was given", width, _RESULT_LINES)
+        return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
+    if row.status == "cancelled":
+        return [*wrapped(clean(row.reason or "cancelled"), width, "dim"), Text()]
+    return await _waiting(hf, found, width, url)
+
+
+async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> list[Text]:
+    now, served = hf.store.clock.now(), await hf.store.agents()
+    info = RunInfo.of(found.row, served, now)
+    made: list[Text] = []
+    asleep = await held(hf, url)
+    several = sum(len(each.questions) for each in (found, *found.descendants())) > 1
+    for each in (found, *found.descendants()) if not hf.store.is_backup else ():
+        for question in each.questions:
+            if several or question.kind not in ("approve", "ask"):  # a single one stands in the tree, word for word
+                made += _block(f"asks a person ({question.id})", "bold yellow", question.question, width, 12)
+            made += to_decide(question, url, MARGIN)
+        if each.row.status == "paused":
+            made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", width, 8)
+            made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
+    if asleep is not None:
+        made.append(Text(f"{MARGIN}{asleep.what}", "bold yellow"))
+        made += _advice(asleep.when, asleep.command)
+    elif lacking := [
+        (each, RunInfo.of(each.row, served, now))
+        for each in (found, *found.descendants())
+        if RunInfo.of(each.row, served, now).waits_for in ("worker", "group")
+    ]:
+        made += _lacks_worker(found, *lacking[0], width, url)
+        if len(lacking) > 1:
+            made.append(Text(f"{MARGIN}so do {count(len(lacking) - 1, 'run')} more", "yellow"))
+    elif info.waits_for and not made and info.due_at is not None and info.due_at <= moment(hf.store.clock.now()):
+        made.append(Text(f"{MARGIN}its wait is over: a live worker that serves {code_of(info)} takes it", "cyan"))
+    elif info.waits_for and not made:
+        at = "" if info.due_at is None else when(round(info.due_at.timestamp() * 1000))
+        waits = f"waits for a {info.waits_for}" + (f", next at {at}" if at else "")
+        if info.status == "ready" and info.waits_for == "timer":  # it was started to begin later
+            waits = f"begins at {at}"
+        made.append(Text(f"{MARGIN}{waits}", "yellow"))
+    elif info.status == "running" and not made:
+        made.append(Text(f"{MARGIN}worker {info.worker} is on it", "cyan"))
+        made += wrapped(f"{_last_word(found)}; {_BODIES}", width, "dim")
+    return [*made, Text()] if made else []
+
+
+def _lacks_worker(found: Account, each: Account, info: RunInfo, width: int, url: str | None) -> list[Text]:
+    """What a member of the family waits for that a worker has to do; the command is that of the run above all, if it is here."""
+    whose = "" if each is found else f"run {info.id}: "
+    if info.waits_for == "group":
+        return [Text(f"{MARGIN}{whose}{held_back(info)}; {GOES_ON}", "yellow")]
+    if info.status == "running":
+        gone = f"{whose}its worker is gone; one that serves {code_of(info)} goes on with it"
+        made = [Text(f"{MARGIN}{gone}", "bold yellow"), *wrapped(f"{_last_word(each)}; {_CUT_OFF}", width, "yellow")]
+    else:
+        made = [Text(f"{MARGIN}{whose}due, but no live worker serves {code_of(info)}", "bold yellow")]
+    return made + _advice(*how_to_go_on(info if found.row.parent_id else found.row, url))
+
+
+def _last_word(found: Account) -> str:
+    """When the last thing was recorded: of what came after it nothing is known here."""
+    return f"nothing is recorded since {when(found.events[-1].at)}" if found.events else "nothing is recorded yet"
+
+
+def _block(title: str, style: str, body: str, width: int, limit: int) -> list[Text]:
+    made = [Text(f"{MARGIN}{title}", style)]
+    split = wrapped(body, width - len(MARGIN), margin=MARGIN * 2)
+    made += split[:limit]
+    if len(split) > limit > 0:
+        made.append(Text(f"{MARGIN}  {len(split) - limit} more lines; --json shows all", "dim"))
+    return made
+
+
+def _advice(text: str, line: str) -> list[Text]:
+    return [Text(f"{MARGIN}{text}  ", "dim", no_wrap=True).append(line, "bold")]
+
+
+# Other forms
+
+
+async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
+    """The picture as a self-contained SVG: no font is fetched."""
+    on = Screen(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    made = await drawn(hf, found, SVG_WIDTH, Glyphs(), url)
+    for line in made[1:-1]:
+        on.print(line, soft_wrap=True)
+    text = on.export_svg(title=harmless(f"holdfast show {found.row.id}"), theme=_CALM, font_aspect_ratio=0.6)
+    text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL).replace("arial", "sans-serif")
+    return text.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
+
+
+async def document(hf: Client, found: Account) -> dict[str, Any]:
+    """A run and its children as data."""
+    row = found.row
+    now = hf.store.clock.now()
+    served = await hf.store.agents() if wants_worker(row, now) else {}
+    info = RunInfo.of(row, served, now, (await hf.store.progress([row.id])).get(row.id), found.spent)
+    result = await hf.get(row.id).result() if row.status == "completed" else None
+    return {
+        "run": {**plain(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,
+                "failure": json.loads(row.error) if row.error else None, "started_by": found.started_by},
+        "events": [event_document(event) for event in found.events],
+        "streams": [dataclasses.asdict(each) for each in await hf.get(row.id).streams()],
+        "questions": found.questions,
+        "untaken": [event_document(event) for event in found.untaken],
+        "children": [await document(hf, child) for child in found.children],
+    }  # fmt: skip
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """An event as data; its value is what was stored."""
+    value = None if event.value is None else json.loads(bare(event.value))
+    return {"position": event.position, "run": event.run, "seq": event.seq, "kind": event.kind, "key": event.key,
+            "at": moment(event.at), "data": event.data, "value": value, "blob": event.blob, "epoch": event.epoch,
+            "dropped": event.dropped}  # fmt: skip

@@ -1,0 +1,425 @@
+"""What waits for people, seen from outside: listed with the way to it, decided from any process.
+
+None of the agent's code is needed here. What a person enters is checked by the schema that was stored with the question;
+what is decided is bound to the digest of what was shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.client.aside import aside
+from holdfast.client.deadline import Writes
+from holdfast.client.refusals import Refusals, Try
+from holdfast.errors import BadArguments, NotAllowed, NotStorable, Stale, UnknownApproval
+from holdfast.store.contract import Store, spilled, unspilled
+from holdfast.values import tagged
+from holdfast.values.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
+from holdfast.values.sameness import difference
+from holdfast.values.schema import check_value, check_whole, filled
+from holdfast.values.tagged import Note, Notes
+from holdfast.values.text import cut, show, size
+from holdfast.verbs.approvals import Vote
+from holdfast.words.durations import moment
+from holdfast.words.model import ApprovalRow, checked_limit, is_served
+from holdfast.words.people import (
+    Actor,
+    Ballot,
+    checked_name,
+    checked_note,
+    is_left_out,
+    may_decide,
+    needed,
+    passed_on,
+    votes_for,
+    whose,
+)
+
+_STATUSES: Final = ("open", "decided", "expired", "withdrawn")
+_PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
+_MANY: Final = 10_000
+_LATER: Final = object()
+_BEGINNING: Final = 200  # characters of a value that finds no room
+LISTED_BYTES: Final = 1024 * 1024  # of values in one list
+_FIRST_LOOK_S: Final = 0.01  # doubled at each look: about five seconds in all
+_LAST_LOOK_S: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """Somebody passed a question on."""
+
+    by: str
+    to: str
+    note: str
+    at: datetime
+
+
+class _Kept:
+    """Room for the row that a question was made of, outside its fields: no serialiser shows how the store keeps it."""
+
+    __slots__ = ("_row",)
+
+    _row: ApprovalRow
+
+
+@dataclass(frozen=True, slots=True)
+class Approval(_Kept):
+    """A question to people: what is shown, whose it is, and how it ended."""
+
+    id: str
+    run: str
+    root: str
+    path: tuple[str, ...]  # the agents from the root run down to the one that asks
+    key: str
+    kind: str  # 'approve', 'ask' or 'in_doubt'
+    question: str
+    shown: Any  # exactly what the agent showed
+    data: Any  # the same as last edited; the answer, once there is one
+    digest: str  # names what is to be decided, as the event that asks does: a decision is for that
+    editable: bool
+    schema: dict[str, Any] | None  # the JSON schema of what may be edited or answered
+    to: tuple[str, ...]  # people and groups; empty: anybody
+    needs: int | None  # how many must agree; None when the run must tell first
+    votes: tuple[Vote, ...]  # for the value as it is now; the audit has those for what it was before
+    delegations: tuple[Delegation, ...]
+    asked_at: datetime
+    expires_at: datetime | None
+    default: Any
+    status: str  # 'open', 'decided', 'expired' or 'withdrawn'
+    decision: str | None  # 'approved', 'denied' or 'answered'
+    decided_by: str | None
+    decided_at: datetime | None
+    note: str
+    not_by: tuple[str, ...] = ()  # who may not decide it: who started the run; 'someone' if nobody knows who that was
+
+    @classmethod
+    def of(
+        cls, row: ApprovalRow, shown: Any, data: Any, schema: dict[str, Any] | None, default: Any, room: Room
+    ) -> Approval:
+        """A row of the store, with its values, and with its notes as far as there is room."""
+        said = votes_for(json.loads(row.votes), row.digest)
+        votes = tuple(Vote(vote["by"], vote["yes"], room.note(vote["note"]), moment(vote["at"])) for vote in said)
+        passed = [
+            Delegation(each["by"], each["to"], room.note(each["note"]), moment(each["at"]))
+            for each in json.loads(row.delegations)
+        ]
+        made = cls(
+            id=row.id, run=row.run_id, root=row.root_id, path=tuple(json.loads(row.path)), key=row.key, kind=row.kind,
+            question=row.question, shown=shown, data=shown if row.data is None else data, digest=row.digest,
+            editable=row.kind == "approve" and row.schema is not None,
+            schema=schema, to=tuple(json.loads(row.recipients)),
+            needs=needed(row.needs, row.digest), votes=votes, delegations=tuple(passed), asked_at=moment(row.asked_at),
+            expires_at=None if row.expires_at is None else moment(row.expires_at), default=default,
+            status=row.status, decision=row.decision, decided_by=row.decided_by,
+            decided_at=None if row.decided_at is None else moment(row.decided_at), note=room.note(row.note or ""),
+            not_by=tuple(json.loads(row.not_by or "[]")),
+        )  # fmt: skip
+        object.__setattr__(made, "_row", row)  # so that it need not be looked up again
+        return made
+
+    def is_for(self, person: str | Actor) -> bool:
+        """May this person decide it?"""
+        actor, passed = Actor.of(person), [(passed.by, passed.to) for passed in self.delegations]
+        return may_decide(actor, self.to, passed) and not is_left_out(actor, self.not_by)
+
+
+class Room:
+    """How much of values a list still shows, in bytes; without a number, all. What finds no room is told by its beginning."""
+
+    def __init__(self, bytes: int | None = None) -> None:
+        self._left = bytes
+
+    async def value(self, store: Store, text: str | None) -> Any:
+        """A stored value as plain data, or `{"$cut": ...}` in its place."""
+        if self._left is None:
+            whole = await unspilled(store, text)
+            return await aside(whole, read_value, whole)
+        if text is not None and text.startswith('{"$blob":'):
+            return _cut(f"a value of more than {size(BLOB_BYTES)}")
+        return read_value(text) if self._takes(text) else _cut(preview(text or "", _BEGINNING))
+
+    def schema(self, text: str) -> dict[str, Any]:
+        """The same for a schema."""
+        made: dict[str, Any] = json.loads(text) if self._takes(text) else _cut("a schema")
+        return made
+
+    def note(self, text: str) -> str:
+        """The same for what somebody wrote beside a decision."""
+        return text if self._takes(text) else cut(text, _BEGINNING)
+
+    def _takes(self, text: str | None) -> bool:
+        if self._left is None or text is None:
+            return True
+        fits = len(text) <= self._left
+        self._left -= len(text) if fits else _BEGINNING
+        return fits
+
+
+def _cut(told: str) -> dict[str, Any]:
+    return {"$cut": told}
+
+
+class Questions(Writes):
+    """The part of a client that has to do with people."""
+
+    _door: str
+    _refusals: Refusals
+
+    async def approvals(
+        self, *, run: str | None = None, to: str | Actor | None = None, open: bool = True, limit: int = 100
+    ) -> list[Approval]:
+        """Questions to people in the order asked; of a run and all below it, or for one person, if that is given.
+
+        Only open ones unless told otherwise; then the newest, if there are more than `limit`.
+        """
+        return await self._listed(Room(), run=run, to=to, open=open, limit=limit)
+
+    async def _listed(
+        self, room: Room, *, run: str | None, to: str | Actor | None, open: bool, limit: int
+    ) -> list[Approval]:
+        """The same, with so much of the values as there is room for."""
+        statuses, limit = _STATUSES[:1] if open else _STATUSES, checked_limit(limit)
+        rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
+        if open:  # one that is over is nobody's any more, though its run may have to notice yet
+            now = self.store.clock.now()
+            rows = [row for row in rows if row.expires_at is None or row.expires_at > now]
+        if to is not None:
+            person = whose(to)
+            rows = [row for row in rows if _is_for(row, person)]
+        return [await self._seen(row, room) for row in rows[:limit]]
+
+    async def approval(self, approval: str) -> Approval:
+        """One question, by its id or that of a run with exactly one open."""
+        return await self._seen(await self._row(approval))
+
+    async def approve(
+        self,
+        approval: Approval | str,
+        *,
+        by: str | Actor,
+        note: str = "",
+        data: Any = _LATER,
+        digest: str | None = None,
+    ) -> Approval:
+        """Approve what is shown, or `data` in its place where that may be edited.
+
+        `digest` is that of what the person was shown, an `Approval` has it; if that was changed since, nothing is decided. By
+        an id alone it is what the agent showed that is approved, and nothing that a person has made of it.
+        """
+        return await self._decide(approval, by, note, yes=True, data=data, seen=digest)
+
+    async def deny(
+        self, approval: Approval | str, *, by: str | Actor, note: str = "", digest: str | None = None
+    ) -> Approval:
+        """Deny it; the agent sees the note as the reason."""
+        return await self._decide(approval, by, note, yes=False, data=_LATER, seen=digest)
+
+    async def answer(
+        self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = "", digest: str | None = None
+    ) -> Approval:
+        """Answer a question with a value of its type.
+
+        A step in doubt: {"result": ...} (it happened), "run" (it did not, run it), or "fail".
+        """
+        found = await self._row(approval)
+        if found.status != "open":  # that is said first, whatever was answered
+            return await self._cast(found, by, note, True, None, _shown_to(approval, digest))
+        if found.kind == "approve":
+            raise BadArguments(f"question {found.id!r} wants to be approved or denied; use `hf.approve` or `hf.deny`")
+        if found.kind == "in_doubt":
+            given = await aside(value, _checked_doubt, found, value)
+        else:
+            what = f"question {found.id!r}"
+            given = await aside(value, lambda: _entered(json.loads(found.schema or "{}"), stored_text(value), what))
+        return await self._cast(found, by, note, True, given, _shown_to(approval, digest))
+
+    async def delegate(
+        self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "", digest: str | None = None
+    ) -> Approval:
+        """Pass a question on to somebody else, a person or a group, by one of those who may decide it."""
+        found = await self._row(approval)
+        actor = Actor.of(by)
+        ballot = Ballot(secrets.token_hex(8), actor, note=checked_note(note), seen=_shown_to(approval, digest),
+                        via=actor.via or self._door)  # fmt: skip
+        write = self.store.delegate(found.id, checked_name(to, "to"), ballot)
+        return await self._seen(await self._said(found, write, ballot, "delegate"))
+
+    async def _decide(
+        self, approval: Approval | str, by: str | Actor, note: str, *, yes: bool, data: Any, seen: str | None
+    ) -> Approval:
+        seen, found = _shown_to(approval, seen), await self._row(approval)
+        if found.kind != "approve" and found.status == "open":
+            wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
+            raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
+        if data is _LATER or found.status != "open":
+            return await self._cast(found, by, note, yes, None, seen)
+        if found.schema is None:
+            raise BadArguments(
+                f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
+            )
+        shown = await unspilled(self.store, found.shown if found.data is None else found.data)
+        schema, what = json.loads(found.schema), f"question {found.id!r}: data"
+        given = await aside((data, shown), lambda: _entered(schema, stored_text(data), what, shown))
+        return await self._cast(found, by, note, yes, given, seen)
+
+    async def _cast(
+        self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, text: str | None, seen: str | None
+    ) -> Approval:
+        blobs = dict[str, bytes]()
+        if text is not None:
+            checked_size(text, self._settings.value_limit_bytes, "the answer")
+        of = None if text is None else await aside(text, digest, text)
+        if of is not None and found.data is None:
+            shown = await unspilled(self.store, found.shown) or "null"
+            if of == await aside(shown, digest, shown):
+                of = found.digest  # what was shown, entered once more
+        if text is not None:
+            text, blobs = spilled(text)
+        actor = Actor.of(by)
+        via = actor.via or self._door
+        ballot = Ballot(secrets.token_hex(8), actor, yes, checked_note(note), seen, text, of, via)
+        tried = "deny" if not yes else "approve" if found.kind == "approve" else "answer"
+        row = await self._said(found, self.store.decide(found.id, ballot, blobs, found), ballot, tried)
+        if row.status == "open" and needed(row.needs, row.digest) is None:
+            row = await self._weighed(row)
+        return await self._seen(row)
+
+    async def _said(
+        self, found: ApprovalRow, write: Coroutine[Any, Any, ApprovalRow], ballot: Ballot, tried: str
+    ) -> ApprovalRow:
+        """Do what somebody says to a question. The audit has also what was refused."""
+        try:
+            return await self._written(write, _look(found))
+        except (NotAllowed, Stale) as refused:
+            code = "stale" if isinstance(refused, Stale) else "not_allowed"
+            self._refusals.note(Try(tried, code, ballot.by.name, ballot.via, found.run_id))
+            if isinstance(refused, Stale):
+                refused.approval = await self.approval(found.id)
+                refused.digest = refused.approval.digest
+            raise
+
+    async def _weighed(self, row: ApprovalRow) -> ApprovalRow:
+        """The question once its run has said how many must agree to what a person has made of it, if that is soon.
+
+        Only the agent's code knows. Without a worker that has it the question stays open, and nobody is kept waiting.
+        """
+        wait_s = _FIRST_LOOK_S
+        while wait_s < _LAST_LOOK_S and row.status == "open" and needed(row.needs, row.digest) is None:
+            run = await self.store.run(row.run_id)
+            if run is None or run.status == "paused" or not is_served(run, await self.store.agents()):
+                break
+            await asyncio.sleep(wait_s)
+            wait_s *= 2
+            found = await self.store.approvals(approval=row.id, statuses=_STATUSES)
+            row = found[0] if found else row
+        return row
+
+    async def _row(self, approval: Approval | str) -> ApprovalRow:
+        if isinstance(approval, Approval) and (kept := getattr(approval, "_row", None)) is not None:  # a copy has none
+            row: ApprovalRow = kept
+            return row  # if it has changed since, the store finds that
+        wanted = approval.id if isinstance(approval, Approval) else approval
+        found = await self.store.approvals(approval=wanted, statuses=_STATUSES)
+        if not found:
+            found = await self.store.approvals(run=wanted)
+        if not found:  # whoever comes late is told how the last one ended
+            found = await self.store.approvals(run=wanted, statuses=_STATUSES[1:], limit=1)
+        if len(found) == 1:
+            return found[0]
+        ids = ": " + ", ".join(row.id for row in found[:5]) if found else ""
+        raise UnknownApproval(
+            f"{wanted!r} is neither the id of a question nor a run with exactly one open question "
+            f"(it has {len(found)}{ids}); list them with `await hf.approvals()` or `holdfast approvals`"
+        )
+
+    async def _seen(self, row: ApprovalRow, room: Room | None = None) -> Approval:
+        room = room or Room()
+        shown, data = await room.value(self.store, row.shown), await room.value(self.store, row.data)
+        schema = None if row.schema is None else room.schema(row.schema)
+        return Approval.of(row, shown, data, schema, await room.value(self.store, row.fallback), room)
+
+
+def _is_for(row: ApprovalRow, person: Actor) -> bool:
+    left_out = is_left_out(person, json.loads(row.not_by or "[]"))
+    return not left_out and may_decide(person, json.loads(row.recipients), passed_on(row.delegations))
+
+
+def _shown_to(approval: Approval | str, digest: str | None) -> str | None:
+    """The digest of what the person was shown, if that is known."""
+    return approval.digest if digest is None and isinstance(approval, Approval) else digest
+
+
+def _look(row: ApprovalRow) -> str:
+    return f"`await hf.approval({row.id!r})` says how the question stands"
+
+
+def _checked_doubt(row: ApprovalRow, value: Any) -> str:
+    """One of the three answers to a question about a step in doubt."""
+    if isinstance(value, str) and value in ("run", "fail"):
+        return tagged.write(value)
+    if not isinstance(value, dict) or set(value) != {"result"}:
+        raise BadArguments(
+            f"{cut(show(value, 60), 60)} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it "
+            "did not and should run, 'fail' to fail the step"
+        )
+    schema = json.loads(row.schema or "{}")
+    wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
+    return _entered(wrapped, f'{{"result":{stored_text(value["result"])}}}', f"question {row.id!r}")
+
+
+def _entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:
+    """The text of what a person has entered: checked, and whole, with what was left out at its default of today.
+
+    An edit leaves out nothing of what is `shown`: in the place of that nobody expects a default.
+    """
+    given, notes = tagged.read_noting(text)
+    before: Any = None
+    if shown is not None:
+        before, notes_before = tagged.read_noting(shown)
+        notes |= _untouched(given, before, notes_before)
+    check_value(schema, given, what, notes)
+    if shown is None:
+        check_whole(schema, given, what)
+    else:
+        check_whole(schema, given, what, before)
+    whole, notes = filled(schema, given, what, notes)
+    return tagged.write(whole, notes=notes)
+
+
+def _untouched(given: Any, shown: Any, notes: Notes) -> Notes:
+    """What is noted of fields that are as they were shown: that nobody has set them, that they are defaults."""
+    found: Notes = {}
+    pairs = [(given, shown)] if notes else []
+    while pairs:
+        now, before = pairs.pop()
+        if type(now) is dict and type(before) is dict:
+            note = notes.get(id(before), Note(before))
+            same = [name for name in now if name in before and difference(now[name], before[name]) is None]
+            unset, declared = ([name for name in names if name in same] for names in (note.unset, note.default))
+            if unset or declared:
+                found[id(now)] = Note(now, unset, default=declared)
+            pairs += [(item, before[name]) for name, item in now.items() if name in before]
+        elif type(now) is list and type(before) is list:
+            pairs += zip(now, before, strict=False)
+    return found
+
+
+def read_value(text: str | None) -> Any:
+    """A stored value as plain data."""
+    try:
+        return None if text is None else UNTYPED.load(text)
+    except NotStorable:  # written by another version; it is shown as it is
+        return text
+
+
+def stored_text(value: Any) -> str:
+    """A value as text, by its own type."""
+    shape = UNTYPED if type(value) in _PLAIN else shape_of(type(value))
+    return shape.store(value, "value")[0]

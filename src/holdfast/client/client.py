@@ -1,0 +1,684 @@
+"""From outside: open a store, start runs, and ask and tell them things. From any process, by id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
+
+from holdfast.client.approvals import Questions, Room
+from holdfast.client.aside import aside
+from holdfast.client.control import Control
+from holdfast.client.conversations import Conversations
+from holdfast.client.refusals import Refusals
+from holdfast.client.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
+from holdfast.client.tokens import Tokens
+from holdfast.client.waiters import Ear, Hearing
+from holdfast.declare import Agent
+from holdfast.errors import BadArguments, NotStorable, RunExists, UnknownAgent
+from holdfast.runtime import AgentSpec
+from holdfast.store import urls
+from holdfast.store.contract import NewRun, News, Store, spilled, unspilled
+from holdfast.values import tagged
+from holdfast.values.codec import arguments_text, checked_size, digest, preview
+from holdfast.values.sameness import difference
+from holdfast.values.schema import arguments_from_published, check_against, filled
+from holdfast.values.signature import Input
+from holdfast.values.text import near, short, spell
+from holdfast.words.budget import Budget, checked_budget
+from holdfast.words.durations import Duration, milliseconds, past_ms
+from holdfast.words.limits import Flow, Lane, lane_of
+from holdfast.words.model import (
+    FINISHED,
+    KINDS,
+    RunRow,
+    checked_limit,
+    checked_place,
+    checked_run_id,
+    checked_statuses,
+    is_awkward,
+    plain_id,
+)
+from holdfast.words.overrides import Override, active, check_seen
+from holdfast.words.people import PYTHON, SOMEONE, Actor, Author, checked_text
+from holdfast.worker.settings import Settings
+from holdfast.worker.worker import Worker
+
+_IN_FLIGHT_S: Final = 5.0  # for so long a list of events waits for transactions that others have open
+_LOOK_EVERY_S: Final = 0.02
+_NOTING_S: Final = 5.0  # that what was refused waits for the store: who closes a client need not wait longer
+_MOST_LABELS: Final = 64
+_LABEL_LENGTH: Final = 200  # of a name, and of a value
+_OPTIONS: Final = ("id", "labels", "kwargs", "after", "budget")  # of `start`
+R = TypeVar("R")
+P = ParamSpec("P")
+
+DEFAULT_URL: Final = urls.DEFAULT_URL
+
+
+def open(
+    url: str | None = None, *, agents: Iterable[Agent[..., Any] | ModuleType] = (), settings: Settings | None = None
+) -> Client:
+    """Open a store. With agents there is a worker inside, and interrupted runs go on at once."""
+    return Client(url, agents=agents, settings=settings)
+
+
+def store_for(url: str | None, name: str = "") -> Store:
+    """The store that a URL names; `HOLDFAST_URL`, then a file in the current folder, when none is given.
+
+    `name` begins the id under which this process holds leases.
+    """
+    return urls.store_at(os.environ.get("HOLDFAST_URL") or DEFAULT_URL if url is None else url, name=name)
+
+
+async def restore_backup(path: str | os.PathLike[str], url: str | None = None, *, by: str | Actor = SOMEONE) -> int:
+    """Fill an empty store from a backup; returns how many runs it has. Nothing is carried there before `hf.activate()`.
+
+    `BadArguments` if the file is no whole backup or the store is not empty; then nothing was changed.
+    """
+    actor = Actor.of(by)
+    return await store_for(url).restore(path, by=actor.name, via=actor.via or PYTHON)
+
+
+def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
+    """The agents named, and all agents of the modules named."""
+    if isinstance(agents, Agent | ModuleType):
+        raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
+    specs: dict[tuple[str, str | None], AgentSpec] = {}
+    for entry in agents:
+        found = (
+            [value for value in vars(entry).values() if isinstance(value, Agent)]
+            if isinstance(entry, ModuleType)
+            else [entry]
+        )
+        for agent in found:
+            if not isinstance(agent, Agent):
+                raise BadArguments(f"agents= takes agents (functions with @holdfast.agent) and modules, not {agent!r}")
+            known = specs.setdefault((agent.name, agent.spec.version), agent.spec)
+            if known is not agent.spec:
+                raise BadArguments(
+                    f"two agents are named {agent.name!r}; give one another name with @agent(name=...), or another version"
+                )
+    return list(specs.values())
+
+
+class _Arguments(NamedTuple):
+    """What `start` was given for the agent: some by position, some by name."""
+
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+    kwargs: Mapping[str, Any] | None
+    options: list[str]  # that were given too
+
+    def by_name(
+        self, agent: str, names: Collection[str], positional: Sequence[str], takes_any: bool = False
+    ) -> dict[str, Any]:
+        """Those by name. Refused if a keyword could be an option of `start` or a parameter of the agent."""
+        filled = positional[: len(self.args)]
+        for option in self.options if self.kwargs is None else ():
+            if option in names and option not in filled:
+                raise BadArguments(
+                    f"agent {agent!r} has a parameter {option!r}, and `start` has an option of that name. "
+                    f"Give the parameter as kwargs={{{option!r}: ...}}; beside kwargs=, even an empty one, {option}= is the option"
+                )
+        known = (*_OPTIONS, *names)
+        for name in self.named:
+            if name in (self.kwargs or ()):
+                raise BadArguments(f"agent {agent!r}: {name!r} was given twice, as a keyword and in kwargs=")
+            meant = None if takes_any or name in names else near(name, known, 0.75)
+            if meant in _OPTIONS:
+                raise BadArguments(
+                    f"agent {agent!r} has no parameter and `start` no option {name!r}; did you mean {meant}="
+                )
+        return {**(self.kwargs or {}), **self.named}
+
+
+class Client(Questions, Conversations, Control, Tokens):
+    """An open store. Use it as `async with holdfast.open(...) as hf`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        agents: Iterable[Agent[..., Any] | ModuleType] = (),
+        settings: Settings | None = None,
+    ) -> None:
+        self._url, self._specs, self._settings = url, specs_of(agents), settings or Settings()
+        self._store: Store | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
+        self._worker: Worker | None = None
+        self._hearing = Hearing()
+        self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
+        self._actor, self._door = SOMEONE, PYTHON
+        self._base: Self | None = None  # the client that this one is a view of
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._close()
+
+    def _make_store(self) -> Store:
+        return store_for(self._url, self._settings.name)
+
+    async def _open(self) -> None:
+        if self._store is not None:
+            raise BadArguments("this client is open already")
+        self._loop = asyncio.get_running_loop()
+        store = self._make_store()
+        store.read_limit_s = self._read_limit_s
+        await store.open()
+        self._store, self._refusals = store, Refusals(self._note_refusals)
+        store.on_change(self._hearing.hear)
+        if self._specs:
+            try:
+                await self._work(store)
+            except BaseException:  # nobody will close what was never open
+                await self._close()
+                raise
+
+    async def _work(self, store: Store) -> None:
+        worker = Worker(store, self._specs, self._settings)
+        await worker.start()
+        self._worker, self._overrides = worker, active()
+
+    async def _close(self, grace_s: float | None = None) -> None:
+        if self._store is not None:
+            await self._refusals.close()
+        worker, self._worker = self._worker, None
+        store, self._store = self._store, None
+        try:
+            if worker is not None:
+                await worker.stop(grace_s)
+        finally:
+            if store is not None:
+                with self._limited():  # what closing writes: that this worker has left
+                    await store.close()
+
+    def _read_limit_s(self) -> float | None:
+        """How long a read waits: a worker in this client reads through the same store, and waits as long as it takes."""
+        return self._limit_s(math.inf if self._specs else self._settings.deadline_s)
+
+    @property
+    def store(self) -> Store:
+        """The store behind this client: private, and free to change."""
+        if self._store is None:
+            how = "is not open" if self._loop is None else "was closed, and is not open any more"
+            raise BadArguments(f"this client {how}; use `async with holdfast.open(...) as hf`")
+        self._check_loop()
+        return self._store
+
+    def acting_as(self, by: str | Actor) -> Self:
+        """This client for somebody: what is done through it without a `by=` of its own is in the audit under that name.
+
+        It shares all with this one, and is open as long as this one is.
+        """
+        actor = Actor.of(by)
+        return self._through(actor, actor.via or self._door)
+
+    def _through(self, actor: Actor, door: str) -> Self:
+        """This client for somebody who comes through a door, which the audit names beside the name."""
+        view = object.__new__(type(self))
+        view._base, view._actor, view._door = self, actor, door
+        return view
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What a view of a client has not of its own is that client's, as it is at the moment."""
+            base = self.__dict__.get("_base")
+            if base is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(base, name)
+
+    def _author(self, by: str = "") -> Author:
+        return {"by": by or self._actor.name, "via": self._door}
+
+    async def _note_refusals(self, tries: list[tuple[str, str, str, dict[str, Any]]]) -> None:
+        with self.deadline(_NOTING_S), self._limited():
+            await self.store.note_refusals(tries)
+
+    @property
+    def settings(self) -> Settings:
+        """How this client, and a worker in it, behave."""
+        return self._settings
+
+    def _check_loop(self) -> None:
+        if self._loop is not asyncio._get_running_loop() and asyncio._get_running_loop() is not None:
+            raise BadArguments(
+                "this client was opened in another event loop, which alone can use it. Open one in this loop too, with "
+                "`async with holdfast.open(...)`; threads and plain code share one of `holdfast.sync.open(...)`"
+            )
+
+    async def serve(self, *agents: Agent[..., Any] | ModuleType) -> None:
+        """Serve these agents too. One that has the name and version of an agent served so far takes its place.
+
+        That is a deploy: a run in memory goes on with the code it began with, one that comes into memory later gets the new.
+        """
+        if self._base is not None:
+            await self._base.serve(*agents)
+            return
+        specs = {(spec.name, spec.version): spec for spec in (*self._specs, *specs_of(agents))}
+        store, self._specs = self.store, list(specs.values())
+        if self._worker is None:
+            await self._work(store)
+        else:
+            await self._worker.serve_instead(specs_of(agents))
+
+    # Starting
+
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, kwargs: Mapping[str, Any],
+        id: str | None = None, labels: Mapping[str, str] | None = None, after: Duration | None = None,
+        budget: Budget | None = None, **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None,
+        labels: Mapping[str, str] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, labels: Mapping[str, str] | None,
+        after: Duration | None = None, budget: Budget | None = None, **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, after: Duration | None,
+        budget: Budget | None = None, **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, budget: Budget | None, **named: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **named: P.kwargs
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
+    ) -> Run[Any]: ...  # fmt: skip
+    async def start(  # type: ignore[misc]  # mypy: an agent's own parameter could have the name of an option
+        self, agent: Any, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
+    ) -> Run[Any]:  # fmt: skip
+        """Start a run of `agent(*args, **named)` and return at once.
+
+        The same id again is the same run; with other arguments it is `RunExists`. A parameter of the agent that is named like
+        an option of this method goes into `kwargs=`. While a singleton has not ended, it is that run that is returned.
+        `budget=` takes the place of the agent's.
+        """
+        options = {"id": id, "labels": labels, "after": after, "budget": budget}
+        arguments = _Arguments(args, named, kwargs, [option for option, given in options.items() if given is not None])
+        name, version, given, flow, lane, own_budget = await self._input(agent, arguments)
+        run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
+        if is_awkward(run_id) and await self.store.run(run_id) is None:
+            raise BadArguments(f"{run_id!r} can be mistaken for a folder or an option; let the id begin otherwise")
+        delay_ms = 0 if after is None else milliseconds(after)
+        stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
+        stored, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
+        uid, queue = secrets.token_hex(16), flow.queue or "default"
+        new = NewRun(run_id, uid, name, stored, version, queue, stored_labels, delay_ms=delay_ms, lane=lane)
+        limits = checked_budget(budget) or own_budget
+        new.budget = None if limits is None else json.dumps(limits.published())
+        new.identity = given.digest
+        self._begins(run_id)
+        look = f"`await hf.get({run_id!r}).info()` says whether it was started; starting it again with id={run_id!r} is safe"
+        row, created = await self._written(self.store.create(new, blobs, **self._author()), look)
+        if row.id != run_id and id is not None:
+            raise RunExists(f"run {row.id!r} of {name!r} has not ended, and it is a singleton: {id!r} was not started")
+        if not created and row.id == run_id:
+            await self._check_same(row, name, given, agent.spec if isinstance(agent, Agent) else self._spec(name))
+        return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
+
+    def _begins(self, run: str) -> None:
+        """A run of this id is about to be started here."""
+        check_seen(self._overrides, f"run {run!r}")
+
+    async def _input(self, agent: Any, given: _Arguments) -> tuple[str, str | None, Input, Flow, Lane, Budget | None]:
+        """The name, the version, the arguments, how the run is let through, and what it may spend."""
+        if not isinstance(agent, Agent | str):
+            raise BadArguments(f"start takes an agent (a function with @holdfast.agent) or its name, not {agent!r}")
+        spec = agent.spec if isinstance(agent, Agent) else self._spec(agent)
+        if spec is not None:
+            self._check_served(spec)
+            made = spec.signature.bind(given.args, given.by_name(spec.name, *spec.signature.names)).input
+            lane = lane_of(spec.flow, spec.signature, made.identity)
+            return spec.name, spec.version, made, spec.flow, lane, spec.budget
+        published = await self.store.agents()
+        if agent not in published:
+            known = ", ".join(sorted(published)) or "none so far"
+            raise UnknownAgent(
+                f"no worker has published an agent {agent!r} in this store so far (published: {known}). Check the name, or "
+                "start a worker that has it with `holdfast worker FILE.py`: it publishes the name and what the agent takes. "
+                "The function itself can be started before there is one"
+            )
+        version, schema_text, _ = published[agent]
+        schema = json.loads(schema_text)
+        flow, defaults = Flow.from_published(schema.pop("x-flow"))
+        budget = schema.pop("x-budget", None)
+        made = await aside((given.args, given.named, given.kwargs), _published_input, agent, schema, given)
+        identity = made.identity
+        return agent, version, made, flow, flow.lane(identity, lambda: defaults), budget and Budget.of(budget)
+
+    def _check_served(self, spec: AgentSpec) -> None:
+        """Refuse a function whose run would be carried by another one, as when a notebook's cell was run again."""
+        known = self._spec(spec.name, spec.version)
+        if known is not None and known.fn is not spec.fn:
+            raise BadArguments(
+                f"agent {spec.name!r} is served here by another function, {_place(known)}, and not by the one given, "
+                f"{_place(spec)}. `await hf.serve({spec.name})` lets it take the name from now on; or give it another name or "
+                "version, or open the client anew"
+            )
+
+    async def _check_same(self, row: RunRow, name: str, given: Input, spec: AgentSpec | None) -> None:
+        before = await unspilled(self.store, row.input) or "{}"
+        whole = digest(before)
+        if row.agent == name and ((row.identity or whole) == given.digest or whole == digest(given.text)):
+            return  # as a whole too, for a default may have become what is given, or was it then
+        if row.agent == name and spec is not None and given.lean:
+            with contextlib.suppress(BadArguments, NotStorable):  # or a field was added, which it lacks
+                if spec.signature.bind(*spec.signature.load(before)).lean == given.lean:
+                    return
+        one, other = f"{row.agent}({preview(before)})", f"{name}({preview(given.text)})"
+        found = difference(tagged.read(before), tagged.read(given.text)) if one == other else None
+        differs = "" if found is None else f" (they differ in {spell('', found.path)})"
+        raise RunExists(
+            f"run {row.id!r} exists as {one}, and cannot be started as {other}{differs}. Use another id, or the same arguments "
+            "to go on with it"
+        )
+
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, kwargs: Mapping[str, Any],
+        id: str | None = None, labels: Mapping[str, str] | None = None, after: Duration | None = None,
+        budget: Budget | None = None, **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, id: str | None,
+        labels: Mapping[str, str] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, labels: Mapping[str, str] | None,
+        after: Duration | None = None, budget: Budget | None = None, **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, after: Duration | None,
+        budget: Budget | None = None, **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, budget: Budget | None, **named: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **named: P.kwargs
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def run(
+        self, agent: str, /, *args: Any, id: str | None = None, labels: Mapping[str, str] | None = None,
+        kwargs: Mapping[str, Any] | None = None, after: Duration | None = None, budget: Budget | None = None,
+        **named: Any,
+    ) -> Any: ...  # fmt: skip
+    async def run(self, agent: Any, /, *args: Any, **named: Any) -> Any:
+        """Start a run as `start` does, and wait for its result."""
+        run: Run[Any] = await self.start(agent, *args, **named)
+        return await run.result()
+
+    # Finding
+
+    @overload
+    def get(self, id: str, /) -> Run[Any]: ...
+    @overload
+    def get(self, id: str, agent: Callable[..., Coroutine[Any, Any, R]], /) -> Run[R]: ...
+    def get(self, id: str, agent: Any = None, /) -> Run[Any]:
+        """A handle to a run; nothing is read before it is used."""
+        return Run(self, checked_run_id(id), agent if isinstance(agent, Agent) else None)
+
+    async def runs(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        search: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunInfo]:
+        """Runs, newest first; `after` is the id of the last one of the page before.
+
+        `since` and `until` are when they were started: a moment, or so long ago. `search` is a piece of text in the id, the
+        agent, a label, the arguments, the reason or the error.
+        """
+        fits, limit = self._fits(status, agent, labels, since, until, search), checked_limit(limit)
+        rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
+        if await bury_owners(self.store, rows):
+            rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
+        now = self.store.clock.now()
+        served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
+        said = await self.store.progress([row.id for row in rows])
+        spent = await self.store.spent_with_steps([row.id for row in rows])
+        return [RunInfo.of(row, served, now, said.get(row.id), spent.get(row.id)) for row in rows]
+
+    async def count_runs(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        search: str | None = None,
+    ) -> dict[str, dict[str, int]]:
+        """How many runs fit, by agent and state: `{"research": {"completed": 12, "failed": 1}}`."""
+        return await self.store.count_runs(**self._fits(status, agent, labels, since, until, search))
+
+    def _fits(
+        self, status: str | Iterable[str] | None, agent: str | Agent[..., Any] | None, labels: Mapping[str, str] | None,
+        since: Duration | datetime | None, until: Duration | datetime | None, search: str | None,
+    ) -> dict[str, Any]:  # fmt: skip
+        now = self.store.clock.now()
+        return {
+            "statuses": None if status is None else checked_statuses(status),
+            "agent": agent.name if isinstance(agent, Agent) else agent,
+            "labels": dict(labels) if labels else None,
+            "since": None if since is None else past_ms(since, now),
+            "until": None if until is None else past_ms(until, now),
+            "search": search or None,
+        }
+
+    async def agents(self) -> list[AgentInfo]:
+        """The agents that workers have published in this store, by name."""
+        return [AgentInfo.of(name, *told) for name, told in sorted((await self.store.agents()).items())]
+
+    async def audit(
+        self,
+        *,
+        run: str | None = None,
+        by: str | None = None,
+        action: str | Iterable[str] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Deed]:
+        """Who did what to which run, the newest first; of a root run, to all below it too.
+
+        `before` is the id of the last deed of the page before. No row is ever taken out; `erase_audit` takes out values.
+        """
+        return await self._audited(Room(), run=run, by=by, action=action, before=before, limit=limit)
+
+    async def _audited(
+        self, room: Room, *, run: str | None, by: str | None, action: str | Iterable[str] | None, before: int | None, limit: int
+    ) -> list[Deed]:  # fmt: skip
+        """The same, with so much of the values as there is room for."""
+        actions = [action] if isinstance(action, str) else action
+        place = None if before is None else checked_place(before, "before")
+        found = await self.store.audit(run, checked_limit(limit), by=by, actions=actions, before=place)
+        return [Deed.of(row, await room.value(self.store, row["value"])) for row in found]
+
+    async def erase_audit(
+        self, *, run: str | None = None, by: str | None = None, older_than: Duration | None = None
+    ) -> int:
+        """Take values and free text out of deeds that fit all that is given; who did what when stays. Returns how many."""
+        if run is None and by is None and older_than is None:
+            raise BadArguments("an erased value is gone: say which: run=, by= or older_than=")
+        before = None if older_than is None else self.store.clock.now() - milliseconds(older_than)
+        write = self.store.erase_audit(run=run, actor=by, before=before, **self._author())
+        return await self._written(write, "Erasing again is safe")
+
+    async def events(
+        self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True
+    ) -> AsyncIterator[RunEvent]:
+        """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`).
+
+        With `follow=False` those that are there now. An open transaction in PostgreSQL, anybody's, keeps back what was
+        committed after it began, for it may yet take a place before that: it is waited for, at most 5 seconds.
+        """
+        chosen, after = None if kinds is None else _checked_kinds(kinds), checked_place(after)
+        with self._listening("", News.GREW) as heard:
+            end = 0 if follow else (await self.store.feed_reach())[1]
+            patience: float | None = None
+            while True:
+                heard.clear()
+                sure = 0 if follow else (await self.store.feed_reach())[0]
+                page = await self.store.feed(after, chosen)
+                for event in page:
+                    after = event.position
+                    yield RunEvent.of(event)
+                if page:
+                    continue
+                if follow:
+                    await self._pause_for(heard)
+                    continue
+                patience = patience or time.monotonic() + _IN_FLIGHT_S
+                if sure >= end or time.monotonic() > patience:
+                    return
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def prune(
+        self,
+        older_than: Duration,
+        *,
+        status: str | Iterable[str] = ("completed", "cancelled"),
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Delete runs that finished longer ago than this, with their children; returns how many root runs.
+
+        Of more than a thousand that fit these are deleted; call it until it returns 0. With `dry_run=True` nothing is
+        deleted, and all that would be are counted.
+        """
+        statuses = checked_statuses(status)
+        unfinished = [each for each in statuses if each not in FINISHED]
+        if unfinished:
+            raise BadArguments(f"prune deletes only runs that have ended, not {' or '.join(unfinished)} ones")
+        before, name = (
+            self.store.clock.now() - milliseconds(older_than),
+            agent.name if isinstance(agent, Agent) else agent,
+        )
+        fits: dict[str, Any] = {"agent": name, "labels": dict(labels) if labels else None}
+        if dry_run:
+            return len(await self.store.would_prune(before, statuses, **fits))
+        write = self.store.prune(before, statuses, **fits, **self._author())
+        return await self._written(write, "Pruning again is safe")
+
+    # Copies
+
+    async def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write all that the store has at this moment to a new file, while everything goes on; returns how many runs.
+
+        The file is a SQLite store, whatever this one is. `holdfast.restore_backup` makes a store of either kind of it.
+        """
+        return await self._written(self.store.backup(path, **self._author()), "Backing up again is safe")
+
+    async def activate(self) -> int:
+        """Let workers carry the runs of a store that was restored from a backup; returns how many have not ended.
+
+        Not while the original lives: both would do what is left to do, with the same idempotency keys.
+        """
+        return await self._written(self.store.activate(**self._author()), "Activating it again is safe")
+
+    # Hearing of changes
+
+    def _listening(self, run: str, least: News = News.MOVED) -> Ear:
+        """What goes up whenever there is such news of this run (or, for "", of any)."""
+        return Ear(self._hearing, run, least)
+
+    def _pause_for(self, ear: Ear) -> Awaitable[None]:
+        """Wait to be told, or look again after a while."""
+        return self._hearing.wait(ear)
+
+    def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
+        """The code of an agent, if it is here; the newest, unless a version is named."""
+        if self._worker is not None:
+            return self._worker.spec_of(agent, version)
+        fits = [spec for spec in self._specs if spec.name == agent and version in (None, spec.version)]
+        return fits[-1] if fits else None
+
+
+def _place(spec: AgentSpec) -> str:
+    code = spec.fn.__code__
+    return f"{spec.fn.__qualname__} ({code.co_filename}, line {code.co_firstlineno})"
+
+
+def _published_input(agent: str, schema: dict[str, Any], given: _Arguments) -> Input:
+    """The arguments of an agent of which only the published schema is known."""
+    properties: list[str] = list(schema.get("properties", {}))
+    by_name = given.by_name(agent, properties, schema.get("x-positional", properties), _takes_any(schema))
+    arguments, identity = arguments_from_published(schema, given.args, by_name, agent)
+    check_against(schema, arguments, agent)
+    whole, notes = filled(schema, arguments)
+    if id(whole) in notes:
+        notes[id(whole)] = notes[id(whole)]._replace(unset=())  # the arguments themselves are no model
+    return Input(arguments_text(whole, agent, notes), identity, digest(identity))
+
+
+def _takes_any(schema: dict[str, Any]) -> bool:
+    """Does an agent with this published schema take keywords of any name?"""
+    return schema.get("additionalProperties") is not False
+
+
+def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    found = dict(labels or {})
+    if len(found) > _MOST_LABELS:
+        raise BadArguments(f"a run has at most {_MOST_LABELS} labels, not {len(found)}; they are for lists")
+    for name, value in found.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise BadArguments(f"labels are strings: {short(name)}={short(value)} is not")
+        if max(len(name), len(value)) > _LABEL_LENGTH:
+            raise BadArguments(f"labels have at most {_LABEL_LENGTH} characters: {short(name)}={short(value)} has more")
+        checked_text(name + value, "labels")
+    return found
+
+
+def _checked_kinds(kinds: str | Iterable[str]) -> list[str]:
+    """A kind without its second word is the whole family: 'approval' is all that happens to questions."""
+    found: list[str] = []
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        family = [kind] if kind in KINDS else [each for each in KINDS if each.partition(".")[0] == kind]
+        if not family:
+            raise BadArguments(f"{kind!r} is no kind of event; there are: {', '.join(KINDS)}")
+        found += family
+    return found

@@ -1,0 +1,127 @@
+"""Pause, resume, cancel and retry all runs that fit: by state, agent and labels. One run by its id is `hf.get(id)`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from holdfast.client.deadline import Writes
+from holdfast.client.run import Run, new_pause
+from holdfast.declare import Agent
+from holdfast.errors import BadArguments, RunActive, RunFinished, UnknownRun
+from holdfast.words.budget import Budget, checked_budget
+from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.model import checked_statuses
+
+_GOING: Final = ("ready", "running", "waiting")
+_PAGE: Final = 500
+
+
+class Control(Writes):
+    """The part of a client that stops many runs and lets them go on."""
+
+    def get(self, id: str, /) -> Run[Any]:
+        """A handle to a run."""
+        raise NotImplementedError
+
+    async def pause(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        reason: str = "",
+        by: str = "",
+        family: bool = True,
+        now: bool = False,
+    ) -> list[str]:
+        """Pause every run that fits all that is given, with all below it; returns the ids of those that fit.
+
+        Runs that are to stop are left alone. `family` and `now` as for one run.
+        """
+        request = new_pause()  # one for all: who resumes a run undoes it below that run too
+        return await self._each(
+            _GOING,
+            status,
+            agent,
+            labels,
+            lambda run: run._pause(request, reason, by, family=family, now=now),
+        )
+
+    async def resume(
+        self,
+        *,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        by: str = "",
+        family: bool = True,
+    ) -> list[str]:
+        """Let every paused run that fits go on, with those below it that the same request paused; returns the ids."""
+        return await self._each(
+            ("paused",), None, agent, labels, lambda run: run.resume(by=by, family=family), every=True
+        )
+
+    async def cancel(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        reason: str = "",
+        by: str = "",
+        grace: Duration = "30s",
+    ) -> list[str]:
+        """Cancel every run that fits all that is given; returns their ids."""
+        milliseconds(grace)  # refused before the first run is touched
+        return await self._each(
+            (*_GOING, "paused"), status, agent, labels, lambda run: run.cancel(reason=reason, by=by, grace=grace)
+        )
+
+    async def retry(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        by: str = "",
+        budget: Budget | None = None,
+    ) -> list[str]:
+        """Let every failed run that fits go on from its failure; returns their ids. All of them: `status="failed"`.
+
+        Children go on with the runs that they brought down. By themselves they are retried only if `agent=` names theirs: a
+        parent may have dealt with the failure of a child.
+        """
+        checked_budget(budget)  # refused before the first run is touched
+        act = functools.partial(Run.retry, by=by, budget=budget)
+        return await self._each(("failed",), status, agent, labels, act, roots=agent is None)
+
+    async def _each(
+        self, possible: tuple[str, ...], status: str | Iterable[str] | None, agent: str | Agent[..., Any] | None,
+        labels: Mapping[str, str] | None, act: Callable[[Run[Any]], Awaitable[None]], *, every: bool = False,
+        roots: bool = False,
+    ) -> list[str]:  # fmt: skip
+        if status is None and agent is None and not labels and not every:
+            raise BadArguments("say which runs: status=, agent= or labels=; one run by its id is hf.get(id)")
+        statuses = possible if status is None else checked_statuses(status)
+        name = agent.name if isinstance(agent, Agent) else agent
+        done = []
+        for run in await self._found([each for each in statuses if each in possible], name, dict(labels or {}), roots):
+            try:
+                await act(self.get(run))
+            except (RunFinished, RunActive, UnknownRun):
+                continue  # it has moved on since it was found
+            done.append(run)
+        return done
+
+    async def _found(self, statuses: list[str], agent: str | None, labels: dict[str, str], roots: bool) -> list[str]:
+        """Their ids, the newest first: so children come before their parents."""
+        found: list[str] = []
+        last: str | None = None
+        while statuses:
+            page = await self.store.runs(statuses=statuses, agent=agent, labels=labels or None, limit=_PAGE, after=last)
+            found += [row.id for row in page if row.parent_id is None or not roots]
+            if len(page) < _PAGE:
+                break
+            last = page[-1].id
+        return found

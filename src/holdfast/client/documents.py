@@ -1,0 +1,45 @@
+"""Values as JSON has them: the same on the command line and over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic_core import to_jsonable_python
+
+from holdfast.values.text import key_text
+
+_INT_BITS: Final = 10_000  # Python itself writes and reads no number of more than 4,300 digits
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it. What JSON has no word for is written as it is stored: see `holdfast.values.tagged`."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if kind is int:
+        return value if value.bit_length() <= _INT_BITS else {"$int": hex(value)}
+    if isinstance(value, datetime):
+        with contextlib.suppress(OverflowError):  # in UTC it would be before the first year, or after the last
+            value = value.astimezone(UTC)
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, dict):
+        named = {key_text(key): plain(item) for key, item in value.items()}
+        return named if len(named) == len(value) else {"$map": [[plain(key), plain(value[key])] for key in value]}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and kind.__module__.startswith("holdfast."):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+
+
+def json_bytes(document: Any) -> bytes:
+    """A document as compact JSON. Text is not escaped, unless it is such that no UTF-8 can hold it."""
+    made = plain(document)
+    try:
+        return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return json.dumps(made, separators=(",", ":")).encode()

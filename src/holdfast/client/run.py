@@ -1,0 +1,607 @@
+"""One run, from outside: its state, its result, its history, and what one can do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+
+from holdfast.client.approvals import Approval, stored_text
+from holdfast.client.aside import aside
+from holdfast.client.streams import Chunk, StreamInfo, checked_offset, chunks, streams
+from holdfast.declare import Agent
+from holdfast.errors import (
+    BadArguments,
+    HoldfastError,
+    NondeterminismError,
+    RunActive,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunPaused,
+    StoreUnavailable,
+    UnknownRun,
+)
+from holdfast.store.contract import News, Store, spilled, unspilled
+from holdfast.values.codec import UNTYPED, Shape, checked_size
+from holdfast.values.text import MOST, cut
+from holdfast.verbs.messages import checked_topic
+from holdfast.verbs.streams import checked_stream
+from holdfast.words.budget import Budget, checked_budget
+from holdfast.words.durations import Duration, milliseconds, moment, seconds, spoken
+from holdfast.words.harmless import logger
+from holdfast.words.model import (
+    CRASHES_APART,
+    FINISHED,
+    Event,
+    Published,
+    RunRow,
+    checked_place,
+    checked_statuses,
+    is_served,
+)
+from holdfast.words.people import checked_note, checked_text
+from holdfast.words.spent import NOTHING, Spent
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+_log = logger("holdfast")
+_KEY_LENGTH: Final = 1_000  # of a message
+UNSERVED_S: Final = 4.0  # that nobody serves a run is no news while a worker may be starting
+_WHY_S: Final = 2.0  # to find out why a wait was in vain
+_LOOK_EVERY_S: Final = 0.02
+_BURY_S: Final = 2.0
+_WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "worker", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run says it has come, by `progress`, or how much of its plan is done."""
+
+    done: float
+    total: float | None
+    text: str
+
+    @classmethod
+    def of(cls, data: dict[str, Any] | None) -> Progress | None:
+        """What an event says, by its data."""
+        if data is None:
+            return None
+        if "items" not in data:
+            return cls(data["done"], data["total"], data["text"])
+        items = data["items"]
+        return cls(sum(done for _, done in items), len(items), next((name for name, done in items if not done), ""))
+
+    def __str__(self) -> str:
+        done, total = (None if each is None else min(each, MOST) for each in (self.done, self.total))
+        count = f"{done:g}" if total is None else f"{done:g} of {total:g}"
+        return f"{count}, {self.text}" if self.text else count
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a list of runs shows."""
+
+    id: str
+    agent: str
+    status: str
+    waits_for: str | None
+    reason: str | None
+    error: str | None
+    labels: dict[str, str]
+    parent: str | None
+    root: str
+    version: str | None
+    steps: int  # that completed; failed ones are not among them
+    crashes: int
+    due_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    progress: Progress | None = None  # what it said last by `progress`; if it never did, its plan
+    plan: Progress | None = None  # how much of its plan is done, if it has one
+    spent: Spent = NOTHING  # with all below it
+    budget: Budget | None = None
+    worker: str | None = None  # who has it; if it is gone: who had it when it was cut off
+    worker_gone: bool = False  # it died, or stands still for longer than its lease, in the middle of the run
+
+    @classmethod
+    def of(
+        cls,
+        row: RunRow,
+        published: Published,
+        now: int,
+        said: dict[str, dict[str, Any]] | None = None,
+        spent: Spent | None = None,
+    ) -> RunInfo:
+        def when(at: int | None) -> datetime | None:
+            return None if at is None else moment(at)
+
+        error = None if row.error is None else json.loads(row.error)
+        waits_for = row.waits_for if row.status in ("waiting", "ready") else None
+        if is_held_back(row, published, now):
+            waits_for = "group"
+        elif is_forsaken(row, now) or (wants_worker(row, now) and not is_served(row, published)):
+            waits_for = "worker"
+        elif is_put_off(row, now):
+            waits_for = "timer"
+        timed = row.status == "waiting" or waits_for in ("rate", "timer")
+        return cls(
+            id=row.id, agent=row.agent, status=row.status, waits_for=waits_for, reason=row.reason,
+            error=None if error is None else f"{error.get('type')}: {error.get('message')}",
+            labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
+            crashes=row.crash_count, due_at=when(row.due_at) if timed else None,
+            created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
+            progress=Progress.of((said or {}).get("progress") or (said or {}).get("plan")),
+            plan=Progress.of((said or {}).get("plan")), spent=spent or NOTHING,
+            budget=Budget.seen(row.budget),
+            worker=row.lease_owner if row.status == "running" else None, worker_gone=is_forsaken(row, now),
+        )  # fmt: skip
+
+
+def wants_worker(row: RunRow, now: int) -> bool:
+    """Is it for a worker to go on with this run?"""
+    if row.status == "ready":
+        return not is_put_off(row, now)
+    return row.status in ("waiting", "running") and row.due_at is not None and row.due_at <= now
+
+
+def is_forsaken(row: RunRow, now: int) -> bool:
+    """Did its worker die, or stand still for longer than its lease, in the middle of it?"""
+    return row.status == "running" and row.due_at is not None and row.due_at <= now
+
+
+def crashes(row: RunRow, now: int) -> int:
+    """How often its process ended since it last made progress; the row does not count the last end before the next claim."""
+    return row.crash_count + is_forsaken(row, now)
+
+
+def is_held_back(row: RunRow, published: Published, now: int) -> bool:
+    """Is it due, and carried apart because of its crashes, so that live workers with its code may carry others first?"""
+    return wants_worker(row, now) and crashes(row, now) >= CRASHES_APART and is_served(row, published)
+
+
+def is_put_off(row: RunRow, now: int) -> bool:
+    """Was it started to begin later, and is it not yet that time?"""
+    return row.status == "ready" and row.waits_for is None and row.due_at is not None and row.due_at > now
+
+
+async def bury_owners(store: Store, rows: Iterable[RunRow] | None = None) -> bool:
+    """Let go of runs whose worker died, as a worker would, so that what is told of them is true; tells whether there were any.
+
+    Nobody is looked for if no other process carries one of these runs. A store that cannot be written is told of as it is.
+    """
+    if rows is not None and all(row.status != "running" or row.lease_owner == store.worker_id for row in rows):
+        return False
+    if store.ailment() is not None:
+        return False
+    with contextlib.suppress(TimeoutError, StoreUnavailable):
+        async with asyncio.timeout(_BURY_S):
+            return await store.recover() > 0
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One line of a run's history."""
+
+    position: int
+    run: str
+    seq: int
+    kind: str
+    key: str | None
+    at: datetime
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, event: Event) -> RunEvent:
+        return cls(event.position, event.run, event.seq, event.kind, event.key, moment(event.at), event.data)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """An agent that was published: its newest version, what it takes, and the versions that live workers serve."""
+
+    name: str
+    version: str | None
+    schema: dict[str, Any]  # the JSON schema of its arguments, as one object
+    served: bool
+    versions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, version: str | None, schema: str, served: frozenset[str]) -> AgentInfo:
+        told = {key: value for key, value in json.loads(schema).items() if key not in ("x-flow", "x-budget")}
+        return cls(name, version, told, bool(served), tuple(sorted(served - {""})))
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that was done from outside: by whom, through which door, when, what and why."""
+
+    id: int
+    at: datetime
+    run: str  # empty for what was done to the store
+    by: str
+    action: str
+    data: dict[str, Any]
+    via: str = (
+        ""  # 'python', 'cli:USER', 'http:TOKEN', 'unix:USER', 'run' or 'worker'; empty in rows of the first version
+    )
+    value: Any = None  # what was approved, denied or answered
+    erased_at: datetime | None = None  # since then without its value and all free text
+
+    @classmethod
+    def of(cls, row: dict[str, Any], value: Any) -> Deed:
+        """A row of the store, with its value."""
+        erased_at = None if row["erased_at"] is None else moment(row["erased_at"])
+        return cls(
+            row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"], row["via"] or "",
+            value, erased_at,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A message was accepted: it is the n-th thing in the inbox of its run."""
+
+    run: Run[Any]
+    position: int
+
+    async def seen_at(self) -> int | None:
+        """The number of the event with which it came into the run's history; None while it has not."""
+        row = await self.run._row()
+        after = 0 if row.inbox_seen >= self.position else row.next_seq
+        while page := await self.run._client.store.journal(self.run.id, after, 500):
+            for event in page:
+                if event.kind == "message.received" and event.data.get("position") == self.position:
+                    return event.seq
+            after = page[-1].seq + 1
+        return None
+
+
+class _Lonely:
+    """Says in the log, once for each wait, that nobody serves the run that is waited for."""
+
+    __slots__ = ("_run", "_since", "_told")
+
+    def __init__(self, run: Run[Any]) -> None:
+        self._run, self._since, self._told = run, time.monotonic(), False
+
+    async def look(self, row: RunRow) -> None:
+        """Look for a worker, now and then."""
+        if self._told or time.monotonic() < self._since + UNSERVED_S:
+            return
+        self._since = time.monotonic()
+        why = await self._run._unserved(row)
+        if why is not None:
+            self._told = True
+            _log.warning("run %r is waited for, and %s", row.id, why)
+
+
+def new_pause() -> str:
+    """The name of a request to pause: the same one however often it must be made, and kept by each run that it pauses."""
+    return f"pause:{secrets.token_hex(8)}"
+
+
+class Run(Generic[R_co]):
+    """A handle to a run. It holds nothing open. `created` is true for the `start` that made it, and for nobody else."""
+
+    def __init__(self, client: Client, id: str, agent: Agent[..., Any] | None = None, *, created: bool = False) -> None:
+        self._client, self.id, self._agent, self.created = client, id, agent, created
+
+    def __await__(self) -> NoReturn:
+        raise BadArguments("a run is a handle and cannot be awaited; write `await run.result()`")
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+    async def _row(self) -> RunRow:
+        row = await self._client.store.run(self.id)
+        if row is None:
+            raise UnknownRun(f"there is no run {self.id!r} in {self._client.store.url}")
+        return row
+
+    async def _in_time(self, timeout: Duration | None, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if timeout is None:
+            return await work()
+        limit = asyncio.timeout(seconds(timeout))
+        try:
+            async with limit:
+                return await work()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            why, told = None, f"run {self.id!r} did not come so far within {spoken(seconds(timeout))}"
+            with contextlib.suppress(HoldfastError, TimeoutError):
+                async with asyncio.timeout(_WHY_S):
+                    row = await self._row()
+                    why = await self._unserved(row) or _needs(row, await self.approvals())
+            told += "; it goes on all the same, and can be asked again" if why is None else f": {why}"
+            raise TimeoutError(told) from None
+
+    async def _unserved(self, row: RunRow) -> str | None:
+        """Why nothing happens to it, and what to do, if no worker that lives has its code."""
+        store = self._client.store
+        if not wants_worker(row, store.clock.now()) or is_served(row, await store.agents()):
+            return None
+        version = "" if row.version is None else f" in version {row.version!r}"
+        return (
+            f"no worker that lives serves agent {row.agent!r}{version}: start one with `holdfast worker FILE.py`, or open a "
+            f"client with agents=[{row.agent}]"
+        )
+
+    async def info(self) -> RunInfo:
+        """Its state now."""
+        row = await self._row()
+        if await bury_owners(self._client.store, [row]):
+            row = await self._row()
+        return await self._info(row)
+
+    async def _info(self, row: RunRow) -> RunInfo:
+        store = self._client.store
+        now = store.clock.now()
+        served = await store.agents() if wants_worker(row, now) else {}
+        said, spent = (await store.progress([row.id])).get(row.id), (await store.spent_with_steps([row.id])).get(row.id)
+        return RunInfo.of(row, served, now, said, spent)
+
+    async def arguments(self) -> dict[str, Any]:
+        """What its agent was called with, by name, as plain data; those at their defaults too."""
+        row = await self._row()
+        text = await unspilled(self._client.store, row.input) or "{}"
+        found: dict[str, Any] = await aside(text, UNTYPED.load, text)
+        return found
+
+    async def wait(
+        self, *states: str, waits_for: str | Iterable[str] | None = None, timeout: Duration | None = None
+    ) -> RunInfo:
+        """Until it is in one of these states (any finished one by default).
+
+        A run that is "waiting" may wait for a timer, a message, the next attempt of a step and more; `waits_for=` says which
+        of these is meant, as in `wait("waiting", waits_for="message")`.
+        """
+        wanted = set(checked_statuses(states)) or FINISHED
+        what = None if waits_for is None else _checked_waits(waits_for, wanted)
+        return await self._in_time(timeout, lambda: self._until(wanted, what))
+
+    async def _until(self, wanted: AbstractSet[str], what: AbstractSet[str] | None) -> RunInfo:
+        lonely = _Lonely(self)
+        with self._client._listening(self.id) as heard:
+            while True:
+                heard.clear()
+                row = await self._row()
+                info = await self._info(row)
+                if info.status in wanted and (what is None or info.status != "waiting" or info.waits_for in what):
+                    return info
+                if info.status in FINISHED:
+                    meant = " or ".join(sorted(wanted)) + (
+                        "" if what is None else f" for a {' or '.join(sorted(what))}"
+                    )
+                    raise RunFinished(f"run {self.id!r} is {info.status} and will never be {meant}")
+                await lonely.look(row)
+                await self._client._pause_for(heard)
+
+    async def wait_for_question(self, *, timeout: Duration | None = None) -> Approval:
+        """Until it, or a run below it, asks a person: the question. `RunFinished` or `RunPaused` if it will not ask."""
+        return await self._in_time(timeout, self._question)
+
+    async def _question(self) -> Approval:
+        lonely = _Lonely(self)
+        with self._client._listening("", News.GREW) as heard:  # of any run: it may be one below that asks
+            while True:
+                heard.clear()
+                row = await self._row()
+                if asked := await self.approvals():
+                    return asked[0]
+                if row.status == "paused":
+                    await self._outcome(row)
+                if row.status in FINISHED:
+                    raise RunFinished(f"run {self.id!r} is {row.status} and will never ask")
+                await lonely.look(row)
+                await self._client._pause_for(heard)
+                await asyncio.sleep(_LOOK_EVERY_S)  # in a store in which much happens
+
+    async def result(self, *, timeout: Duration | None = None) -> R_co:
+        """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
+        return await self._in_time(timeout, self._result)
+
+    async def _result(self) -> R_co:
+        lonely = _Lonely(self)
+        with self._client._listening(self.id, News.STOPPED) as heard:
+            while True:
+                heard.clear()
+                row = await self._row()
+                if row.status in FINISHED or row.status == "paused":
+                    result: R_co = await self._outcome(row)
+                    return result
+                await lonely.look(row)
+                await self._client._pause_for(heard)
+
+    async def _outcome(self, row: RunRow) -> Any:
+        if row.status == "completed":
+            text, shape = await unspilled(self._client.store, row.result) or "null", self._returns(row)
+            # The code of a type expects the loop's thread.
+            return await aside(text, shape.load, text) if shape is UNTYPED else shape.load(text)
+        if row.status == "paused":
+            reason = row.reason or f"run {self.id!r} is paused"
+            if reason.startswith("NondeterminismError: "):
+                raise NondeterminismError(reason.removeprefix("NondeterminismError: "))
+            raise RunPaused(reason)
+        if row.status == "cancelled":
+            raise RunCancelled(f"run {self.id!r} was cancelled" + (f": {row.reason}" if row.reason else ""))
+        error = json.loads(row.error or "{}")
+        message, kind = error.get("message", ""), error.get("type", "")
+        raise RunFailed(message, run=self.id, type=kind, traceback=error.get("traceback", ""))
+
+    def _returns(self, row: RunRow) -> Shape:
+        if self._agent is not None:
+            if self._agent.name != row.agent:
+                raise BadArguments(f"run {self.id!r} is of agent {row.agent!r}, not of {self._agent.name!r}")
+            return self._agent.spec.signature.returns
+        spec = self._client._spec(row.agent, row.version)
+        return spec.signature.returns if spec is not None else UNTYPED
+
+    async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
+        """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
+        lonely, after, size = _Lonely(self), checked_place(after), 32
+        with self._client._listening(self.id, News.GREW) as heard:
+            while True:
+                heard.clear()
+                row = await self._row()
+                if after > row.next_seq:
+                    raise BadArguments(f"after={after}: run {self.id!r} has a history of {row.next_seq} events")
+                # Without their values: these are large, and a slow reader takes its time.
+                page = [RunEvent.of(event) for event in await self._client.store.journal(self.id, after, size)]
+                size = min(size * 2, 500)  # few first: who reads no more of it, or slowly, holds no more
+                for event in page:
+                    after = event.seq + 1
+                    yield event
+                if not page:
+                    if not follow or row.status in FINISHED:
+                        return
+                    await lonely.look(row)
+                    await self._client._pause_for(heard)
+
+    def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
+        """What it writes to a stream, from an offset on (that of the last chunk seen), live until the run is over."""
+        return chunks(self, checked_stream(name), checked_offset(after), follow)
+
+    async def streams(self) -> list[StreamInfo]:
+        """The streams it has written to."""
+        return await streams(self)
+
+    async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt:
+        """Send a message; with a key, the same message twice is one. It is kept for the run when this returns."""
+        text = await aside(value, stored_text, value)
+        checked_size(text, self._client._settings.value_limit_bytes, "the message")
+        stored, blobs = spilled(text)
+        signal = f"key:{checked_text(key, 'key', _KEY_LENGTH)}" if key is not None else f"id:{secrets.token_hex(8)}"
+        name = checked_topic(topic)
+        write = self._client.store.send(
+            self.id, signal, "message.received", name, stored, {}, blobs, **self._client._author()
+        )
+        again = "Its history says whether it came" if key is None else "Sending it again with the same key is safe"
+        return Receipt(self, await self._client._written(write, again))
+
+    async def approvals(self) -> list[Approval]:
+        """Its open questions and those of the runs below it."""
+        return await self._client.approvals(run=self.id)
+
+    async def pause(self, *, reason: str = "", by: str = "", family: bool = True, now: bool = False) -> None:
+        """Stop it and all below it at the next safe point, until it is resumed. Messages still reach it.
+
+        A body that runs may end; with `now` it is stopped, and is in doubt as after a crash. `family=False`: only this run.
+        """
+        await self._pause(new_pause(), reason, by, family=family, now=now)
+
+    async def _pause(self, request: str, reason: str, by: str, *, family: bool, now: bool) -> None:
+        """The same as part of a request to several runs, which a resume of one of them undoes in all below it."""
+        why = checked_note(reason)
+        author = self._client._author(by)
+        write = self._client.store.pause(self.id, **author, reason=why, request=request, family=family, now=now)
+        await self._written(write)
+
+    async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
+        """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
+
+        When the grace is over, or at a second call, it ends whatever its code does.
+        """
+        grace_ms = milliseconds(grace)
+        request = f"cancel:{secrets.token_hex(8)}"  # this call, however often it must be made
+        why = checked_note(reason)
+        author = self._client._author(by)
+        write = self._client.store.cancel(self.id, **author, reason=why, grace_ms=grace_ms, request=request)
+        await self._written(write)
+
+    async def resume(self, *, by: str = "", family: bool = True) -> None:
+        """Let a paused run go on, and with it those below it that were paused by the same request."""
+        await self._go_on(await self._row(), by, family=family)
+
+    async def retry(self, *, by: str = "", budget: Budget | None = None) -> None:
+        """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
+
+        Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
+        `budget` takes the place of the run's own; what was spent is spent.
+        """
+        checked_budget(budget)
+        row = await self._row()
+        if row.status == "paused":
+            await self._go_on(row, by, budget=budget)
+            return
+        if row.status != "failed":
+            kind = RunFinished if row.status in FINISHED else RunActive
+            raise kind(f"run {self.id!r} is {row.status}; only a failed or paused run can be retried")
+        await self._go_on(row, by, retry=True, budget=budget)
+
+    async def _go_on(
+        self,
+        row: RunRow,
+        by: str,
+        *,
+        retry: bool = False,
+        budget: Budget | None = None,
+        family: bool = True,
+    ) -> None:
+        """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
+        try:
+            limits = None if budget is None else json.dumps(budget.published())
+            author = self._client._author(by)
+            write = self._client.store.resume(self.id, **author, retry=retry, budget=limits, family=family)
+            await self._written(write)
+        except RunActive:
+            since = await self._client.store.journal(self.id, row.next_seq, 1)
+            if not since or since[0].kind not in ("run.resumed", "run.retried"):
+                raise
+
+    async def delete(self) -> int:
+        """Delete a finished run with its children; returns how many runs went."""
+        return await self._written(self._client.store.delete(self.id, **self._client._author()))
+
+    async def _written(self, write: Awaitable[T]) -> T:
+        return await self._client._written(write, f"`await hf.get({self.id!r}).info()` says how the run stands")
+
+
+def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
+    """What a run waits for that somebody must do, and how; None if it goes on by itself."""
+    if asked:
+        first = asked[0]
+        where = "" if first.run == row.id else f", of run {first.run!r}"
+        more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""
+        how = f"`hf.approve({first.id!r}, by=...)`, `hf.deny` or `holdfast approve {first.id}`"
+        if first.kind != "approve":
+            how = f"`hf.answer({first.id!r}, ..., by=...)` or `holdfast answer {first.id} VALUE`"
+        return (
+            f"it waits for a person (question {first.id!r}{where}: {cut(first.question, 200)}{more}); {how} decides it"
+        )
+    if row.status == "paused":
+        again = f"`hf.get({row.id!r}).resume()` or `holdfast resume {row.id}`"
+        return f"it is stopped, {row.reason or 'paused'}; {again} lets it go on"
+    tokens = json.loads(row.awaits or "[]") if row.status == "waiting" and row.waits_for == "message" else ()
+    topic = next((each for each in tokens if not each.startswith(("approval:", "child:", "conversation:"))), None)
+    if topic is not None:
+        how = f"`hf.get({row.id!r}).send({topic!r}, ...)` or `holdfast send {row.id} {topic} VALUE`"
+        return f"it waits for a message on {topic!r}; {how} sends one"
+    if row.status == "waiting" and row.waits_for in ("child", "conversation"):
+        return f"it waits for a {row.waits_for}; `holdfast show {row.id}` says how it stands"
+    return None
+
+
+def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> AbstractSet[str]:
+    found = {waits_for} if isinstance(waits_for, str) else set(waits_for)
+    if not found or not found.issubset(_WAITS):
+        raise BadArguments(f"waits_for={waits_for!r}: nothing that a run waits for; there are: {', '.join(_WAITS)}")
+    if "waiting" not in wanted:
+        raise BadArguments(
+            f'only a run that is waiting waits for something: write `wait("waiting", waits_for={waits_for!r})`'
+        )
+    return found

@@ -1,0 +1,106 @@
+"""Reading a stream, in any process: from the beginning or from an offset, and live until its run is over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from holdfast.errors import BadArguments
+from holdfast.store.contract import News
+from holdfast.values.text import is_whole, short
+from holdfast.words.model import FINISHED
+from holdfast.words.salvage import Reason
+
+if TYPE_CHECKING:
+    from holdfast.client.run import Run
+
+_FIRST_PAGE, _PAGE = (
+    2,
+    32,
+)  # rows; each has up to 16 Ki characters, and they stay in memory while a slow reader takes them
+_REASONS: Final[dict[str, Reason | None]] = {"completed": None, "failed": "failed", "cancelled": "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a stream. `offset` is the place behind it: whoever has seen this one goes on with `after=chunk.offset`.
+
+    Every character counts one, and so does every mark. Of a `data` chunk, one who has seen only n characters goes on at
+    `offset - len(data) + n`. A `restart` says that what `attempt` - 1 wrote is void, an `end` that this text is over; their
+    `reason` says why, and is None at a good end. Behind an `end` another text may come as long as the run is not over.
+    """
+
+    offset: int
+    data: str
+    kind: Literal["data", "restart", "end"]
+    attempt: int
+    reason: Reason | None = None
+
+
+def checked_offset(after: int) -> int:
+    """The offset itself; `BadArguments` if it is none."""
+    if not is_whole(after, 0):
+        raise BadArguments(f"after={short(after)}: give the offset of the last chunk seen, or 0")
+    return after
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a list of streams shows. `ended`: the last text is over; until the run is, another one may follow."""
+
+    name: str
+    offset: int
+    size_bytes: int
+    ended: bool
+    attempt: int
+    reason: Reason | None
+
+
+async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
+    """A stream from an offset on. It is over when the run is: before that, whoever ended a text may begin another."""
+    client, checked, size = run._client, after == 0, _FIRST_PAGE
+    with client._listening(run.id, News.GREW) as heard:
+        while True:
+            heard.clear()
+            row = await run._row()
+            page = await client.store.pieces(run.id, name, after, size)
+            size = min(size * 2, _PAGE)
+            for piece in page:
+                data = piece.text[after - piece.position :] if piece.kind == "data" else ""
+                after = piece.position
+                if piece.kind != "break":
+                    kind = cast('Literal["data", "restart", "end"]', piece.kind)
+                    yield Chunk(after, data, kind, piece.attempt, piece.reason)
+            if page:
+                checked = True
+                continue
+            if not checked:
+                await _check_reached(run, name, after)
+                checked = True
+            if not follow:
+                return
+            if row.status in FINISHED:
+                last = next((each for each in await client.store.streams(run.id) if each.stream == name), None)
+                if last is None or last.kind != "end":  # its writer could not say so
+                    yield Chunk(after, "", "end", last.attempt if last else 1, _REASONS[row.status])
+                return
+            await client._pause_for(heard)
+
+
+async def _check_reached(run: Run[Any], name: str, after: int) -> None:
+    """Nobody has seen more than there is: an offset beyond the end is that of another stream."""
+    last = next((each.position for each in await run._client.store.streams(run.id) if each.stream == name), 0)
+    if after > last:
+        raise BadArguments(f"after={after}: stream {name!r} of run {run.id!r} has come to {last}")
+
+
+async def streams(run: Run[Any]) -> list[StreamInfo]:
+    """The streams of a run."""
+    await run._row()
+    found = await run._client.store.streams(run.id)
+    sizes = await run._client.store.stream_sizes(run.id) if found else {}
+    return [
+        StreamInfo(each.stream, each.position, sizes.get(each.stream, 0), each.kind == "end", each.attempt, each.reason)
+        for each in found
+    ]

@@ -1,0 +1,131 @@
+"""Tokens: who may ask a server, under which name, and what for. A secret is shown once; the store has only its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from holdfast.client.deadline import Writes
+from holdfast.errors import BadArguments
+from holdfast.store.tokens import TokenRow
+from holdfast.words.durations import Duration, milliseconds, moment
+from holdfast.words.people import checked_name
+
+Scope = Literal["read", "write", "decide"]
+SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "decide")
+LIFETIME: Final = "90d"  # of a new token
+WARNED: Final = timedelta(days=14)  # so long before its end it is warned of
+RENEW: Final = "make another with `holdfast token NAME`, change over, then `holdfast token --revoke` this one"
+_USED_EVERY_MS: Final = 60_000
+_LOOK: Final = "`holdfast token --list` shows which tokens there are"
+_SECRET: Final = re.compile(r"holdfast_([0-9a-f]{12})_([\w-]{43})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, without its secret. `name` acts with it, as a member of `groups`."""
+
+    id: str
+    name: str
+    groups: tuple[str, ...]
+    scopes: tuple[Scope, ...]  # look at everything; start and control runs; decide questions
+    created_at: datetime
+    revoked_at: datetime | None
+    expires_at: datetime | None = None  # None: never
+    used_at: datetime | None = None  # to the minute
+
+    @classmethod
+    def of(cls, row: TokenRow) -> Token:
+        """A row of the store."""
+        revoked_at, expires_at, used_at = (
+            None if at is None else moment(at) for at in (row.revoked_at, row.expires_at, row.used_at)
+        )
+        groups, scopes = json.loads(row.member_of), json.loads(row.scopes)
+        return cls(
+            row.id, row.name, tuple(groups), tuple(scopes), moment(row.created_at), revoked_at, expires_at, used_at
+        )
+
+    def is_good(self, now: datetime | None = None) -> bool:
+        """Is it neither revoked nor expired?"""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > (now or datetime.now(UTC)))
+
+    def ends_soon(self) -> bool:
+        """Is it good, and not for much longer?"""
+        return self.is_good() and not self.is_good(datetime.now(UTC) + WARNED)
+
+
+class Tokens(Writes):
+    """The part of a client that has to do with who may ask a server."""
+
+    async def create_token(
+        self,
+        name: str,
+        *,
+        groups: Iterable[str] = (),
+        scopes: Iterable[str] = SCOPES,
+        expires: Duration | None = LIFETIME,
+    ) -> tuple[Token, str]:
+        """A new token for a person or a program, and its secret, which cannot be shown again.
+
+        It is refused once it has expired; with None it never does.
+        """
+        may = tuple(dict.fromkeys(scopes))
+        wrong = [scope for scope in may if scope not in SCOPES]
+        if wrong or not may:
+            raise BadArguments(f"scopes={may!r}: use one or more of {', '.join(SCOPES)}")
+        member_of = json.dumps([checked_name(group, "groups") for group in groups])
+        id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        row = TokenRow(id, checked_name(name, "name"), member_of, json.dumps(may), _digest(secret))
+        lasts_ms = None if expires is None else milliseconds(expires)
+        made = await self._written(self.store.add_token(row, lasts_ms, **self._author()), _LOOK)
+        return Token.of(made), f"holdfast_{id}_{secret}"
+
+    async def tokens(self) -> list[Token]:
+        """All tokens that were ever made here, the oldest first."""
+        return [Token.of(row) for row in await self.store.tokens()]
+
+    async def revoke_token(self, which: str) -> list[Token]:
+        """Revoke a token by its id, or all of a name; returns those revoked. It is refused from now on, everywhere."""
+        found = await self._written(self.store.revoke_tokens(which, **self._author()), _LOOK)
+        if not found:
+            raise BadArguments(f"there is no token with the id or name {which!r}; `holdfast token --list` shows them")
+        return [Token.of(row) for row in found]
+
+    async def token_of(self, secret: str) -> Token | None:
+        """The token with this secret, if it is good."""
+        parts = _SECRET.fullmatch(secret)
+        row = None if parts is None else await self.store.token(parts[1])
+        if parts is None or row is None or not hmac.compare_digest(row.digest, _digest(parts[2])):
+            return None
+        return self._if_good(row)
+
+    async def good_token(self, id: str) -> Token | None:
+        """The token with this id, if it is good."""
+        row = await self.store.token(id)
+        return None if row is None else self._if_good(row)
+
+    def _if_good(self, row: TokenRow) -> Token | None:
+        found = Token.of(row)
+        return found if found.is_good(moment(self.store.clock.now())) else None
+
+    async def token_used(self, token: Token) -> None:
+        """Note that it was shown: about when, so that few of many requests write."""
+        await self._written(self.store.use_token(token.id, _USED_EVERY_MS), _LOOK)
+
+
+def id_in(secret: str) -> str:
+    """The id of the token that a secret is said to be of, if it looks like one."""
+    parts = _SECRET.fullmatch(secret)
+    return parts[1] if parts else ""
+
+
+def _digest(secret: str) -> str:
+    """A secret is random and long, so a plain digest cannot be turned back."""
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,250 @@
+"""Before the body of a step that has a rate or a limit: it waits for its turn and for a slot, shared by all workers.
+
+A turn is reserved in the store. If it is not now, that is recorded (`step.held`), and the wait is durable like that for
+another attempt: the run may leave memory, and after a crash the turn is known. A turn that is used late delays
+the one a window behind it, of whichever worker; one that is much too late is lost and another one is reserved, and so is one
+that comes when the rate is paused.
+
+A rate is paused by a body that was told to come again later (`Passage.learn`). That is in the store before the failure
+itself is in the journal, so that nobody, in any worker, asks in between, whatever becomes of this one.
+
+A slot is a row that counts while this run has its lease, so a crash frees it. Who finds none looks again after a while,
+longer each time, or at once when a body in this worker leaves one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+import random
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.engine.calls import Call, Wait
+from holdfast.engine.loop import task_of_ours
+from holdfast.errors import StoreUnavailable
+from holdfast.store.rates import Turn, in_milliseconds
+from holdfast.words.harmless import logger
+from holdfast.words.limits import SHARED, Lane, interval_us, latest_us, slack_us, stretch_us
+from holdfast.words.retry import pause_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.engine.execution import Execution
+    from holdfast.store.contract import Store
+
+_log = logger("holdfast")
+_FIRST_LOOK_MS: Final = 100
+_LAST_LOOK_MS: Final = 10_000
+_AFTER_A_PAUSE_MS: Final = 60_000  # for so long turns of a rate without a number are so far apart:
+_AFTER_A_PAUSE_US: Final = 50_000
+
+
+class LateTurns:
+    """Turns that were used late in this worker, until that is in the store.
+
+    Whoever comes late does not wait for the commit: those that must know of it come a window later. What comes late while one
+    commit is on its way is written with the next.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, int], dict[int, int]] = {}  # of a key and a window: stretches and times
+        self._writing: set[tuple[str, int]] = set()
+
+    def note(self, execution: Execution, key: str, turn: Turn, every_ms: int, now: int) -> None:
+        """A turn is used now."""
+        which, stretch = (key, every_ms), stretch_us(turn.place, every_ms)
+        self._waiting.setdefault(which, {})[stretch] = now * 1000
+        if which not in self._writing:
+            self._writing.add(which)
+            writing = task_of_ours(execution.loop, self._write(execution.store, which), contextvars.Context())
+            execution.host.keep(writing)
+
+    async def _write(self, store: Store, which: tuple[str, int]) -> None:
+        key, every_ms = which
+        try:
+            while began := self._waiting.pop(which, None):
+                await store.use_late(key, began, every_ms)
+        except StoreUnavailable:
+            _log.debug("turns of %r were late, and the store is closed", key)
+        finally:
+            self._writing.discard(which)
+
+
+class Freed:
+    """Tells those who wait in this worker that a slot is free; in other workers they look by themselves."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self.late = LateTurns()
+
+    def wait(self, key: str) -> asyncio.Future[None]:
+        """A future that is done when a slot of this key was left, for the one that has waited longest."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append(over)
+        return over
+
+    def forget(self, key: str, over: asyncio.Future[None]) -> None:
+        """Nobody waits for this one any more."""
+        waiting = self._waiting.get(key)
+        if waiting is not None and over in waiting:
+            waiting.remove(over)
+            if not waiting:
+                del self._waiting[key]
+
+    def tell(self, key: str) -> None:
+        """A slot of this key was left."""
+        for over in self._waiting.get(key, ()):
+            if not over.done():
+                over.set_result(None)
+                return
+
+
+async def doze(call: Call, waits_for: str, due: int, over: asyncio.Future[None] | None = None) -> None:
+    """Wait until a time, or until `over` is done: the run may leave memory meanwhile."""
+    execution = call.execution
+    over = execution.loop.create_future() if over is None else over
+    execution.waits[call.key] = Wait(waits_for, due)
+    timer = execution.clock.call_at(due, lambda: None if over.done() else over.set_result(None))
+    execution.asleep += 1
+    execution.gate.kick()
+    try:
+        await over
+    finally:
+        execution.asleep -= 1
+        timer.cancel()
+        execution.waits.pop(call.key, None)
+
+
+class Passage:
+    """How the bodies of one call are let through."""
+
+    def __init__(self, call: Call, lane: Lane, place: int | None) -> None:
+        self._call, self._lane = call, lane
+        self._turn = None if place is None else Turn(place)  # the turn that the journal knows
+        self._at = 0  # when it can be used, if that is later
+        self._look = True  # what is known of the rate is old
+        self._inside = False
+
+    async def enter(self, held: Callable[[Turn], object]) -> None:
+        """Wait for a turn and a slot; `held` records a turn that must be waited for."""
+        while True:
+            await self._until_turn(held)
+            self._look = await self._into_slot() or self._look
+            if await self._usable():
+                return
+            self.leave()
+
+    async def _until_turn(self, held: Callable[[Turn], object]) -> None:
+        clock = self._call.execution.clock
+        while self._lane.rate_key is not None:
+            if self._turn is None:
+                self._turn, self._at = await self._reserve(self._lane.rate_key), 0
+                self._look = False
+                if self._turn.at > clock.now():
+                    held(self._turn)
+            if max(self._turn.at, self._at) > clock.now():
+                await doze(self._call, "rate", max(self._turn.at, self._at))
+                self._look = True
+            if await self._usable():
+                return
+
+    async def _reserve(self, key: str) -> Turn:
+        lane, execution = self._lane, self._call.execution
+        interval = interval_us(lane.rate_n or 0, lane.rate_ms or 0)
+        if not (interval or lane.tokens_us):
+            # Nothing is counted, so nothing is written. But those who were refused, or waited for the end of a pause, come
+            # one after the other: all at once most of them would be refused again.
+            closed = await execution.store.closed(key)
+            if closed.paused + _AFTER_A_PAUSE_MS <= execution.clock.now():
+                return Turn(execution.clock.now() * 1000)
+            interval = _AFTER_A_PAUSE_US
+        return await execution.store.take_turn(key, interval, lane.tokens_us)
+
+    async def _usable(self) -> bool:
+        """Has the turn come, and can it be used? It is lost if it comes much too late, or if the rate was closed meanwhile.
+
+        If it is merely late, that is written down when the body begins.
+        """
+        lane, execution, turn = self._lane, self._call.execution, self._turn
+        if lane.rate_key is None or turn is None:
+            return True
+        every_ms = lane.rate_ms or 0
+        if self._look:
+            closed, now = await execution.store.closed(lane.rate_key, turn, every_ms), execution.clock.now()
+            self._look, self._at = False, in_milliseconds(closed.late) + every_ms if closed.late else 0
+            # A bill that is paid soon is left to turns that are reserved later: with each one all who wait would be put off.
+            if closed.paused > now or closed.owed > now + latest_us(lane.tokens_ms) // 1000:
+                self._turn = None
+                return False
+        now = execution.clock.now()
+        if now * 1000 - turn.place > latest_us(every_ms):
+            self._turn = None
+            return False
+        return max(turn.at, self._at) <= now
+
+    def begins(self, now: int) -> None:
+        """The body begins; if its turn was longer ago than the rate allows for, others must know."""
+        key, turn, every_ms, execution = self._lane.rate_key, self._turn, self._lane.rate_ms or 0, self._call.execution
+        if key is not None and turn is not None and every_ms and now * 1000 - turn.place > slack_us(every_ms):
+            execution.host.slots.late.note(execution, key, turn, every_ms, now)
+
+    def told(self, turn: Turn) -> dict[str, Any]:
+        """What the journal keeps of a turn that must be waited for: when, and of whom if others share it."""
+        key = self._lane.rate_key or ""
+        shared = {"rate": key.removeprefix(SHARED)} if key.startswith(SHARED) else {}
+        return {"at": turn.at, "place": turn.place, **shared, **({"paused": True} if turn.paused else {})}
+
+    async def learn(self, error: Exception | None, tokens: int = 0) -> str | None:
+        """What the end of the body means for all who share the rate; its name if it is paused now."""
+        lane, store = self._lane, self._call.execution.store
+        if lane.rate_key is None:
+            return None
+        if tokens and lane.tokens_us:
+            since = self._call.execution.clock.now() if self._turn is None else self._turn.at
+            await store.charge(lane.rate_key, tokens, lane.tokens_us, since)
+        wait_s = None if error is None else pause_s(error)
+        if wait_s is None:
+            return None
+        await store.pause_rate(lane.rate_key, math.ceil(wait_s * 1000) + 1)  # of this millisecond a part is over
+        return lane.rate_key.removeprefix(SHARED)
+
+    async def _into_slot(self) -> bool:
+        """Take a slot, if there must be one; tells whether it had to be waited for."""
+        lane, execution = self._lane, self._call.execution
+        if lane.limit_key is None or lane.limit_n is None:
+            return False
+        run, slots, wait_ms = execution.run, execution.host.slots, float(_FIRST_LOOK_MS)
+        waited = False
+        while True:
+            over = slots.wait(lane.limit_key)
+            try:
+                taken = await execution.store.take_slot(
+                    lane.limit_key, lane.limit_n, run.id, self._call.key, run.lease_epoch
+                )
+                if taken:
+                    self._inside = True
+                    if over.done():  # it was told of another one
+                        slots.tell(lane.limit_key)
+                    return waited
+                waited = True
+                due = execution.clock.now() + round(wait_ms * random.uniform(0.75, 1.25))
+                await doze(self._call, "slot", due, over)
+            finally:
+                slots.forget(lane.limit_key, over)
+            wait_ms = min(wait_ms * 1.5, _LAST_LOOK_MS)
+
+    def leave(self) -> None:
+        """The body has ended: its slot is free once the store knows. If we die before, it is free all the same."""
+        execution, key = self._call.execution, self._lane.limit_key
+        if not self._inside or key is None or execution.closing:
+            return
+        self._inside = False
+
+        async def leave() -> None:
+            await execution.store.leave_slot(execution.run.id, self._call.key, execution.run.lease_epoch)
+            execution.host.slots.tell(key)
+
+        _ = execution.start_driver(leave)

@@ -1,0 +1,116 @@
+"""What a request is answered when it cannot be served: `{"error": {"code", "message", "hint"}}`.
+
+A decision about what is no longer there has beside it what is: `"approval"`.
+
+The status of one of our exceptions is its `http_status`, its code is the name of its class. What only a server can refuse is
+in `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from holdfast import errors
+from holdfast.client.documents import json_bytes
+from holdfast.errors import HoldfastError
+from holdfast.values.text import cut
+from holdfast.words.harmless import logger
+
+_MOST_SAID: Final = 4_000  # characters: a message names what was sent
+_log = logger("holdfast.http")
+
+HINTS: Final[dict[type[HoldfastError], str]] = {
+    errors.AlreadyDecided: "GET /api/approvals/{id} shows how it stands now.",
+    errors.BadArguments: "/openapi.json says what each path takes.",
+    errors.BudgetExceeded: "POST /api/runs/{id}/retry with a larger budget lets it go on.",
+    errors.ConversationBusy: "Try again when the run that has it has left it.",
+    errors.Expired: "Nothing is to be done: the run went on with its default.",
+    errors.NewerJournal: "Upgrade this server.",
+    errors.NondeterminismError: "Bring back the code it ran with or mend it, then POST /api/runs/{id}/resume.",
+    errors.NotAllowed: "One of those it is for can decide it, or pass it on.",
+    errors.RunActive: "Wait for its end, or POST /api/runs/{id}/cancel.",
+    errors.RunExists: "Use another id, or the same agent and arguments to get the run that is there.",
+    errors.RunFailed: "Mend the cause, then POST /api/runs/{id}/retry: it goes on from the failure.",
+    errors.RunPaused: "POST /api/runs/{id}/resume lets it go on.",
+    errors.Stale: "`approval` is what is to be decided now; look at it, then decide with its digest.",
+    errors.StoreUnavailable: "Try again in a moment; /readyz says when it is there.",
+    errors.Unconfirmed: "Look whether it happened. A start with an id and a message with a key may be repeated.",
+    errors.UnknownAgent: "GET /api/agents lists those there are.",
+    errors.UnknownApproval: "GET /api/approvals lists those that are open.",
+    errors.UnknownRun: "GET /api/runs lists those there are.",
+}
+
+# Code -> status and hint.
+REFUSALS: Final[dict[str, tuple[int, str]]] = {
+    "bad_request": (400, "Send a request of HTTP/1.1 that says once where it ends."),
+    "bad_json": (400, "Send one JSON document, as UTF-8."),
+    "unauthorized": (401, "Send `Authorization: Bearer TOKEN`; `holdfast token NAME` makes one."),
+    "forbidden": (403, "Use a token that may do this; `holdfast token NAME` makes one."),
+    "foreign_request": (
+        403,
+        "Ask 127.0.0.1 or localhost directly. Web pages, proxies and other computers need a token of `holdfast token NAME`.",
+    ),
+    "unknown_path": (404, "/openapi.json lists the paths there are."),
+    "wrong_method": (405, "/openapi.json says how each path is asked."),
+    "too_slow": (408, "Send it again, or send less."),
+    "too_large": (413, "Send less, or put the value somewhere else and send its address."),
+    "not_json": (415, "Send `Content-Type: application/json`; with curl: --json '{}'."),
+    "internal": (500, "The server's log says more. Nothing is known to be lost; ask again."),
+    "too_busy": (503, "Try again in a few seconds, or ask another server."),
+}
+
+
+@dataclass
+class Refused(Exception):
+    """A request that is not served, and why."""
+
+    code: str
+    message: str
+    headers: Mapping[str, str] | None = None
+    about: Mapping[str, str] = field(default_factory=dict)  # what the audit says of who was refused
+
+
+def code_of(kind: type[HoldfastError]) -> str:
+    """`RunExists` is run_exists."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
+    """The status, the document and the headers that tell of it."""
+    if isinstance(error, Refused):
+        status, hint = REFUSALS[error.code]
+        return status, _document(error.code, error.message, hint), error.headers
+    if isinstance(error, HoldfastError):
+        kind = type(error)
+        hint = next((HINTS[each] for each in kind.__mro__ if each in HINTS), "")
+        retry = {"Retry-After": "1"} if kind.http_status == 503 else None
+        document = _document(code_of(kind), str(error), hint)
+        if isinstance(error, errors.Stale) and error.approval is not None:
+            document["approval"] = error.approval
+        return kind.http_status, document, retry
+    _log.error("a request failed by a fault of the server", exc_info=error)
+    return problem(Refused("internal", "something went wrong in the server"))
+
+
+def answer(error: Exception) -> Response:
+    """The same as a response."""
+    status, document, headers = problem(error)
+    return Response(json_bytes(document), status, headers, "application/json")
+
+
+def _document(code: str, message: str, hint: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": cut(message, _MOST_SAID), "hint": hint}}
+
+
+def codes() -> dict[str, int]:
+    """Every code that an error can have, with its status: those of our exceptions, and what only a server refuses."""
+    kinds: list[type[HoldfastError]] = [HoldfastError]
+    for kind in kinds:
+        kinds += [each for each in kind.__subclasses__() if each not in kinds]
+    found = {code_of(kind): kind.http_status for kind in kinds if kind.__module__ == errors.__name__}
+    return found | {code: status for code, (status, _) in REFUSALS.items()}

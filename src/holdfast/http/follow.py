@@ -1,0 +1,333 @@
+"""Following what comes: histories and streams as `text/event-stream`, resumable by the id of the last message seen.
+
+A follower first reads what there is at its own pace. Once it has caught up it shares a *tail* with all others that follow
+the same: the store is read once for them, and each message is made once. A tail keeps a bounded piece of the end; a follower
+that is too slow for it reads by itself again. So nothing is kept for a slow one but what is on its way to it, and nothing is
+lost or told twice, for a place in a history means the same in every process and for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from holdfast.client.documents import json_bytes
+from holdfast.http.doors import KEY, Connection
+from holdfast.http.errors import Refused, problem
+
+MOST_FOLLOWERS: Final = 1_000  # of one server
+_TAIL_BYTES: Final = 128 * 1024
+_AT_ONCE_BYTES: Final = 16 * 1024
+_READING: Final = 16
+_SIGN_OF_LIFE_S: Final = 15.0
+LOOK_S: Final = 1.0  # between looks whether those who wait still may
+_COME_BACK: Final = b"retry: 1000\n\n"
+
+Message = tuple[int, bytes]  # the place behind it, and how it is told
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something that can be followed. `read(after, follow)` are its items with the places behind them."""
+
+    key: Hashable
+    read: Callable[[int, bool], AsyncGenerator[tuple[int, Any], None]]
+
+    async def messages(self, after: int, *, follow: bool) -> AsyncGenerator[Message, None]:
+        """Its items as messages."""
+        async with contextlib.aclosing(self.read(after, follow)) as found:
+            async for place, document in found:
+                yield place, b"id: %d\ndata: %b\n\n" % (place, json_bytes(document))
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a caller was allowed. `check` raises `Refused` when that is no longer so; where the key is the same, so is it."""
+
+    key: Hashable
+    check: Callable[[], Awaitable[object]]
+    token: str = ""  # whose it is
+
+    async def lost(self) -> Refused:
+        """Waits until it is taken back. A store that is away takes nothing back."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.check()
+            except Refused as refused:
+                return refused
+            except Exception:  # noqa: BLE001, S112 - whatever else it is, it takes nothing back
+                continue
+
+
+class Tail:
+    """The end of a source, read once for all who have come so far."""
+
+    def __init__(self, source: Source, after: int) -> None:
+        self.start = after  # all that came behind this place is kept
+        self.users = 0
+        self._kept: deque[Message] = deque()
+        self._size = 0
+        self.over = False
+        self._problem: Exception | None = None
+        self._news = asyncio.Event()
+        self._reading = asyncio.get_running_loop().create_task(self._read(source))
+
+    async def _read(self, source: Source) -> None:
+        try:
+            async for message in source.messages(self.start, follow=True):
+                self._kept.append(message)
+                self._size += len(message[1])
+                while self._size > _TAIL_BYTES and len(self._kept) > 1:
+                    self.start, gone = self._kept.popleft()
+                    self._size -= len(gone)
+                self._tell()
+        except Exception as error:  # noqa: BLE001 - it is told to those who follow
+            self._problem = error
+        finally:
+            self.over = True
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def behind(self, place: int) -> list[Message] | None:
+        """What came behind a place, waiting for it; nothing when it is over, None when too much came since."""
+        while True:
+            if place < self.start:
+                return None
+            found = [message for message in self._kept if message[0] > place]
+            if found:
+                return found
+            if self._problem is not None:
+                raise self._problem
+            if self.over:
+                return []
+            await self._news.wait()
+
+    async def close(self) -> None:
+        """Read no more."""
+        self._reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reading
+
+
+class Followers:
+    """All who follow something at this server."""
+
+    def __init__(self) -> None:
+        self.closing = asyncio.Event()
+        self.count = 0
+        self._here: dict[str, dict[asyncio.Event, None]] = {}  # by token, the oldest first: what ends each
+        self._tails: dict[Hashable, Tail] = {}
+        self._reading = asyncio.Semaphore(_READING)
+        self._looking: dict[Hashable, asyncio.Task[Refused]] = {}
+        self._waiting: Counter[Hashable] = Counter()
+
+    async def follow(self, source: Source, after: int) -> AsyncGenerator[Message, None]:
+        """Messages behind a place, several in one piece, until the source is over; each with the place behind it."""
+        while True:
+            began_at = after
+            async with contextlib.aclosing(source.messages(after, follow=False)) as messages:
+                while piece := await self._some(messages):
+                    after = piece[0]
+                    yield piece
+                    del piece
+            async with self._sharing(source, after) as tail:
+                if tail.start <= after:
+                    while found := await tail.behind(after):
+                        piece = _joined(found)
+                        after = piece[0]
+                        del found  # it must not be kept while a slow reader takes the first of it
+                        yield piece
+                        del piece
+                    if found is not None:
+                        return
+                    continue
+            if after == began_at:  # there is nothing between us and a tail that begins later: it is no place of ours
+                async for each in source.messages(after, follow=True):
+                    yield each
+                return
+
+    async def _some(self, messages: AsyncIterator[Message]) -> Message | None:
+        """The next of them as one piece. Few read at a time: what is read is many times as large while it is made."""
+        found, size = list[Message](), 0
+        async with self._reading:
+            while size < _AT_ONCE_BYTES and (message := await anext(messages, None)):
+                found.append(message)
+                size += len(message[1])
+            return _joined(found) if found else None
+
+    @contextlib.asynccontextmanager
+    async def _sharing(self, source: Source, after: int) -> AsyncIterator[Tail]:
+        tail = self._tails.get(source.key)
+        if tail is None or tail.over:  # what is over may have begun again, as when a run is retried
+            tail = self._tails[source.key] = Tail(source, after)
+        tail.users += 1
+        try:
+            yield tail
+        finally:
+            tail.users -= 1
+            if not tail.users:
+                if self._tails.get(source.key) is tail:
+                    del self._tails[source.key]
+                await tail.close()
+
+    @contextlib.contextmanager
+    def counted(self, token: str) -> Iterator[asyncio.Event]:
+        """One more of this token, while this lasts; it is to leave when the event is set."""
+        leaving = asyncio.Event()
+        self.count += 1
+        self._here.setdefault(token, {})[leaving] = None
+        try:
+            yield leaving
+        finally:
+            self._forget(token, leaving)
+
+    def _forget(self, token: str, leaving: asyncio.Event) -> None:
+        beside = self._here.get(token, {})
+        if leaving in beside:
+            self.count -= 1
+            del beside[leaving]
+            if not beside:
+                del self._here[token]
+
+    def _make_room(self, token: str) -> None:
+        """Of the token that has most of them, the oldest one comes back later; `Refused` where that would be no fairer."""
+        largest = max(self._here, key=lambda each: len(self._here[each]))
+        if len(self._here[largest]) <= len(self._here.get(token, ())) + 1:
+            told = f"{self.count} others follow something at this server, and it takes no more"
+            raise Refused("too_busy", told, {"Retry-After": "5"})
+        leaving = next(iter(self._here[largest]))
+        self._forget(largest, leaving)
+        leaving.set()
+
+    @contextlib.asynccontextmanager
+    async def watched(self, permission: Permission) -> AsyncIterator[asyncio.Task[Refused]]:
+        """A task that ends when a permission is taken back; one looks for all who have the same."""
+        key = permission.key
+        looking = self._looking.get(key)
+        if looking is None:
+            looking = self._looking[key] = asyncio.get_running_loop().create_task(permission.lost())
+        self._waiting[key] += 1
+        try:
+            yield looking
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key], self._looking[key]
+                looking.cancel()
+
+    def response(self, source: Source, after: int, allowed: Permission) -> Response:
+        """The answer to one who wants to follow, for as long as that is allowed."""
+        if self.count >= MOST_FOLLOWERS:
+            self._make_room(allowed.token)
+        return _Followed(self, source, after, allowed)
+
+
+class _Followed(Response):
+    """Sends what comes until it is over, the reader is gone, or the server ends: then the reader comes back by itself."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, followers: Followers, source: Source, after: int, allowed: Permission) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._followers, self._source, self._after, self._allowed = followers, source, after, allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop, connection = asyncio.get_running_loop(), scope[KEY]
+        connection.follows()
+        leaving = [loop.create_task(_gone(receive)), loop.create_task(self._followers.closing.wait())]
+        try:
+            with self._followers.counted(self._allowed.token) as in_the_way:
+                leaving.append(loop.create_task(in_the_way.wait()))
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await _send(send, _COME_BACK)
+                async with (
+                    self._followers.watched(self._allowed) as lost,
+                    contextlib.aclosing(self._pieces(connection, lost, leaving)) as pieces,
+                ):
+                    async for piece in pieces:
+                        await _send(send, piece)
+                        del piece  # it is on its way, and must not be kept while the next is waited for
+                if not connection.is_full:  # a reader that takes nothing would keep the server from its end
+                    await _send(send, b"", more=False)
+        finally:
+            for each in leaving:
+                each.cancel()
+
+    async def _pieces(
+        self, connection: Connection, lost: asyncio.Task[Refused], leaving: list[asyncio.Task[Any]]
+    ) -> AsyncGenerator[bytes, None]:
+        """What comes, a sign of life now and then, and at the end how it ended; nothing any more when one is to leave."""
+        coming: AsyncGenerator[Message, None] | None = None
+        next_piece: asyncio.Future[Message | None] | None = None
+        try:
+            while True:
+                if connection.is_full:
+                    if coming is not None:  # what it holds is read again for a reader that comes to it
+                        await coming.aclose()
+                        coming = None
+                    draining = asyncio.ensure_future(connection.drained())
+                    await _first(draining, *leaving)
+                    draining.cancel()
+                if coming is None:
+                    coming = self._followers.follow(self._source, self._after)
+                if next_piece is None:
+                    next_piece = asyncio.ensure_future(anext(coming, None))
+                await _first(next_piece, lost, *leaving, within_s=_SIGN_OF_LIFE_S)
+                if any(each.done() for each in leaving):
+                    return
+                if lost.done():
+                    raise lost.result()
+                if not next_piece.done():
+                    yield b":\n\n"
+                    continue
+                found = next_piece.result()
+                if found is None:
+                    yield b"event: end\ndata: {}\n\n"
+                    return
+                self._after, piece = found
+                next_piece = found = None
+                yield piece
+                del piece
+        except Exception as error:  # noqa: BLE001 - the headers are sent; what is left is to say it in the stream
+            yield b"event: problem\ndata: %b\n\n" % json_bytes(problem(error)[1])
+        finally:
+            if next_piece is not None:
+                next_piece.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await next_piece
+            if coming is not None:
+                await coming.aclose()
+
+
+def _joined(found: list[Message]) -> Message:
+    """The first of some messages as one piece, which is not large unless one of them is."""
+    count = size = 0
+    while count < len(found) and size < _AT_ONCE_BYTES:
+        size += len(found[count][1])
+        count += 1
+    return found[count - 1][0], b"".join(message for _, message in found[:count])
+
+
+async def _send(send: Send, body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _first(*wanted: asyncio.Future[Any], within_s: float | None = None) -> None:
+    await asyncio.wait(wanted, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,77 @@
+"""What a path of the interface is. One row says all of it: routing, checks, /openapi.json and the first page are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.client.client import Client
+from holdfast.client.tokens import Scope
+from holdfast.http.follow import Followers, Permission, Source
+from holdfast.words.people import Actor
+
+
+class Input(BaseModel):
+    """What a path takes. A name that it does not have is refused: it is a mistake, and what was meant would be lost."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nothing(Input):
+    """No parameters."""
+
+
+Q = TypeVar("Q", bound=Input)
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, B]):
+    """A request whose caller is known and whose input was checked."""
+
+    hf: Client
+    by: Actor  # of the credential
+    query: Q
+    body: B
+    request: Request
+    followers: Followers
+    allowed: Permission
+
+    def __getitem__(self, name: str) -> str:
+        """A part of the path."""
+        value: str = self.request.path_params[name]
+        return value
+
+    def follow(self, source: Source, after: int) -> Response:
+        """Send what comes behind a place."""
+        return self.followers.response(source, after, self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A document with another status than 200."""
+
+    status: int
+    document: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path and a method. `do` returns a document, an `Answer` or a response."""
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    says: str
+    do: Callable[[Call[Any, Any]], Awaitable[Any]]
+    needs: Scope
+    answers: Any  # the type of the document
+    query: type[Input] = Nothing
+    body: Any = None  # a type, if it takes a document
+    # Other good statuses: what they mean, their document.
+    more: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
+    follows: Any = None  # the type of what comes as text/event-stream, if that can be asked for

@@ -1,0 +1,208 @@
+"""Who may run now: slots of limits, turns of rates. Pieces of work in a write transaction.
+
+Limits of agents. At most `limit_n` runs with a `limit_key` are running. A run that is due and finds no slot is held: it
+has no due time and `waits_for` is 'slot', so it stands in no claim's way. Whoever stops running wakes the one that was held
+longest, in the same transaction. Both count under one lock, so no wake-up is lost: if the claim comes first, the leaver
+finds the run it held; if the leaver comes first, the claim finds its slot. What a wake-up cannot know (a limit that
+was raised, a run that was woken and that no worker serves) is found by `let_in`, now and then.
+
+Rates. The turns of a key are one after the other, `interval_us` apart. A run that is due takes the next turn; if it is not
+yet, the run is due again at that time. A turn that is used late delays the one a window behind it (turns.py), and one that is
+much too late is lost and another is taken: so a pile of runs that were due while no worker lived begins as slowly as any other.
+
+Slots of steps are rows, for a run may have many bodies. They count while their run is running under the same epoch and
+its lease is not over: those of a dead worker are free at once.
+
+Lock order: the rows of runs, then the lock under which is counted, then held rows, of which locked ones are passed over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from holdfast.store.contract import News
+from holdfast.store.rates import in_milliseconds
+from holdfast.store.transaction import Asking, Transaction, to_json
+from holdfast.store.turns import late, take_turns
+from holdfast.words.limits import interval_us, latest_us, slack_us, stretch_us
+
+KEYS_AT_ONCE: Final = 200
+
+
+class Due(NamedTuple):
+    """A run that is due, as `due` finds it."""
+
+    id: str
+    status: str
+    owner: str | None
+    epoch: int
+    seq: int
+    due_at: int
+    waits_for: str | None
+    started_at: int | None
+    limit_key: str | None
+    limit_n: int | None
+    rate_key: str | None
+    rate_n: int | None
+    rate_ms: int | None
+    turn: int | None  # its place, if it waits for one
+    paused: int | None  # until when its rate is, in microseconds
+    late: int | None  # when those began that had their turn a window before, if they were late
+    crashes: int  # since it last made progress
+    company: int  # with so many it may be carried, if it may end its process
+
+    @property
+    def limited(self) -> bool:
+        """Must it have a slot? One that lost its owner has it still."""
+        return self.limit_key is not None and self.status != "running"
+
+    def needs_turn(self, now: int) -> bool:
+        """Must its turn be looked at? One that has begun has had it, and one that waited for its turn has it, if it is in time.
+
+        Not if the rate was paused meanwhile.
+        """
+        if self.rate_key is None or self.rate_ms is None or self.started_at is not None:
+            return False
+        if (self.paused or 0) > now * 1000 or self.waits_for != "rate":
+            return True
+        return self.turn_us > now * 1000 or now * 1000 - self.place > slack_us(self.rate_ms)
+
+    @property
+    def place(self) -> int:
+        """Of the turn that it waited for."""
+        return self.due_at * 1000 if self.turn is None else self.turn
+
+    @property
+    def turn_us(self) -> int:
+        """When it can be used."""
+        return max(self.place, 0 if self.late is None else self.late + (self.rate_ms or 0) * 1000)
+
+
+def admitted(tx: Transaction, due: list[Due], room: int) -> Asking[list[Due]]:
+    """Those of the due runs that may run now, in their order and at most so many; who has no slot or turn is held."""
+    if not any(run.limited or run.needs_turn(tx.now) for run in due):
+        return due[:room]
+    yield from tx.rows("lock_counts")
+    refused = yield from _without_slot(tx, due)
+    yield from _hold(tx, refused, None, "slot")
+    held = set(refused)
+    passing = [run for run in due if run.id not in held][:room]
+    later = yield from _before_their_turn(tx, [run for run in passing if run.needs_turn(tx.now)])
+    for name, (at, place) in later.items():
+        yield from _hold(tx, [name], in_milliseconds(at), "rate", place)
+        held.add(name)
+    return [run for run in passing if run.id not in held]
+
+
+def _without_slot(tx: Transaction, due: list[Due]) -> Asking[list[str]]:
+    keys = sorted({run.limit_key for run in due if run.limited and run.limit_key})
+    counted = (yield from tx.rows("occupied", keys=to_json(keys))) if keys else []
+    taken = Counter({key: count for key, count in counted})  # noqa: C416 - rows of a database are no tuples
+    refused = []
+    for run in due:
+        if not run.limited:
+            continue
+        if taken[run.limit_key] < (run.limit_n or 1):
+            taken[run.limit_key] += 1
+        else:
+            refused.append(run.id)
+    return refused
+
+
+def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[str, tuple[int, int]]]:
+    """The runs whose turn is later: its time, and its place. Who has no turn that can be used takes one."""
+    later: dict[str, tuple[int, int]] = {}
+    by_key: dict[str, list[Due]] = {}
+    for run in due:
+        by_key.setdefault(run.rate_key or "", []).append(run)
+    for key in sorted(by_key):
+        runs = by_key[key]
+        without = yield from _use_turns(tx, key, runs, later)
+        if without:
+            interval = interval_us(runs[0].rate_n or 0, runs[0].rate_ms or 0)
+            first = yield from take_turns(tx, key, interval, turns=len(without))
+            for number, run in enumerate(without):
+                place = first.place + number * interval
+                if place > tx.now * 1000:
+                    later[run.id] = (place, place)
+    return later
+
+
+def _use_turns(tx: Transaction, key: str, due: list[Due], later: dict[str, tuple[int, int]]) -> Asking[list[Due]]:
+    """Runs that have a turn begin, or come `later`; returns those that have none, or lost it."""
+    now, without, used_late = tx.now * 1000, list[Due](), dict[int, int]()
+    for run in due:
+        every_ms = run.rate_ms or 0
+        if run.waits_for != "rate" or (run.paused or 0) > now or now - run.place > latest_us(every_ms):
+            without.append(run)
+        elif run.turn_us > now:
+            later[run.id] = (run.turn_us, run.place)
+        elif now - run.place > slack_us(every_ms):
+            used_late[stretch_us(run.place, every_ms)] = now
+    if used_late:
+        yield from late(tx, key, used_late, due[0].rate_ms or 0)
+    return without
+
+
+def _hold(
+    tx: Transaction, runs: list[str], due_at: int | None, waits_for: str, place: int | None = None
+) -> Asking[None]:
+    if runs:
+        yield from tx.rows("hold_back", ids=to_json(runs), due_at=due_at, waits_for=waits_for, turn=place)
+        for run in runs:
+            tx.changed(run, News.MOVED)
+
+
+def freed(tx: Transaction, keys: Iterable[str | None]) -> Asking[None]:
+    """Runs with these limits stopped running: for each, the one that was held longest is due."""
+    slots = Counter(key for key in keys if key is not None)
+    if not slots:
+        return
+    yield from tx.rows("lock_counts")
+    for key in sorted(slots):
+        for (run,) in (yield from tx.rows("wake", key=key, limit=slots[key])):
+            tx.changed(run, News.DUE)
+
+
+def let_in(keys: list[str], ours: dict[str, Any]) -> Callable[[Transaction], Asking[int]]:
+    """Wake held runs that this worker may take, of limits that were seen to have free slots; returns how many."""
+
+    def work(tx: Transaction) -> Asking[int]:
+        woken = 0
+        yield from tx.rows("lock_counts")
+        for key in sorted(keys):
+            taken, slots = yield from tx.row("room", key=key)
+            found = yield from tx.rows("wake_ours", key=key, limit=max((slots or 0) - taken, 0), **ours)
+            for (run,) in found:
+                tx.changed(run, News.DUE)
+            woken += len(found)
+        return woken
+
+    return work
+
+
+# Steps
+
+
+def take_slot(key: str, n: int, run: str, call: str, epoch: int) -> Callable[[Transaction], Asking[bool]]:
+    """Take a slot for the body of a call, if one is free."""
+
+    def work(tx: Transaction) -> Asking[bool]:
+        yield from tx.rows("lock_counts")
+        yield from tx.rows("clear_slots", key=key, run=run, call=call)
+        taken = yield from tx.rows("take_slot", key=key, run=run, call=call, epoch=epoch, limit=n)
+        return bool(taken)
+
+    return work
+
+
+def leave_slot(run: str, call: str, epoch: int) -> Callable[[Transaction], Asking[None]]:
+    """The body of a call has ended."""
+
+    def work(tx: Transaction) -> Asking[None]:
+        yield from tx.rows("lock_counts")
+        yield from tx.rows("leave_slot", run=run, call=call, epoch=epoch)
+
+    return work

@@ -1,0 +1,46 @@
+"""Which store a URL names."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.store.contract import Faults, Store
+from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.words.clock import Clock
+from holdfast.words.urls import redacted
+
+DEFAULT_URL: Final = "sqlite:holdfast.db"
+
+
+def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> Store:
+    """A store, to be opened. That of PostgreSQL needs a driver that not everyone has."""
+    scheme = url.partition(":")[0] if isinstance(url, str) else ""
+    if scheme == "sqlite":
+        return SQLiteStore.from_url(url, clock=clock, faults=faults, name=name)
+    if scheme in ("postgresql", "postgres"):
+        try:
+            from holdfast.store.postgres.store import PostgresStore  # noqa: PLC0415 - only who asks for it needs it
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("asyncpg"):
+                raise
+            raise StoreUnavailable(
+                f'PostgreSQL needs a driver that is not installed ({error}): pip install "holdfast[postgres]"'
+            ) from error
+        return cast(Store, PostgresStore.from_url(url, clock=clock, faults=faults, name=name))
+    shown = redacted(url)
+    named = repr(shown) if isinstance(url, str) else shown
+    raise BadArguments(f"{named} is not a store this version can open; write {_meant(shown)}")
+
+
+def _meant(url: str) -> str:
+    """How the store is named that somebody may have meant."""
+    postgres = "'postgresql://user@host/database'"
+    scheme, colon, rest = url.partition(":")
+    kind = scheme.lower().partition("+")[0]
+    if kind in ("postgresql", "postgres"):
+        return postgres
+    path = rest if colon else scheme
+    if path.strip("/") and (kind in ("sqlite", "file") if colon else path.endswith((".db", ".sqlite", ".sqlite3"))):
+        return f"'sqlite:{path.lstrip('/') if path.startswith('//') else path}'"
+    return f"'sqlite:PATH', for example {DEFAULT_URL!r}, or {postgres}"

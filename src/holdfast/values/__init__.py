@@ -1,0 +1,1 @@
+"""How data becomes text, and text becomes data again."""

@@ -1,0 +1,42 @@
+"""`restore` and `checkpoint`: snapshots. A resumed run starts from the last one and replays only what came after."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, get_type_hints, overload
+
+from holdfast.runtime import Called, current
+from holdfast.values.codec import UNTYPED, Shape, shape_of
+
+T = TypeVar("T")
+_PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
+
+
+@overload
+def restore(
+    first: Callable[[], Coroutine[Any, Any, T]], /, *, migrate: Callable[[Any], T | Any] | None = None
+) -> Called[T]: ...
+@overload
+def restore(first: T, /, *, migrate: Callable[[Any], T | Any] | None = None) -> Called[T]: ...
+def restore(first: Any, /, *, migrate: Callable[[Any], Any] | None = None) -> Any:
+    """The state of the last checkpoint; before there is one, `first` itself or what the async function builds, once.
+
+    A state that no longer fits its type, because a field was renamed, say, is given to `migrate` as plain data; it returns
+    plain data or a state that fits.
+    """
+    runtime = current("restore")
+    if inspect.iscoroutinefunction(first):
+        hints = get_type_hints(getattr(first, "fn", first), include_extras=True)
+        shape = shape_of(hints["return"]) if "return" in hints else UNTYPED
+        return runtime.restore(None, shape, first, migrate)
+    return runtime.restore(first, _shape_of_value(first), None, migrate)
+
+
+def checkpoint(state: T, /) -> Called[T]:
+    """Store the state and start a new segment of the journal; returns the stored copy: `state = await checkpoint(state)`."""
+    return current("checkpoint").checkpoint(state)
+
+
+def _shape_of_value(value: object) -> Shape:
+    return UNTYPED if type(value) in _PLAIN else shape_of(type(value))

@@ -1,0 +1,1 @@
+"""Nouns and arithmetic that every layer may use; nothing here reads or writes anything."""

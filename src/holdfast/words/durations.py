@@ -1,0 +1,97 @@
+"""Durations as people write them: "30s", "2h", "1h30m", "2 days", seconds as a number, or a timedelta."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+
+from holdfast.errors import BadArguments
+from holdfast.values.text import cut, short, show
+
+Duration = str | float | timedelta
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_WORDS = {
+    "ms": "ms", "millisecond": "ms", "s": "s", "sec": "s", "second": "s", "m": "m", "min": "m", "minute": "m",
+    "h": "h", "hr": "h", "hour": "h", "d": "d", "day": "d", "w": "w", "week": "w",
+}  # fmt: skip
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)[ ,]*", re.ASCII)
+_LENGTH = 100  # of what is written
+LONGEST_S = 100 * 365 * 86400.0  # a longer wait is a mistake, and would overflow dates
+
+
+def seconds(duration: Duration) -> float:
+    """The duration in seconds; `BadArguments` says what a duration looks like."""
+    if isinstance(duration, timedelta):
+        value = duration.total_seconds()
+    elif isinstance(duration, bool):
+        raise _bad(duration)
+    elif isinstance(duration, int | float):
+        value = float(duration) if abs(duration) <= LONGEST_S else math.inf
+    elif isinstance(duration, str):
+        value = _parse(duration)
+    else:
+        raise _bad(duration)
+    if not math.isfinite(value) or value < 0 or value > LONGEST_S:
+        raise _bad(duration)
+    return value
+
+
+def _parse(text: str) -> float:
+    if len(text) > _LENGTH or not text.strip():
+        raise _bad(text)
+    rest, at, total = text.strip().lower(), 0, 0.0
+    while at < len(rest):
+        found = _PART.match(rest, at)
+        unit = found and (_WORDS.get(found[2]) or _WORDS.get(found[2].removesuffix("s")))
+        if not found or not unit:
+            raise _bad(text)
+        total += float(found[1]) * _SECONDS[unit]
+        at = found.end()
+    return total
+
+
+def _bad(duration: object) -> BadArguments:
+    return BadArguments(
+        f"{cut(show(duration, 60), 60)} is not a duration; write it as '30s', '2h', '1h30m', '2 days', seconds or a timedelta "
+        "(not negative, at most 100 years)"
+    )
+
+
+def milliseconds(duration: Duration) -> int:
+    """The duration in whole milliseconds, rounded up so that nothing fires early."""
+    return math.ceil(seconds(duration) * 1000)
+
+
+def epoch_ms(moment: datetime) -> int:
+    """A moment as milliseconds since 1970; naive datetimes are refused, for they name no moment."""
+    if not isinstance(moment, datetime):
+        raise BadArguments(f"{short(moment)} is not a datetime")
+    if moment.tzinfo is None:
+        raise BadArguments(f"{moment!r} has no time zone; give one, for example datetime(..., tzinfo=UTC)")
+    return math.ceil(moment.timestamp() * 1000)
+
+
+def past_ms(when: Duration | datetime, now: int) -> int:
+    """A moment that was: a datetime, or so long before now."""
+    return epoch_ms(when) if isinstance(when, datetime) else now - milliseconds(when)
+
+
+def moment(epoch: int) -> datetime:
+    """Milliseconds since 1970 as an aware datetime in UTC."""
+    return datetime.fromtimestamp(epoch / 1000, UTC)
+
+
+def spoken(span_s: float) -> str:
+    """A span of seconds for people: '3 ms', '1.2 s', '4 min', '2 h 5 min', '3 days'."""
+    if span_s < 0.9995:
+        return f"{span_s * 1000:.0f} ms"
+    if span_s < 59.95:
+        return f"{span_s:.1f} s"
+    minutes = round(span_s / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    return f"{minutes / 1440:.0f} days"

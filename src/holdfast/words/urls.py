@@ -1,0 +1,66 @@
+"""URLs of stores as they may be shown: without anything that could be a password, also where they are written wrong.
+
+What is shown is also a URL. Where it cannot be known whether something is a password it is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from holdfast.values.text import short
+
+_STORES: Final = ("sqlite", "postgresql", "postgres", "file")
+_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]*):(//)?", re.IGNORECASE)
+_SECRET: Final = ("pass", "pwd", "secret", "token", "credential")
+# `name=value` of a query or of a list of keywords. A value goes on until the next name: nobody knows what was not escaped.
+_NAMED: Final = re.compile(r"([\w%.+-]+)(\s*=\s*)(.*?)(?=[&;\s]+[\w%.+-]+\s*=|\Z)", re.DOTALL)
+_NAME: Final = re.compile(r"([\w%.+-]+)\s*=\s*")
+_NO_PORT: Final = re.compile(r"(?<!:):(?!\d*(?:[/?#,]|\Z))[^/?#:\]\[]*(?=[/?#]|\Z)")  # but in the place of one
+_LENGTH: Final = 4000
+HIDDEN: Final = "***"
+
+
+def redacted(url: object) -> str:
+    """The URL as it may be shown, stored, logged and sent to anybody."""
+    if not isinstance(url, str) or len(url) > _LENGTH:
+        return f"<{len(url)} characters>" if isinstance(url, str) else short(url)
+    return _NAMED.sub(_named, _without_password(url))
+
+
+def _without_password(text: str) -> str:
+    found = _SCHEME.match(text)
+    known = found is not None and (bool(found[2]) or found[1].lower().partition("+")[0] in _STORES)
+    start = found.end() if found is not None and known else 0
+    rest = text[start:]
+    at, colon = rest.rfind("@"), rest.find(":")
+    if colon < 0 or -1 < rest.find("@") < colon:
+        return text  # a user without a password, if there is one
+    if at >= 0:
+        is_path = text[:start].strip().lower() == "sqlite:" and "/" in rest[:colon]
+        return text if is_path else text[:start] + rest[:colon] + rest[at:]
+    return text[:start] + _NO_PORT.sub("", rest)
+
+
+def _named(found: re.Match[str]) -> str:
+    for each in _NAME.finditer(found[0]):  # also where a value should be: somebody has left one out
+        name = unquote(each[1]).lower()
+        if any(word in name for word in _SECRET) and name != "passfile":
+            return f"{found[0][: each.end()]}{HIDDEN}"
+    return found[0]
+
+
+def redacted_words(text: str) -> str:
+    """A text in which a word may be a URL, as one that was typed in the wrong place."""
+    return re.sub(r"\S*(?:://|:\S*@)\S*", lambda found: redacted(found[0]), text)
+
+
+def without_secrets(text: str, url: str) -> str:
+    """A text of somebody else's, such as an error of a driver, without what is not shown of the URL."""
+    shown = redacted(url)
+    pieces = {piece for form in (url, unquote(url)) for piece in re.split(r"[:@/?#&;=,\s'\"]+", form)}
+    for piece in sorted(pieces, key=len, reverse=True):
+        if len(piece) > 2 and piece not in shown:
+            text = text.replace(piece, HIDDEN)
+    return text
