@@ -10,8 +10,7 @@ from tests.house import FILES, inside_functions, names_only, targets, trees
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
     "words": "errors words values",
-    "contracts": "runtime store.contract store.arrivals store.questions store.rates store.budgets store.conversations "
-    "store.streams store.tokens store.joint",
+    "contracts": "runtime store.contract",
     "verbs": "declare resources logs verbs",
     "doing": "engine store",
     "services": "worker client",
@@ -93,7 +92,7 @@ def test_the_package_is_imported_at_the_top_of_files():
 # --- numbers that may only go down ---
 
 RATCHETS = {
-    "modules in cycles, type-only imports counted": (42, lambda: sum(map(len, house.cycles()))),
+    "modules in cycles, type-only imports counted": (40, lambda: sum(map(len, house.cycles()))),
     "modules that assign engine state from outside": (20, lambda: len(house.assigning())),
     "attributes of the widest object": (89, lambda: house.widest()[0]),
     "methods of Runtime": (35, lambda: len(house.runtime_methods())),

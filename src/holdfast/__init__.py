@@ -57,10 +57,8 @@ if TYPE_CHECKING:
     from holdfast.verbs.checkpoints import checkpoint, restore
     from holdfast.verbs.children import Child, spawn
     from holdfast.verbs.conversations import Conversation, conversation
-    from holdfast.verbs.liveness import lively
-    from holdfast.verbs.loops import watch_loops
     from holdfast.verbs.messages import receive, receive_nowait
-    from holdfast.verbs.models import Fallback, fallback
+    from holdfast.verbs.models import Fallback, fallback, lively
     from holdfast.verbs.plans import Plan, plan, progress
     from holdfast.verbs.replay import (
         connection,
@@ -74,6 +72,7 @@ if TYPE_CHECKING:
         this_run,
         this_step,
         uuid4,
+        watch_loops,
     )
     from holdfast.verbs.streams import Stream, stream, unfinished
     from holdfast.verbs.timers import sleep, timeout
@@ -231,10 +230,8 @@ _HOMES = {
     "holdfast.verbs.approvals": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.conversations": "Conversation conversation",
-    "holdfast.verbs.replay": "connection idempotency_key note now patched place rng scope this_run this_step uuid4",
-    "holdfast.verbs.models": "Fallback fallback",
-    "holdfast.verbs.liveness": "lively",
-    "holdfast.verbs.loops": "watch_loops",
+    "holdfast.verbs.replay": "connection idempotency_key note now patched place rng scope this_run this_step uuid4 watch_loops",
+    "holdfast.verbs.models": "Fallback fallback lively",
     "holdfast.verbs.messages": "receive receive_nowait",
     "holdfast.verbs.plans": "Plan plan progress",
     "holdfast.verbs.budgets": "remaining spend",

@@ -14,7 +14,7 @@ from tests.deploy.files import DEPLOY, ROOT, commands, compose, instruction, ins
 
 from holdfast.http.server import END_S
 from holdfast.words.durations import seconds
-from holdfast.worker.probes import listening
+from holdfast.worker.health import listening
 
 
 def test_the_compose_file_fits_its_schema():

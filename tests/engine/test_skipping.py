@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 import holdfast.testing
-from holdfast.verbs.fast_forward import ahead, skip, task_label
+from holdfast.verbs.replay import ahead, skip, task_label
 
 
 @holdfast.step

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.security import agents
 
-from holdfast.worker import probes
+from holdfast.worker import health
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_silent_connections_keep_no_probe_from_its_answer(worker):
             began = time.monotonic()
             status, headers, _ = worker.ask(path)
             assert (status in (200, 503), headers["x-content-type-options"]) == (True, "nosniff")
-            assert time.monotonic() - began < probes._REQUEST_S
+            assert time.monotonic() - began < health._REQUEST_S
         assert len(list(Path(f"/proc/{worker.process.pid}/fd").iterdir())) < 180
     finally:
         for each in silent:

@@ -7,8 +7,7 @@ import pytest
 from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned, park, scenario, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.store.contract import Append, Transition
-from holdfast.store.questions import NewApproval
+from holdfast.store.contract import Append, NewApproval, Transition
 from holdfast.words.model import Event
 
 

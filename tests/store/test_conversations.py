@@ -9,8 +9,7 @@ import pytest
 from tests.store.scenes import ManualClock, Place, finish, owned, park, scenario, write
 
 from holdfast.errors import ConversationBusy, LeaseLost
-from holdfast.store.contract import Store
-from holdfast.store.conversations import Enter, Leave, Say, Talking
+from holdfast.store.contract import Enter, Leave, Say, Store, Talking
 from holdfast.words.model import Event, RunRow
 
 

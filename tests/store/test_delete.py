@@ -4,8 +4,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, scenario, step, write
 
 from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
-from holdfast.store.contract import Store, Transition
-from holdfast.store.questions import NewApproval
+from holdfast.store.contract import NewApproval, Store, Transition
 from holdfast.words.model import Event
 
 

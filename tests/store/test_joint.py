@@ -13,7 +13,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, owned, scenario, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.store.joint import Undone
+from holdfast.store.contract import Undone
 
 
 class Book:

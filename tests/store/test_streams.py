@@ -8,8 +8,7 @@ from tests.store.test_changes import Heard
 from tests.store.test_trouble import Hooks
 
 from holdfast.errors import LeaseLost
-from holdfast.store.contract import News, Store
-from holdfast.store.streams import Piece
+from holdfast.store.contract import News, Piece, Store
 from holdfast.words.model import RunRow
 
 TRICKY = "a\0b \ud800 \U0001f9a6 é\r\n"

@@ -8,10 +8,8 @@ import pytest
 from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, owned, park, scenario, step, write
 
 from holdfast.errors import LeaseLost
-from holdfast.store.arrivals import Taken
-from holdfast.store.contract import Store, Transition
-from holdfast.store.questions import NewApproval
-from holdfast.store.taking import MOST
+from holdfast.store.contract import NewApproval, Store, Taken, Transition
+from holdfast.store.inbox import MOST
 from holdfast.words.model import Event, RunRow
 from holdfast.words.people import Actor, Ballot
 

@@ -8,7 +8,7 @@ import pytest
 from tests.store.scenes import Place, scenario
 
 import holdfast
-from holdfast.store.tokens import TokenRow
+from holdfast.store.contract import TokenRow
 
 
 @scenario

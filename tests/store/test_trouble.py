@@ -15,8 +15,8 @@ import pytest
 from tests.store.scenes import TTL, Place, finish, new, owned, park, python, recovered, scenario, step, write
 
 from holdfast.errors import StoreUnavailable
+from holdfast.store.contract import NewApproval
 from holdfast.store.operations import Crash
-from holdfast.store.questions import NewApproval
 from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.words.people import Actor, Ballot

@@ -10,10 +10,9 @@ import pytest
 
 import holdfast
 from holdfast.store.contract import NewRun
-from holdfast.worker import health, probes
-from holdfast.worker.health import Health
+from holdfast.worker import health
+from holdfast.worker.health import Health, listening
 from holdfast.worker.metrics import METRICS, Sight, exposition
-from holdfast.worker.probes import listening
 
 UNITS = (
     "_seconds", "_runs", "_steps", "_leases", "_heartbeats", "_operations", "_limit", "_usd", "_tokens", "_calls", "_questions",
@@ -229,7 +228,7 @@ def test_without_prometheus_client_the_answer_says_what_to_install(monkeypatch):
 
 def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch):
     """A connection that sends half a request is told so and closed."""
-    monkeypatch.setattr(probes, "_REQUEST_S", 0.1)
+    monkeypatch.setattr(health, "_REQUEST_S", 0.1)
     with listening("127.0.0.1", 0) as listener:
         host, port = listener.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as connection:

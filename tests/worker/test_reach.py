@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import holdfast
-from holdfast.worker.reach import called_by
+from holdfast.worker.agents import called_by
 
 
 @holdfast.agent

@@ -19,7 +19,7 @@ from holdfast.client.client import open as open_store
 from holdfast.client.client import specs_of
 from holdfast.declare import Agent
 from holdfast.words.model import Event
-from holdfast.worker.probes import Probes, listening
+from holdfast.worker.health import Probes, listening
 from holdfast.worker.settings import Settings
 
 _MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not cost memory, nor hold up the runs

@@ -15,7 +15,7 @@ from holdfast.words.durations import moment
 from holdfast.words.model import checked_conversation_id, checked_limit
 
 if TYPE_CHECKING:
-    from holdfast.store.conversations import ConversationRow
+    from holdfast.store.contract import ConversationRow
 
 T = TypeVar("T")
 

@@ -22,8 +22,7 @@ from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
 from holdfast.errors import BadArguments, Expired, NotStorable, Suspended
 from holdfast.runtime import NO_DEFAULT, Answer, Question
-from holdfast.store.contract import spilled
-from holdfast.store.questions import NewApproval
+from holdfast.store.contract import NewApproval, spilled
 from holdfast.values.codec import UNTYPED, Unknown, added, digest_of
 from holdfast.values.sameness import lost
 from holdfast.values.tagged import bare

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.engine.approvals import answered
 from holdfast.engine.bills import Bill, Ledger
 from holdfast.errors import BudgetExceeded
-from holdfast.store.budgets import BUDGET
-from holdfast.store.questions import NewApproval
+from holdfast.store.contract import BUDGET, NewApproval
 from holdfast.values.codec import UNTYPED, digest
 from holdfast.words.budget import MOST, Budget, Purse, left
 from holdfast.words.people import writable

@@ -21,8 +21,7 @@ from holdfast.engine.calls import Call, Wait, tagged
 from holdfast.engine.divergence import pause, unfit
 from holdfast.errors import ConversationBusy, NotStorable, Suspended
 from holdfast.runtime import Placed
-from holdfast.store.contract import Store, spilled, unspilled
-from holdfast.store.conversations import Enter, Leave, Say
+from holdfast.store.contract import Enter, Leave, Say, Store, spilled, unspilled
 from holdfast.values.codec import Shape, digest, hashed
 from holdfast.words.model import Event
 

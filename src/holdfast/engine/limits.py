@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.engine.calls import Call, Wait
 from holdfast.engine.loop import task_of_ours
 from holdfast.errors import StoreUnavailable
-from holdfast.store.rates import Turn, in_milliseconds
+from holdfast.store.contract import Turn, in_milliseconds
 from holdfast.words.harmless import logger
 from holdfast.words.limits import SHARED, Lane, interval_us, latest_us, slack_us, stretch_us
 from holdfast.words.retry import pause_s

@@ -1,6 +1,6 @@
 """Loops: before a body begins that would go on with one, a person is asked.
 
-What a loop is says `loops.py`. It is told by the outcomes as they are delivered, so that a resumed run knows what it knew;
+What a loop is says `words/loops.py`. It is told by the outcomes as they are delivered, so that a resumed run knows what it knew;
 at a checkpoint it begins anew. The question belongs to the call: yes lets it go on and counting begins anew, no ends the
 call with `LoopDetected`.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.approvals import answered, approval_id
 from holdfast.errors import LoopDetected
-from holdfast.store.questions import NewApproval
+from holdfast.store.contract import NewApproval
 from holdfast.values.codec import UNTYPED
 from holdfast.values.tagged import bare
 from holdfast.words.loops import Loop, Loops, Step, Tail, place_of

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.engine.receipts import Receipt
 from holdfast.runtime import Placed
-from holdfast.store.contract import Append
-from holdfast.store.streams import Piece
+from holdfast.store.contract import Append, Piece
 
 if TYPE_CHECKING:
     from holdfast.engine.recorder import Recorder

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.engine import unrecorded
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.runtime import Placed
-from holdfast.store.arrivals import Taken
-from holdfast.store.contract import Append, InboxMoved, Transition, unspilled
+from holdfast.store.contract import Append, InboxMoved, Taken, Transition, unspilled
 from holdfast.words.harmless import logger
 
 if TYPE_CHECKING:

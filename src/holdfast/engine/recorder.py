@@ -20,9 +20,7 @@ from holdfast.engine.host import Host
 from holdfast.engine.outflow import Outflow
 from holdfast.engine.receipts import Receipt, Written
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
-from holdfast.store.contract import Append, NewRun, Transition, settle, spilled
-from holdfast.store.conversations import Talking
-from holdfast.store.questions import NewApproval
+from holdfast.store.contract import Append, NewApproval, NewRun, Talking, Transition, settle, spilled
 from holdfast.values.codec import BLOB_BYTES, Shape, checked_size
 from holdfast.words.flag import Flag
 from holdfast.words.harmless import logger

@@ -26,7 +26,7 @@ from holdfast.http.auth import Tokens
 from holdfast.http.doors import AT_ONCE, PEER, Connection, Doors, Limits, seldom_logged
 from holdfast.http.follow import Followers
 from holdfast.http.sessions import Sessions
-from holdfast.worker.probes import bound
+from holdfast.worker.health import bound
 
 _BACKLOG: Final = 4_096
 END_S: Final = 5.0  # that requests on their way have when the server ends

@@ -1,1 +1,1 @@
-"""Databases that keep runs: the contract in `base`, and one module per database."""
+"""Databases that keep runs: the contract in `contract`, the work that both kinds share, and a folder per database."""

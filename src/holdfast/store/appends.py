@@ -13,13 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.store.contract import Append, InboxMoved, NewRun, News, Told, Transition
-from holdfast.store.conversing import converse
+from holdfast.store.budgets import Spending, spend
+from holdfast.store.contract import Append, InboxMoved, NewApproval, NewRun, News, Told, Transition, chunk_row
+from holdfast.store.conversations import converse
 from holdfast.store.families import end_if_asked, end_runs, hold_child
 from holdfast.store.limits import freed
-from holdfast.store.questions import NewApproval
-from holdfast.store.spending import Spending, spend
-from holdfast.store.streams import chunk_row
 from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
 from holdfast.words.model import FINISHED, OUTCOMES, TRANSITIONS, RunRow
 from holdfast.words.people import SOMEONE, starters

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.store import audit
-from holdfast.store.budgets import BUDGET
+from holdfast.store.contract import BUDGET
 from holdfast.store.inbox import put_signal
 from holdfast.store.transaction import Asking, Transaction, to_json
 from holdfast.words.model import ApprovalRow

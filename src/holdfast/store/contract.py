@@ -21,25 +21,432 @@ import asyncio
 import concurrent.futures
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from holdfast.store.arrivals import ArrivalStore
-from holdfast.store.budgets import BudgetStore
-from holdfast.store.conversations import ConversationStore, Talking
-from holdfast.store.joint import Joint
-from holdfast.store.questions import NewApproval, QuestionStore
-from holdfast.store.rates import RateStore
-from holdfast.store.streams import Piece, StreamStore
-from holdfast.store.tokens import TokenStore
 from holdfast.values.codec import BLOB_BYTES
+from holdfast.words.budget import Purse
 from holdfast.words.clock import Clock
 from holdfast.words.limits import Lane
-from holdfast.words.model import Event, Published, RunRow
+from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal
+from holdfast.words.people import Ballot
+from holdfast.words.salvage import Reason
+from holdfast.words.spent import Spent
+
+# The part of the contract with a database that has to do with arrivals: an owner takes what came to its run.
+
+
+class Taken(NamedTuple):
+    """What is in the journal now, and whether the owner must look for more itself: of another kind, large, or many."""
+
+    events: list[Event]
+    more: bool
+
+
+class ArrivalStore(Protocol):
+    """Where arrivals lie, and from where they may go into the journal by themselves."""
+
+    async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
+        """What came to a run after a position, in the order in which it came."""
+        ...
+
+    def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
+        """Begin to take what came after `seen`, at this place of the journal; None where to read and append is as quick.
+
+        Until it is known what was taken, the owner must not append. If its fence does not hold, nothing is taken.
+        """
+        ...
+
+
+# The part of the contract with a database that has to do with rates: whose turn it is, for all workers together.
+
+
+def in_milliseconds(micros: int) -> int:
+    """Rounded up: nothing begins early."""
+    return -(-micros // 1000)
+
+
+class Turn(NamedTuple):
+    """When one may begin. It is late because of a pause, or because of those that come before.
+
+    Its place is in microseconds, and never changes. Places are an interval apart.
+    """
+
+    place: int
+    paused: bool = False
+
+    @property
+    def at(self) -> int:
+        return in_milliseconds(self.place)
+
+
+class Closed(NamedTuple):
+    """Until when a rate is paused, and until when it has to pay for tokens that were used.
+
+    `late` is when those began, in microseconds, that had their turn a window before ours and used it late: ours comes a
+    window after that. 0: there is none.
+    """
+
+    paused: int
+    owed: int
+    late: int
+
+
+class RateStore(Protocol):
+    """Where turns are reserved. Keys are those of `flow.Lane`; times are the store's, in milliseconds."""
+
+    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn:
+        """Reserve the next turn of a rate, which may be now. The one after it comes `interval_us` later.
+
+        With `tokens_us`, the time that a thousand tokens take, it comes later still if turns use many of them.
+        """
+        ...
+
+    async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
+        """Write down when late turns were used, by the beginning of their stretch (`flow.stretch_us`)."""
+        ...
+
+    async def pause_rate(self, key: str, wait_ms: int) -> int:
+        """From now on and for so long nobody gets a turn that is earlier; returns until when. Pauses do not add up."""
+        ...
+
+    async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
+        """A body that had its turn at `since` has used tokens; turns that are taken from now on are later for it."""
+        ...
+
+    async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
+        """Whether a turn that was reserved earlier can still be used."""
+        ...
+
+    async def paused_rates(self, limit: int = 100) -> list[tuple[str, int]]:
+        """The rates that are paused now, and until when; the longest first."""
+        ...
+
+
+# The part of the contract with a database that has to do with people: what is asked, and how it ends.
+
+
+@dataclass(slots=True)
+class NewApproval:
+    """A question to be stored together with the event that asks it."""
+
+    id: str
+    key: str
+    kind: str
+    question: str
+    shown: str | None = None  # a large one names the blob that the event has
+    digest: str = ""
+    schema: str | None = None
+    recipients: list[str] = field(default_factory=list)
+    needs: str = "1"
+    expires_ms: int | None = None
+    fallback: str | None = None
+    remind_ms: int | None = None
+    not_by_starter: bool = False  # who started the run, or the one above all, may not decide it
+    about: str | None = None  # the run whose budget it is about; then several runs may ask it
+
+
+class QuestionStore(Protocol):
+    """Where questions to people are kept."""
+
+    async def decide(self, approval: str, ballot: Ballot, blobs: dict[str, bytes] | None = None,
+                     known: ApprovalRow | None = None) -> ApprovalRow:  # fmt: skip
+        """Count what a person says to an open question, and tell its run; the last that is needed decides it, once.
+
+        `known` is the question as it was a moment ago, if that is known: it need not be looked up if it is still so.
+        `AlreadyDecided` shows who was first; `NotAllowed` who may; `Stale` when something else is shown by now; `Expired`;
+        `RunFinished` when it was withdrawn.
+        """
+        ...
+
+    async def delegate(self, approval: str, to: str, ballot: Ballot) -> ApprovalRow:
+        """Pass an open question on, as one who may decide it."""
+        ...
+
+    async def expire(self, approval: str) -> ApprovalRow:
+        """End an open question whose time is over, and tell its run; one that a person decided first stays so."""
+        ...
+
+    async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
+        """How many must agree to this value, as only its run can tell; decides it if that many have."""
+        ...
+
+    async def approvals(
+        self,
+        *,
+        run: str | None = None,
+        approval: str | None = None,
+        statuses: Iterable[str] = ("open",),
+        limit: int = 100,
+    ) -> list[ApprovalRow]:
+        """Questions in the order asked: one, those of a run and of all below it, or all."""
+        ...  # fmt: skip
+
+
+# The part of the contract with a database that has to do with money: what was spent, and what may be.
+
+BUDGET: Final = "budget"  # the key of questions for more; no call has such a key
+
+
+class BudgetStore(Protocol):
+    """Where spending is summed. It is never written by itself: appends sum what their events say (`data["spent"]`)."""
+
+    async def spent(self, runs: Iterable[str]) -> dict[str, Spent]:
+        """What each of these runs has spent with all below it, if it has spent anything."""
+        ...
+
+    async def spent_with_steps(self, runs: Iterable[str]) -> dict[str, Spent]:
+        """The same; `steps` of a run that no budget holds for are those completed, in it and in all below it."""
+        ...
+
+    async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
+        """Which steps, by their names, have spent most of it."""
+        ...
+
+    async def purses(self, run: str) -> list[Purse]:
+        """The budgets that hold for a run, its own and those above it, the nearest first, and how they stand."""
+        ...
+
+
+# The part of the contract with a database that has to do with conversations: what was said, and whose turn it is.
+#
+# What is said in a conversation is numbered from 0 and never changes. One run at a time has the conversation and may add to
+# it; others stand in line, in the order in which they asked. Asking, adding and leaving are written with the events that
+# record them. Who asks is told by a signal to its inbox, at once or when its turn has come, so it waits as for a message.
+
+
+@dataclass(slots=True)
+class Enter:
+    """A run asks for a conversation. `request` names this asking; the answer is a signal with that topic."""
+
+    conversation: str
+    request: str
+    key: str | None
+    wait: bool  # in line, if another run has it
+
+
+@dataclass(slots=True)
+class Say:
+    """Messages of the run that has the conversation by this request, to stand at `first` and after it."""
+
+    conversation: str
+    request: str
+    first: int
+    texts: list[str]  # large ones name blobs
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Leave:
+    """The run needs the conversation no longer, or does not wait for it any more."""
+
+    conversation: str
+    request: str
+
+
+Talking = Enter | Say | Leave
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """Something that was said."""
+
+    position: int
+    value: str
+    run: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRow:
+    """A conversation as the store keeps it."""
+
+    id: str
+    length: int
+    run: str | None  # who has it
+    waiting: int  # how many runs stand in line
+    created_at: int
+    updated_at: int  # when something was said last
+
+
+class ConversationStore(Protocol):
+    """Where conversations are kept. They belong to no run: deleting and pruning runs leaves them alone."""
+
+    async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
+        """The messages at these positions, as far as they are there, in order."""
+        ...
+
+    async def conversations(
+        self, *, conversation: str | None = None, after: str = "", limit: int = 100
+    ) -> list[ConversationRow]:
+        """Conversations in the order of their ids, after one; or the one that is named."""
+        ...
+
+    async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
+        """Delete a conversation with all that was said in it; returns how much. `ConversationBusy` if a run has it."""
+        ...
+
+
+# The part of the contract with a database that has to do with streams: text that a run writes while it is made.
+#
+# A stream is a sequence of rows, each at a position: every character counts one, and so does every mark. The position of a
+# row is the one behind it. Rows are written with the appends of the run's owner, so they are fenced and ordered as events
+# are, and the owner alone knows where a stream stands.
+
+
+@dataclass(slots=True)
+class Piece:
+    """One row of a stream: text, or a mark. `began` is the position at which the text it belongs to begins."""
+
+    stream: str
+    position: int
+    kind: str  # 'data', 'restart', 'break' (an attempt ended badly, another may come; no reader sees it), 'end'
+    key: str  # of the call that wrote it
+    attempt: int
+    began: int
+    reason: Reason | None = None
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+def chunk_row(run: str, epoch: int, piece: Piece) -> tuple[Any, ...]:
+    """A piece as it is kept, in the order of `insert_chunk`."""
+    content = piece.text.encode("utf-8", "surrogatepass")
+    return (
+        run,
+        piece.stream,
+        piece.position,
+        piece.kind,
+        content,
+        piece.key,
+        piece.attempt,
+        piece.began,
+        piece.reason,
+        epoch,
+    )
+
+
+class StreamStore(Protocol):
+    """Where streams are kept."""
+
+    async def pieces(self, run: str, stream: str, after: int, limit: int = 500) -> Sequence[Piece]:
+        """The rows of a stream behind a position, in order; the first may begin before it."""
+        ...
+
+    async def streams(self, run: str) -> list[Piece]:
+        """The last row of each stream of a run, without its text."""
+        ...
+
+    async def stream_sizes(self, run: str) -> dict[str, int]:
+        """How many bytes of text each stream of a run has; reads all of them."""
+        ...
+
+
+# The part of the contract with a database that has to do with tokens: who may ask a server, and what they may do.
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token as the store keeps it: not its secret, only the digest of that."""
+
+    id: str
+    name: str
+    member_of: str  # JSON list of groups
+    scopes: str  # JSON list
+    digest: str
+    created_at: int = 0
+    revoked_at: int | None = None
+    expires_at: int | None = None
+    used_at: int | None = None
+
+
+class TokenStore(Protocol):
+    """Where tokens are kept."""
+
+    async def add_token(self, token: TokenRow, lasts_ms: int | None = None, *, by: str = "", via: str = "") -> TokenRow:
+        """Keep a new token; its id is random. Returns it with its time. `BadArguments` if its name is another's group."""
+        ...
+
+    async def use_token(self, id: str, every_ms: int) -> None:
+        """Note that it was shown, unless that was noted less than so long ago."""
+        ...
+
+    async def revoke_tokens(self, which: str, *, by: str = "", via: str = "") -> list[TokenRow]:
+        """Revoke the token with this id, or all of this name; returns them."""
+        ...
+
+    async def token(self, id: str) -> TokenRow | None: ...
+    async def tokens(self, limit: int = 1000) -> list[TokenRow]:
+        """All of them, revoked ones too, the oldest first."""
+        ...
+
+
+# A joint transaction: somebody's own statements and an append of ours, committed together. Part of the contract of stores.
+
+T = TypeVar("T")
+
+
+class Undone(Exception):
+    """The database undid a transaction, through no fault of what was in it: nothing happened, and it may be tried again."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Joint(Protocol):
+    """A transaction that somebody's own statements share with an append of ours. One that is left uncommitted never was.
+
+    Nobody else may end it; if that is tried it is refused, or `commit` says so, where the database cannot refuse it.
+    """
+
+    @property
+    def connection(self) -> Any:
+        """What the statements go through."""
+        ...
+
+    @property
+    def in_threads(self) -> bool:
+        """May it be used in any thread, or on the loop only?"""
+        ...
+
+    @property
+    def longest_s(self) -> float | None:
+        """How long it may be open: others wait for it."""
+        ...
+
+    def undid(self, error: Exception) -> bool:
+        """Is this error the database's doing, so that the same statements may well succeed next time?"""
+        ...
+
+    async def commit(self, appends: Sequence[Append]) -> int:
+        """Append, fenced like any append, and commit all; returns the time. Must not be cancelled.
+
+        `LeaseLost`, with nothing written. `Undone` too leaves nothing behind: if it is not known whether a commit
+        happened, this finds out. Any other error is that of the statements before it.
+        """
+        ...
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for what must not be stopped half-way; a cancellation that comes meanwhile takes effect afterwards."""
+    task, here = asyncio.ensure_future(work), asyncio.current_task()
+    stopped = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            stopped = True
+    if stopped and here is not None:
+        here.cancel()
+    return task.result()
 
 
 @dataclass(slots=True)

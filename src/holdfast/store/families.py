@@ -26,7 +26,7 @@ from typing import Any
 from holdfast.errors import UnknownRun
 from holdfast.store import audit
 from holdfast.store.contract import News, Transition
-from holdfast.store.conversing import leave_all
+from holdfast.store.conversations import leave_all
 from holdfast.store.inbox import put_signal
 from holdfast.store.leases import record
 from holdfast.store.limits import freed

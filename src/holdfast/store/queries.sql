@@ -12,7 +12,7 @@
 --
 -- Who may run now. `priority` leads the index of due times. A run whose `limit_key` has no slot is held: 'ready', not due,
 -- `waits_for` = 'slot', until one that had a slot wakes it (`wake`) or a worker finds that there is room (`held_keys`). A run
--- whose `rate_key` has no turn is due at its turn. `admission.py` says in which order keys are locked and counted.
+-- whose `rate_key` has no turn is due at its turn. `limits.py` says in which order keys are locked and counted.
 --
 -- Fencing. Each `claim` adds one to `lease_epoch`. The first statement of every append is `reserve` (or `leave`, which
 -- also ends the lease): it changes the run's row only where id, status, epoch and next_seq are the writer's own. One

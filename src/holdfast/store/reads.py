@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.store import backup
-from holdfast.store.streams import Piece
+from holdfast.store.contract import Piece
 from holdfast.store.transaction import Asking, Rows, listed, to_json
 from holdfast.words.model import ApprovalRow, Event, RunRow, Signal
 

@@ -21,37 +21,39 @@ from holdfast.runtime import outside as in_no_run
 from holdfast.store import (
     approvals,
     audit,
+    budgets,
     control,
-    conversing,
+    conversations,
     families,
-    issuing,
     leases,
     limits,
     reads,
     runs,
-    spending,
-    turns,
+    tokens,
 )
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.arrivals import Taken
 from holdfast.store.backup import Part, activate, identity
 from holdfast.store.contract import (
     Ailment,
     Append,
     Census,
     Changes,
+    Closed,
+    ConversationRow,
+    MessageRow,
     NewRun,
     News,
+    Piece,
     QuestionAges,
+    Taken,
+    TokenRow,
     Told,
+    Turn,
+    in_milliseconds,
     settle,
     write_limit,
 )
-from holdfast.store.conversations import ConversationRow, MessageRow
 from holdfast.store.operations import Operation, Result, Work
-from holdfast.store.rates import Closed, Turn, in_milliseconds
-from holdfast.store.streams import Piece
-from holdfast.store.tokens import TokenRow
 from holdfast.store.transaction import Asking, Transaction, to_json
 from holdfast.words.budget import Purse
 from holdfast.words.clock import Clock
@@ -285,21 +287,21 @@ class SharedStore(abc.ABC):
         return await self._submit(limits.let_in(keys, leases.ours(agents, root, queues, False))) if keys else 0
 
     async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn:
-        return await self._submit(turns.take_turn(key, interval_us, tokens_us), small=True, runs=())
+        return await self._submit(limits.take_turn(key, interval_us, tokens_us), small=True, runs=())
 
     async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
-        await self._submit(turns.use_late(key, began, every_ms), small=True, runs=())
+        await self._submit(limits.use_late(key, began, every_ms), small=True, runs=())
 
     async def pause_rate(self, key: str, wait_ms: int) -> int:
-        return await self._submit(turns.pause(key, wait_ms), small=True, runs=())
+        return await self._submit(limits.pause(key, wait_ms), small=True, runs=())
 
     async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
-        await self._submit(turns.charge(key, tokens, tokens_us, since), small=True, runs=())
+        await self._submit(limits.charge(key, tokens, tokens_us, since), small=True, runs=())
 
     async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
         place = 0 if turn is None else turn.place - span_us(every_ms)
         found = await self._glance(reads.rows, "rate", key=key, place=place)
-        return turns.closed(found[0]) if found else Closed(0, 0, 0)
+        return limits.closed(found[0]) if found else Closed(0, 0, 0)
 
     async def paused_rates(self, limit: int = 100) -> list[tuple[str, int]]:
         found = await self._read(reads.rows, "paused_rates", micros=self.clock.now() * 1000, limit=limit)
@@ -393,16 +395,16 @@ class SharedStore(abc.ABC):
         return [run for (run,) in found]
 
     async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
-        return await self._submit(conversing.delete_conversation(conversation, by, via))
+        return await self._submit(conversations.delete_conversation(conversation, by, via))
 
     async def add_token(self, token: TokenRow, lasts_ms: int | None = None, *, by: str = "", via: str = "") -> TokenRow:
-        return await self._submit(issuing.add_token(token, lasts_ms, by, via), journal=False)
+        return await self._submit(tokens.add_token(token, lasts_ms, by, via), journal=False)
 
     async def use_token(self, id: str, every_ms: int) -> None:
-        await self._submit(issuing.use_token(id, every_ms), small=True, runs=())
+        await self._submit(tokens.use_token(id, every_ms), small=True, runs=())
 
     async def revoke_tokens(self, which: str, *, by: str = "", via: str = "") -> list[TokenRow]:
-        return await self._submit(issuing.revoke_tokens(which, by, via), journal=False)
+        return await self._submit(tokens.revoke_tokens(which, by, via), journal=False)
 
     async def backup(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
         part = Part(path, "the backup")
@@ -508,7 +510,7 @@ class SharedStore(abc.ABC):
         return [(what, Spent.from_row(sums)) for what, *sums in found]
 
     async def purses(self, run: str) -> list[Purse]:
-        return await self._glance(spending.purses, run)
+        return await self._glance(budgets.purses, run)
 
     async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
         read = self._glance if end - first <= _SAID_AT_A_GLANCE else self._read

@@ -6,18 +6,48 @@ repeats, so it needs no record of its own; a checkpoint carries it. What each mo
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, get_origin, overload
 
 from pydantic import TypeAdapter
 
-from holdfast.errors import BadArguments, HoldfastError, StepFailed, Unanswered
+from holdfast.errors import BadArguments, HoldfastError, StepFailed, StepTimeout, Unanswered
 from holdfast.runtime import StepContext, here
+from holdfast.words.durations import Duration, seconds
+
+# `lively`: what comes piece by piece must not fall silent.
+
+T = TypeVar("T")
+
+
+async def lively(pieces: AsyncIterable[T], idle: Duration) -> AsyncIterator[T]:
+    """The pieces as they come; `StepTimeout` when none has come for `idle`.
+
+    For a body that reads a stream: `timeout=` of the step limits the whole, this the silence between two tokens. What the
+    body itself does with a piece does not count. The failure is an ordinary one: `retry` applies.
+    """
+    idle_s = seconds(idle)
+    if idle_s <= 0:
+        raise BadArguments(f"lively(idle={idle!r}): give the longest silence, for example '10s'")
+    coming = aiter(pieces)
+    while True:
+        limit = asyncio.timeout(idle_s)
+        try:
+            async with limit:
+                piece = await anext(coming)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            if not limit.expired():  # the source's own
+                raise
+            raise StepTimeout(f"nothing came for {idle_s:g} s") from error
+        yield piece
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 _MOST_TRIES: Final = 100

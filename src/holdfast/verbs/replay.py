@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, overload
@@ -11,6 +12,8 @@ from typing import Any, overload
 from holdfast.errors import BadArguments, NotInRun
 from holdfast.runtime import Called, RunFacts, StepContext, current, here
 from holdfast.words.harmless import logger
+from holdfast.words.loops import Loops, checked_loops
+from holdfast.words.model import Recorded
 
 _log = logger("holdfast")
 
@@ -104,3 +107,40 @@ def idempotency_key() -> str:
     if not isinstance(place, StepContext):
         raise NotInRun("idempotency_key() works only inside the body of a step")
     return place.idempotency_key
+
+
+# For integrations that keep in their records all they need: `ahead` and `skip` go on from them without replaying each call.
+#
+# What is skipped does not run again, on this replay or any later one, so it may have changed nothing in memory but what the
+# integration rebuilds from the records.
+
+
+def task_label() -> str:
+    """The name of the task that runs, among those beside it: what `skip` needs to know of the place that it goes to."""
+    return current("task_label").label
+
+
+def ahead(names: str) -> Iterator[Recorded]:
+    """The completed steps that the journal holds next, in scopes whose names begin so; nothing when the run is live.
+
+    They end before the first outcome that skipped code may have used otherwise: what came from outside, what is in these
+    scopes and is no completed step, and what belongs to the task around this one.
+    """
+    return current("ahead").ahead(names)
+
+
+def skip(records: Sequence[Recorded], task: str) -> Called[None]:
+    """Pass over the first of what is ahead. From here on this task has the name that it had when it got so far."""
+    if not records:
+        raise BadArguments("skip(): there is nothing to pass over; give it one or more of the records that are ahead")
+    return current("skip").skip([record.key for record in records], task)
+
+
+# `watch_loops`: for integrations, which know that what an agent does next is up to a model.
+
+
+def watch_loops(loops: Loops) -> None:
+    """Look for loops in the steps of this run from here on, unless its agent says itself what a loop is (`@agent(loops=)`)."""
+    if checked_loops(loops) is None:
+        raise BadArguments("watch_loops takes Loops(), or Loops(same=5, cycle=3)")
+    current("watch_loops").watch(loops)

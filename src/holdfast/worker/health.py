@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import errno
+import json
+import socket
+import threading
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import BadArguments, HoldfastError
 from holdfast.store.contract import Census, QuestionAges
+from holdfast.values.text import short
+from holdfast.worker.metrics import METRICS, Sight, exposition
 from holdfast.worker.worker import Worker
 
 T = TypeVar("T")
@@ -110,3 +118,191 @@ class Health:
     async def _on_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         asked = asyncio.run_coroutine_threadsafe(ask(), self._loop)
         return await asyncio.wait_for(asyncio.wrap_future(asked), PATIENCE_S)
+
+
+# `/healthz`, `/readyz` and `/metrics` of a worker over HTTP: three paths, read only, for probes and scrapers.
+#
+# It runs on a loop of its own in a thread of its own, so that it answers while the worker's loop hangs. One request per
+# connection; size, time and number of connections are bounded: who comes when there are too many takes the place of who has said
+# nothing for longest, so that nobody is kept out by silence. There is nothing to be secret and nothing to be changed
+# here, which is why it may listen where a cluster's probes can reach it.
+
+_LARGEST_REQUEST_BYTES: Final = 8_192
+_REQUEST_S: Final = 5.0  # to send a request; as long again to be answered
+_MOST_WAITING: Final = 128  # for a request
+_AT_ONCE: Final = 32  # connections that are taken in one turn of the loop, so that none gives way before it was heard
+_PATHS: Final = ("/healthz", "/readyz", "/metrics")
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: HTTPStatus
+    body: bytes
+    kind: str = _JSON
+    headers: tuple[str, ...] = field(default=())
+
+
+def _said(code: HTTPStatus, *headers: str, **facts: str) -> _Reply:
+    return _Reply(code, json.dumps(facts).encode() + b"\n", headers=headers)
+
+
+def _is_foreign(header: str) -> bool:
+    """Does a browser say here that a page of another site asks?"""
+    name, _, value = header.partition(":")
+    return name.lower() == "sec-fetch-site" and value.strip() not in ("none", "same-origin")
+
+
+def _judged(verdict: Verdict) -> _Reply:
+    if verdict.good:
+        return _said(HTTPStatus.OK, status="ok")
+    return _said(HTTPStatus.SERVICE_UNAVAILABLE, status="unavailable", reason=verdict.reason)
+
+
+class Probes:
+    """A socket that is bound when this is made, and answers from `start` on."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.health = Health()
+        self._socket = bound(host, port)
+        self._waiting: dict[asyncio.Task[None], None] = {}  # for a request, the oldest first
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="holdfast-probes", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self) -> None:
+        """Answer no more; a request on its way is dropped."""
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
+
+    async def _main(self) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(
+            self._connected, sock=self._socket, limit=_LARGEST_REQUEST_BYTES, backlog=_AT_ONCE
+        )
+        self._socket.listen(1_024)  # so many may wait to be taken
+        self._started.set()
+        await self._stopped.wait()
+        server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._converse(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
+            writer.transport.abort()  # whoever asked is gone, too slow, or in the way of others
+        finally:
+            writer.close()
+
+    async def _head(self, reader: asyncio.StreamReader) -> bytes:
+        here = asyncio.current_task()
+        assert here is not None
+        if len(self._waiting) >= _MOST_WAITING:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.cancel()
+        self._waiting[here] = None
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                return await reader.readuntil(b"\r\n\r\n")
+        finally:
+            self._waiting.pop(here, None)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await self._head(reader)
+        except asyncio.LimitOverrunError:
+            method, reply = "GET", _said(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, error="the request is too large")
+        except TimeoutError:
+            method, reply = "GET", _said(HTTPStatus.REQUEST_TIMEOUT, error=f"no request within {_REQUEST_S:g} s")
+        else:
+            first, *headers = head.decode("latin-1").split("\r\n")
+            if any(_is_foreign(line) for line in headers):
+                method, reply = "GET", _said(HTTPStatus.FORBIDDEN, error="a page of another site asks")
+            else:
+                method, reply = await self._reply(first)
+        lines = [f"HTTP/1.1 {reply.status.value} {reply.status.phrase}", f"Content-Type: {reply.kind}",
+                 f"Content-Length: {len(reply.body)}", "Cache-Control: no-store",
+                 "X-Content-Type-Options: nosniff", "Connection: close", *reply.headers]  # fmt: skip
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else reply.body))
+        async with asyncio.timeout(_REQUEST_S):
+            await writer.drain()
+            if reply.status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                writer.write_eof()
+                while await reader.read(_LARGEST_REQUEST_BYTES):  # closed with data unread, the answer would be lost
+                    pass
+
+    async def _reply(self, request_line: str) -> tuple[str, _Reply]:
+        words = request_line.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return "GET", _said(HTTPStatus.BAD_REQUEST, error="this is not a request of HTTP/1.1")
+        method, path = words[0], words[1].partition("?")[0]
+        if path not in _PATHS:
+            return method, _said(HTTPStatus.NOT_FOUND, error=f"there is nothing here; there are {', '.join(_PATHS)}")
+        if method not in ("GET", "HEAD"):
+            return method, _said(HTTPStatus.METHOD_NOT_ALLOWED, "Allow: GET, HEAD", error="this can only be read")
+        if path == "/healthz":
+            return method, _judged(await self.health.alive())
+        if path == "/readyz":
+            return method, _judged(await self.health.ready())
+        return method, await self._metrics()
+
+    async def _metrics(self) -> _Reply:
+        await self.health.count()
+        worker = self.health.worker
+        try:
+            sight = None
+            if worker is not None:
+                sight = Sight(self.health.census, worker.clock.now(), worker, questions=self.health.questions)
+            kind, text = exposition(METRICS, sight)
+        except ModuleNotFoundError:
+            hint = 'pip install "holdfast[metrics]"'
+            return _said(HTTPStatus.NOT_IMPLEMENTED, error=f"prometheus-client is not installed: {hint}", hint=hint)
+        return _Reply(HTTPStatus.OK, text, kind)
+
+
+def _can_be_asked_for(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or `BadArguments` that says why there is none."""
+    if not host.isprintable() or not _can_be_asked_for(host):
+        raise BadArguments(f"cannot listen on {short(host)}: that is no address and no name of one")
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        # Inherited by every connection: without it the second part of an answer waits 40 ms for the first to be acknowledged.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BadArguments(
+                f"port {port} of {host} is in use, by another process perhaps; give this one its own port, or 0 for any free one"
+            ) from None
+        raise BadArguments(f"cannot listen on port {port} of {host!r}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int | None) -> Iterator[Probes | None]:
+    """Answer as long as this lasts; without a port nobody asks."""
+    if port is None:
+        yield None
+        return
+    probes = Probes(host, port)
+    probes.start()
+    try:
+        yield probes
+    finally:
+        probes.stop()

@@ -30,10 +30,9 @@ from holdfast.words.model import Event, RunRow
 from holdfast.words.overrides import Override
 from holdfast.words.spent import Spent
 from holdfast.worker import draining, suspects
-from holdfast.worker.agents import Served
+from holdfast.worker.agents import Served, schema_of
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
-from holdfast.worker.publishing import schema_of
 from holdfast.worker.settings import Settings
 
 _log = logger("holdfast")

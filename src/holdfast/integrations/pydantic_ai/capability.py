@@ -69,7 +69,7 @@ from holdfast.integrations.pydantic_ai.override import Instances, model_in_place
 from holdfast.integrations.pydantic_ai.resume import Names, by_run, resume, turn_of, unobserved
 from holdfast.integrations.pydantic_ai.steps import KEY, STEP, Options, Steps, threads
 from holdfast.integrations.pydantic_ai.stream import Streamed
-from holdfast.verbs.fast_forward import task_label
+from holdfast.verbs.replay import task_label
 from holdfast.words.salvage import attach
 
 __all__ = ["HoldfastDurability", "Streamed", "Summarise", "Trim", "valid_history"]

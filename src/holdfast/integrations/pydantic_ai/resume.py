@@ -25,7 +25,7 @@ from pydantic_ai.tools import RunContext
 from holdfast.integrations.pydantic_ai import records
 from holdfast.integrations.pydantic_ai.names import scope_part, step_name
 from holdfast.values.codec import UNTYPED
-from holdfast.verbs.fast_forward import ahead, skip
+from holdfast.verbs.replay import ahead, skip
 from holdfast.words.durations import moment
 from holdfast.words.model import Recorded
 

@@ -13,13 +13,10 @@ from typing import Any, Final
 from holdfast.errors import HoldfastError
 from holdfast.store.appends import insert_run
 from holdfast.store.approvals import Decide, count, what_changes
-from holdfast.store.arrivals import Taken
-from holdfast.store.budgets import BUDGET
-from holdfast.store.contract import News
-from holdfast.store.inbox import wake_token
+from holdfast.store.contract import BUDGET, News, Taken
+from holdfast.store.inbox import MOST, Take, wake_token
 from holdfast.store.leases import Claim
 from holdfast.store.runs import Create, Send
-from holdfast.store.taking import MOST, Take
 from holdfast.store.transaction import Asking, Transaction, to_json
 from holdfast.words.model import ApprovalRow, Claimed, Event, RunRow
 

@@ -17,12 +17,11 @@ from typing import Any, ParamSpec, TypeVar
 import asyncpg
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store import joining, leases, reads
+from holdfast.store import leases, reads, transactions
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.arrivals import Taken
 from holdfast.store.backup import Part, opened
-from holdfast.store.contract import Ailment, Faults, Lease, News
-from holdfast.store.joint import Joint
+from holdfast.store.contract import Ailment, Faults, Joint, Lease, News, Taken
+from holdfast.store.inbox import Take
 from holdfast.store.operations import Result
 from holdfast.store.postgres.backup import copy_in, copy_out
 from holdfast.store.postgres.clock import DatabaseClock
@@ -34,7 +33,6 @@ from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.transactions import Loans
 from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.store import SharedStore, forget
-from holdfast.store.taking import Take
 from holdfast.store.transaction import Asking, Transaction, listed, to_json
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
@@ -163,7 +161,7 @@ class PostgresStore(SharedStore):
         return isolation == "serializable"
 
     def _look_up(self, batch: Sequence[QueuedAppend]) -> asyncio.Future[int | None]:
-        return self._submit(joining.found(batch), journal=False, runs=[batch[0].append.run])
+        return self._submit(transactions.found(batch), journal=False, runs=[batch[0].append.run])
 
     def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
                 runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip

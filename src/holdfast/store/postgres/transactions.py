@@ -25,10 +25,9 @@ import asyncpg
 from asyncpg import exceptions as pg
 
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.store import joining
+from holdfast.store import transactions
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.contract import Append, News
-from holdfast.store.joint import Undone, to_its_end
+from holdfast.store.contract import Append, News, Undone, to_its_end
 from holdfast.store.operations import Crash
 from holdfast.store.postgres.connection import GAVE_WAY, LOST, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.execute import Answers
@@ -62,11 +61,11 @@ class Loan:
         return isinstance(error, LOST) and bool(self.connection.is_closed())
 
     async def commit(self, appends: Sequence[Append]) -> int:
-        loans, batch, began = self._loans, joining.queued(appends), time.perf_counter()
+        loans, batch, began = self._loans, transactions.queued(appends), time.perf_counter()
         tx = Transaction(loans.clock.now(), loans.worker)
         try:
             await self._take_back()
-            at = await Answers(self.connection).do(joining.join(tx, batch))
+            at = await Answers(self.connection).do(transactions.join(tx, batch))
         except TROUBLE as error:
             raise Undone(error) from error
         at = await self._commit(batch, at)

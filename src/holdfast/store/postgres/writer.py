@@ -23,8 +23,7 @@ from asyncpg import exceptions as pg
 
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
-from holdfast.store.contract import Faults, News
-from holdfast.store.conversations import Leave
+from holdfast.store.contract import Faults, Leave, News
 from holdfast.store.operations import Crash, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye

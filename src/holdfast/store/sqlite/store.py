@@ -22,8 +22,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.store import backup, leases, reads
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.backup import Part
-from holdfast.store.contract import Ailment, Append, Faults, Lease, News, Told, settle
-from holdfast.store.joint import Joint
+from holdfast.store.contract import Ailment, Append, Faults, Joint, Lease, News, Told, settle
 from holdfast.store.migrate import migrate
 from holdfast.store.operations import Aside, Result
 from holdfast.store.sqlite import connection

@@ -25,10 +25,9 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.store import joining
+from holdfast.store import transactions
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.contract import Append, Faults, News
-from holdfast.store.joint import Undone, to_its_end
+from holdfast.store.contract import Append, Faults, News, Undone, to_its_end
 from holdfast.store.migrate import known
 from holdfast.store.operations import Crash, names
 from holdfast.store.sqlite.connection import Nap
@@ -77,13 +76,13 @@ class Loan:
         return isinstance(error, _UNDID)
 
     async def commit(self, appends: Sequence[Append]) -> int:
-        batch = joining.queued(appends)
+        batch = transactions.queued(appends)
         self._loans.check_open()
         try:
             at, changes = await self._loans.aside(functools.partial(self._commit, batch))
         except _UNDID as error:
             await self._loans.aside(self.end)  # the writer needs the lock
-            found = await self._loans.submit(joining.found(batch))
+            found = await self._loans.submit(transactions.found(batch))
             if found is None:
                 raise Undone(error) from error
             at, changes = found, {appends[0].run: News.DUE}
@@ -142,7 +141,7 @@ class Loan:
         except apsw.ConnectionClosedError:
             raise may_not("close its connection") from None
         tx = Transaction(loans.clock.now(), loans.worker)
-        at = do(db, joining.join(tx, batch))
+        at = do(db, transactions.join(tx, batch))
         self._commits = True
         loans.inject("before_commit", batch)
         db.execute("COMMIT")
@@ -210,7 +209,7 @@ class Loans:
                 await to_its_end(self.aside(loan.end))
                 changes, self.changes = self.changes, {}
                 with contextlib.suppress(StoreUnavailable):
-                    self._told = self.submit(joining.tell(changes))
+                    self._told = self.submit(transactions.tell(changes))
                     forget(self._told)
                 if self._closed:
                     self._threads.shutdown(wait=False)
