@@ -28,8 +28,8 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
 
 
 def pytest_xdist_auto_num_workers(config):
-    """More than processors: tests of several processes wait, for those and for time, half as long as they work."""
-    return os.cpu_count() + 1
+    """More than processors: tests of several processes wait, for those and for time, as long as they work."""
+    return os.cpu_count() + 2
 
 
 @pytest.hookimpl(trylast=True)
