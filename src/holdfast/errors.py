@@ -250,9 +250,13 @@ class LeafError(NotInRun):
 
 
 class StoreUnavailable(HoldfastError):
-    """The store is closed or cannot be reached."""
+    """The store is closed or cannot be reached. `lasting`: to try again does not help, as where it can only be read."""
 
     http_status = 503
+
+    def __init__(self, message: str | None = None, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class Unconfirmed(StoreUnavailable):

@@ -16,6 +16,7 @@ from tests.servers import NEVER_FLUSH
 
 import holdfast
 from holdfast.errors import StoreUnavailable
+from holdfast.http.errors import problem
 from holdfast.store.postgres.connection import parse_url
 
 
@@ -79,8 +80,11 @@ def test_a_role_that_may_only_read_looks_and_changes_nothing(database):
                     eve.approve(question.id, by="eve"),
                     eve.get("seen").cancel(by="eve"),
                 ):
-                    with pytest.raises(StoreUnavailable, match="can only be looked at"):
+                    with pytest.raises(StoreUnavailable, match="can only be looked at") as refused:
                         await write
+                    status, document, headers = problem(refused.value)  # as a server says it: no reason to ask again
+                    assert (status, headers) == (503, None)
+                    assert "server that may write" in document["error"]["hint"]
             said = await asyncio.to_thread(
                 subprocess.run,
                 [sys.executable, "-m", "holdfast", "--db", database["eve"], "show", "seen"],

@@ -89,6 +89,8 @@ def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | 
         kind = type(error)
         hint = next((HINTS[each] for each in kind.__mro__ if each in HINTS), "")
         retry = {"Retry-After": "1"} if kind.http_status == 503 else None
+        if getattr(error, "lasting", False):
+            hint, retry = "Ask a server that may write; this one can only read.", None
         document = _document(code_of(kind), str(error), hint)
         if isinstance(error, errors.Stale) and error.approval is not None:
             document["approval"] = error.approval

@@ -176,7 +176,7 @@ class SharedStore(abc.ABC):
 
     def _check_writable(self) -> None:
         if self.refuses is not None:
-            raise StoreUnavailable(self.refuses)
+            raise StoreUnavailable(self.refuses, lasting=True)
 
     def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
                 runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
