@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[1]
 USED = (
     "asyncpg",
     "holdfast.cli",
-    "holdfast.cli.hosting",
-    "holdfast.cli.serving",
+    "holdfast.cli.serve",
+    "holdfast.cli.worker",
     "holdfast.client.client",
     "holdfast.http.server",
     "holdfast.store.postgres",

@@ -6,7 +6,7 @@ import signal
 import pytest
 from tests.cli.processes import FLEET
 
-from holdfast.cli.serving import _MOST_LINES, Report
+from holdfast.cli.worker import _MOST_LINES, Report
 from holdfast.words.model import Event
 
 

@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import asyncio, os, signal, sys, time
-from holdfast.cli.stopping import Stop
+from holdfast.cli.signals import Stop
 
 def last_words():
     print("ending", flush=True)

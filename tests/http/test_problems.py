@@ -12,7 +12,7 @@ from tests.http.serving import on_a_server, served, twice
 import holdfast
 from holdfast.http.errors import HINTS, REFUSALS, Refused, code_of, codes, problem
 from holdfast.http.paths import PATHS
-from holdfast.http.receiving import MOST_BYTES
+from holdfast.http.requests import MOST_BYTES
 
 OURS = [getattr(holdfast, name) for name in holdfast.__all__ if isinstance(getattr(holdfast, name), type)]
 OURS = [kind for kind in OURS if issubclass(kind, holdfast.HoldfastError)]

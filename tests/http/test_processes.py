@@ -217,7 +217,7 @@ def test_answers_are_not_held_back():
 def test_nobody_else_imports_the_server():
     """Neither the package nor a worker nor other commands need what only a server needs."""
     script = """
-import sys, holdfast, holdfast.client.client, holdfast.cli, holdfast.cli.serving, holdfast.cli.show, holdfast.cli.tokens
+import sys, holdfast, holdfast.client.client, holdfast.cli, holdfast.cli.worker, holdfast.cli.show, holdfast.cli.tokens
 assert holdfast.open
 print([name for name in sys.modules if name.split(".")[0] in ("starlette", "uvicorn", "h11") or "holdfast.http" in name])
 """

@@ -18,7 +18,7 @@ from tests.serving import Worker
 from tests.warm import environment
 
 import holdfast
-from holdfast.http.doors import Limits
+from holdfast.http.connections import Limits
 from holdfast.http.follow import LOOK_S
 from holdfast.http.server import END_S
 

@@ -9,7 +9,7 @@ from tests.serving import Worker
 
 import holdfast
 from holdfast import BadArguments, Budget, Limit, Rate, Retry
-from holdfast.http.doors import Limits
+from holdfast.http.connections import Limits
 from holdfast.words.durations import epoch_ms
 
 HUGE = [10**30, 10**400, 10**5000, -1, -(10**30), math.nan, math.inf, 2**63]

@@ -12,9 +12,9 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from holdfast.cli import asking
-from holdfast.cli.acting import kept_back
+from holdfast.cli import prompts
 from holdfast.cli.choices import VALUE, to_decide, value_line
+from holdfast.cli.control import kept_back
 from holdfast.cli.view.console import FAILED, console, print_json, say
 from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.draw import clean
@@ -37,7 +37,7 @@ async def approvals(
     async with existing(url) as hf:
         if run is not None:
             await row_of(hf, run)
-        decides = ask and not every and not as_json and asking.is_at_terminal()
+        decides = ask and not every and not as_json and prompts.is_at_terminal()
         room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
         found = await hf._listed(room, run=run, to=to, open=not every, limit=100)  # noqa: SLF001 - of our own package
         asleep = await held(hf, url)
@@ -61,7 +61,7 @@ async def _step_through(hf: Client, found: list[Approval], by: str | None) -> No
     never = asyncio.Event()
     for place, question in enumerate(found, 1):
         say(f"{place} of {len(found)}", "dim")
-        if not await asking.decide(hf, question, by, never):
+        if not await prompts.decide(hf, question, by, never):
             return
         say()
 
@@ -79,7 +79,7 @@ async def _how_it_stands(hf: Client, question: Approval) -> str:
 
 
 def _print(question: Approval, url: str | None, on: Console, stands: str = "") -> None:
-    on.print(asking.headline(question), soft_wrap=True)
+    on.print(prompts.headline(question), soft_wrap=True)
     on.print(Text(f"  {clean(question.question)}"), soft_wrap=True)
     if question.status == "open":
         for line in to_decide(question, url):
@@ -126,7 +126,7 @@ async def answer(wanted: Wanted, value: str) -> None:
         given = _entered(value)
         await _do(wanted, "Answer", lambda hf, it, who: hf.answer(it, given, by=who, note=wanted.note), data=given)
     else:
-        act = lambda hf, it, who: asking.answered(hf, it, value, who, wanted.note)  # noqa: E731
+        act = lambda hf, it, who: prompts.answered(hf, it, value, who, wanted.note)  # noqa: E731
         await _do(wanted, "Answer", act, data=value)
 
 
@@ -147,12 +147,12 @@ async def _do(
     async with existing(wanted.url) as hf:
         question = await _found(hf, wanted)
         _check_fits(question, verb, wanted.url)
-        asks = wanted.digest is None and asking.is_at_terminal()
+        asks = wanted.digest is None and prompts.is_at_terminal()
         if question.status == "open" and (asks or not wanted.as_json):
-            asking.show(console(stderr=True), question, **entered)
+            prompts.show(console(stderr=True), question, **entered)
         try:
             if question.status == "open" and wanted.digest not in (None, question.digest):
-                who = asking.actor(wanted.by)
+                who = prompts.actor(wanted.by)
                 hf._refusals.note(Try(_DEEDS.get(verb, "delegate"), "stale", who.name, who.via, question.run))  # noqa: SLF001 - of our own package
                 raise Stale(
                     f"question {question.id!r} shows something else than you were shown; look at it, then decide"
@@ -160,7 +160,7 @@ async def _do(
             if asks and question.status == "open" and not await _confirmed(verb):
                 say("Nothing was decided.", "yellow")
                 click.get_current_context().exit(FAILED)
-            decided = await act(hf, question, asking.actor(wanted.by))
+            decided = await act(hf, question, prompts.actor(wanted.by))
             kept = await kept_back(hf, decided.run, wanted.url) if decided.status != "open" else None
         except AlreadyDecided:
             ended = await hf.approval(question.id)
@@ -170,14 +170,14 @@ async def _do(
         except Stale as stale:
             if stale.approval is not None:
                 say("This is there now:", "yellow")
-                asking.show(console(stderr=True), stale.approval)
+                prompts.show(console(stderr=True), stale.approval)
             raise
     if wanted.as_json:
         print_json({"question": decided})
     elif told:
         tell(f"{decided.id} of run {decided.run} {told}")
     else:
-        asking.report(console(), decided)
+        prompts.report(console(), decided)
     if kept is not None and not wanted.as_json:
         tell(kept[0], "", *kept[1:])
 
@@ -209,7 +209,7 @@ async def _found(hf: Client, wanted: Wanted) -> Approval:
 
 
 async def _confirmed(verb: str) -> bool:
-    said = await asking.typed(f"{verb} this? [y]es, [n]o:", asyncio.Event())
+    said = await prompts.typed(f"{verb} this? [y]es, [n]o:", asyncio.Event())
     return (said or "").lower() in ("y", "yes")
 
 

@@ -107,7 +107,7 @@ def worker(
     SIGTERM or Ctrl-C: nothing more is begun, running steps may end within the grace, every run is given back as soon as it
     can be, and the exit code is 0. A second signal stops at once.
     """
-    from holdfast.cli.serving import worker as serve
+    from holdfast.cli.worker import worker as serve
 
     code = serve(
         db,
@@ -158,7 +158,7 @@ def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db
 
     SIGTERM or Ctrl-C: whoever follows something is told to come back, and the exit code is 0. A second signal stops at once.
     """
-    from holdfast.cli.hosting import serve as listen
+    from holdfast.cli.serve import serve as listen
 
     context = click.get_current_context()
     named = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
@@ -263,7 +263,7 @@ def tail(
 ) -> None:
     """Follow the events of a run or of all, or a stream."""
     if stream is not None:
-        from holdfast.cli.streaming import follow as read
+        from holdfast.cli.tail import follow as read
 
         if run is None:
             raise click.UsageError("--stream: name the run whose stream it is")

@@ -46,8 +46,8 @@ def pause(
 
     Runs below them stop too. A step that runs may end. They go on when they are resumed.
     """
-    from holdfast.cli.controlling import Wanted
-    from holdfast.cli.controlling import pause as stop
+    from holdfast.cli.control import Wanted
+    from holdfast.cli.control import pause as stop
 
     wait_for(stop(db, Wanted(runs, agent, statuses, labels), reason, by, only=only, now=now, as_json=as_json))
 
@@ -65,8 +65,8 @@ def resume(
 
     Runs below them that were paused by the same request go on too.
     """
-    from holdfast.cli.controlling import Wanted
-    from holdfast.cli.controlling import resume as go_on
+    from holdfast.cli.control import Wanted
+    from holdfast.cli.control import resume as go_on
 
     wait_for(go_on(db, Wanted(runs, agent, statuses, labels), by, only=only, as_json=as_json))
 
@@ -85,8 +85,8 @@ def cancel(
 
     Children first, then the agent may tidy up. A second time ends them at once.
     """
-    from holdfast.cli.controlling import Wanted
-    from holdfast.cli.controlling import cancel as stop
+    from holdfast.cli.control import Wanted
+    from holdfast.cli.control import cancel as stop
 
     wait_for(stop(db, Wanted(runs, agent, statuses, labels), reason, grace, by, as_json=as_json))
 
@@ -107,8 +107,8 @@ def retry(
     What was recorded before stays; the failed step runs again. A paused run is resumed. `--status failed` means all failed
     runs; children go on with the runs that they brought down, and by themselves if --agent names theirs.
     """
-    from holdfast.cli.controlling import Wanted
-    from holdfast.cli.controlling import retry as again
+    from holdfast.cli.control import Wanted
+    from holdfast.cli.control import retry as again
 
     wait_for(again(db, Wanted(runs, agent, statuses, labels), budget, by, as_json=as_json))
 
@@ -122,7 +122,7 @@ def retry(
 @json_option
 def send(run: str, topic: str, value: str | None, key: str | None, db: str | None, as_json: bool) -> None:
     """Send a message to a run. VALUE is JSON, or else text."""
-    from holdfast.cli.acting import send as send_it
+    from holdfast.cli.control import send as send_it
 
     wait_for(send_it(db, run, topic, value, key, as_json=as_json))
 
@@ -141,7 +141,7 @@ def prune(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Delete old finished runs with their children."""
-    from holdfast.cli.acting import prune as delete_old
+    from holdfast.cli.control import prune as delete_old
 
     fits = {"status": status or ("completed", "cancelled"), "agent": agent, "labels": labels or None}
     wait_for(delete_old(db, older_than, fits, dry_run=dry_run, as_json=as_json))
@@ -153,7 +153,7 @@ def prune(
 @json_option
 def delete(run: str, db: str | None, as_json: bool) -> None:
     """Delete a finished run with its children."""
-    from holdfast.cli.acting import delete as delete_it
+    from holdfast.cli.control import delete as delete_it
 
     wait_for(delete_it(db, run, as_json=as_json))
 

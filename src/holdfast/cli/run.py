@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
-from holdfast.cli.loading import load_agent
-from holdfast.cli.offering import Offers
-from holdfast.cli.stopping import Stop, first, leave_if_held
+from holdfast.cli.agents import load_agent
+from holdfast.cli.prompts import Offers
+from holdfast.cli.signals import Stop, first, leave_if_held
 from holdfast.cli.view.console import (
     BAD_USAGE,
     FAILED,

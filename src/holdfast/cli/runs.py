@@ -13,7 +13,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 
 from holdfast.cli.show import event_document, status_text
-from holdfast.cli.stopping import Stop, first
+from holdfast.cli.signals import Stop, first
 from holdfast.cli.view.console import (
     INTERRUPTED,
     answer,

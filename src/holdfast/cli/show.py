@@ -12,7 +12,7 @@ from typing import Any, Final
 from rich.terminal_theme import TerminalTheme
 
 from holdfast.cli.choices import to_decide
-from holdfast.cli.streaming import stream_line
+from holdfast.cli.tail import stream_line
 from holdfast.cli.view.console import (
     GOES_ON,
     Glyphs,

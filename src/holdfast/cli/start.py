@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.cli.acting import value_of
-from holdfast.cli.loading import load_agent
+from holdfast.cli.agents import load_agent
+from holdfast.cli.control import value_of
 from holdfast.cli.view.console import answer, code_of, command, print_json, say
 from holdfast.cli.view.draw import when
 from holdfast.cli.view.read import at_terminal

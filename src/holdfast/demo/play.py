@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from holdfast.cli import asking
+from holdfast.cli import prompts
 from holdfast.cli.show import drawn
 from holdfast.cli.view.console import console, glyphs, print_json
 from holdfast.cli.view.draw import print_lines
@@ -134,9 +134,9 @@ class Play:
     async def decide(self) -> bool:
         """Whoever sits at the terminal is asked; otherwise the demo itself approves. True when it was approved."""
         (question,) = self.watch.questions
-        if not self.quiet and asking.is_at_terminal():
+        if not self.quiet and prompts.is_at_terminal():
             self.say("  The agent asks a person, and nothing of it needs to run meanwhile.\n", "bold")
-            await asking.decide(self.hf, question, None, asyncio.Event())
+            await prompts.decide(self.hf, question, None, asyncio.Event())
         with contextlib.suppress(AlreadyDecided):
             await self.hf.approve(question, by="the demo", note="nobody sits here")
         (decided,) = await self.hf.approvals(run=RUN, open=False)

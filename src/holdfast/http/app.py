@@ -14,14 +14,14 @@ from starlette.routing import Route
 from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.http.auth import OwnPages, Tokens
-from holdfast.http.entrance import Entrance
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import Followers
 from holdfast.http.health import Health
+from holdfast.http.login import Entrance
 from holdfast.http.openapi import description
 from holdfast.http.page import HEADERS, page
 from holdfast.http.paths import by_path
-from holdfast.http.receiving import Receiver
+from holdfast.http.requests import Receiver
 
 
 def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:

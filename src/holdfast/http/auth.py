@@ -26,7 +26,7 @@ from holdfast.client.client import Client
 from holdfast.client.refusals import Try
 from holdfast.client.tokens import RENEW, SCOPES, Scope, Token, id_in
 from holdfast.errors import HoldfastError
-from holdfast.http.doors import KEY
+from holdfast.http.connections import KEY
 from holdfast.http.errors import Refused, answer
 from holdfast.http.sessions import Sessions, digest
 from holdfast.values.text import cut

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.documents import json_bytes
-from holdfast.http.doors import KEY, Connection
+from holdfast.http.connections import KEY, Connection
 from holdfast.http.errors import Refused, problem
 
 MOST_FOLLOWERS: Final = 1_000  # of one server

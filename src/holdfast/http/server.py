@@ -23,7 +23,7 @@ from holdfast.client.client import Client
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
 from holdfast.http.auth import Tokens
-from holdfast.http.doors import AT_ONCE, PEER, Connection, Doors, Limits, seldom_logged
+from holdfast.http.connections import AT_ONCE, PEER, Connection, Doors, Limits, seldom_logged
 from holdfast.http.follow import Followers
 from holdfast.http.sessions import Sessions
 from holdfast.worker.health import bound

@@ -29,7 +29,7 @@ from holdfast.words.harmless import logger
 from holdfast.words.model import Event, RunRow
 from holdfast.words.overrides import Override
 from holdfast.words.spent import Spent
-from holdfast.worker import draining, suspects
+from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served, schema_of
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
@@ -108,7 +108,7 @@ class Worker:
         self._stopping = True
         grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
         self._tasks[0].cancel()  # claim no more; leases are kept until the last run is given back
-        await draining.release_all(self.executions.values(), grace_s)
+        await drain.release_all(self.executions.values(), grace_s)
         await self._put_down()
 
     async def abandon(self) -> None:
@@ -124,7 +124,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._carriers, return_exceptions=True)
         self._leases.stop()
-        await draining.end_strays(self._strays)
+        await drain.end_strays(self._strays)
         self.threads.shutdown(wait=False, cancel_futures=True)
         try:
             await self.resources.close()

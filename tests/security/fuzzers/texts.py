@@ -11,7 +11,7 @@ from tests.security.fuzzers.inputs import NUMBERS, WORDS, mangled, text
 
 import holdfast
 from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable
-from holdfast.http.doors import Limits
+from holdfast.http.connections import Limits
 from holdfast.store.postgres.connection import parse_url as parse_postgres
 from holdfast.store.sqlite.connection import parse_url as parse_sqlite
 from holdfast.store.urls import store_at

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from holdfast.cli.stopping import Stop
+from holdfast.cli.signals import Stop
 from holdfast.cli.view.console import INTERRUPTED, print_json, reader_is_gone, say, write
 from holdfast.cli.view.read import existing, row_of
 from holdfast.client.streams import Chunk, StreamInfo

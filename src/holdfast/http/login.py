@@ -13,9 +13,9 @@ from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.client.tokens import id_in
 from holdfast.http.auth import Tokens, check_local, cookie_of, note_refused, unauthorized
-from holdfast.http.doors import KEY
+from holdfast.http.connections import KEY
 from holdfast.http.errors import Refused, answer
-from holdfast.http.receiving import document_of
+from holdfast.http.requests import document_of
 from holdfast.http.sessions import SESSION_S, Sessions
 
 _MOST_BYTES: Final = 1_000

@@ -8,9 +8,9 @@ import logging
 from types import ModuleType
 from typing import Any, Final, Self
 
-from holdfast.cli.loading import load_apps
+from holdfast.cli.agents import load_apps
 from holdfast.cli.run import listen_to_logs
-from holdfast.cli.stopping import Stop, leave_if_held
+from holdfast.cli.signals import Stop, leave_if_held
 from holdfast.cli.view.console import console, say
 from holdfast.cli.view.lines import is_quiet, line, told_now
 from holdfast.cli.view.read import open_calls

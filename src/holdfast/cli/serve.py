@@ -12,7 +12,7 @@ import sys
 from typing import Any, Final
 
 from holdfast.cli.run import listen_to_logs
-from holdfast.cli.stopping import Stop
+from holdfast.cli.signals import Stop
 from holdfast.cli.view.console import answer, say, user
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store

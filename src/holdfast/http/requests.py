@@ -37,7 +37,7 @@ from holdfast.errors import (
 )
 from holdfast.http.approvals import OneApproval
 from holdfast.http.auth import Caller, Guard, note_refused
-from holdfast.http.doors import KEY, Connection
+from holdfast.http.connections import KEY, Connection
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import LOOK_S, Followers, Permission
 from holdfast.http.routes import Answer, Call, Endpoint
