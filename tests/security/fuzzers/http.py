@@ -201,7 +201,8 @@ class Line:
             with contextlib.suppress(ConnectionError):  # it was answered before all was sent
                 self._connection.sendall(made)
                 if not plain:
-                    self._connection.shutdown(socket.SHUT_WR)
+                    with contextlib.suppress(OSError):  # the server has closed it since
+                        self._connection.shutdown(socket.SHUT_WR)
             answer = read_answer(self._stream, request.method)
         except ConnectionError:
             answer = None
