@@ -41,7 +41,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from holdfast.errors import NotStorable
-from holdfast.values.text import segment, type_name
+from holdfast.values.text import cut, segment, type_name
 
 BLOB_BYTES: Final = 64 * 1024
 DEPTH_LIMIT: Final = 200
@@ -376,7 +376,7 @@ def write(value: Any, other: Callable[[Any], Any] = refuse, notes: Notes | None 
 
 
 def _malformed(what: object) -> NotStorable:
-    return NotStorable(f"the stored text is not what Holdfast writes: {what}")
+    return NotStorable(f"the stored text is not what Holdfast writes: {cut(str(what), 300)}")
 
 
 def _row(payload: Any) -> list[Any]:
@@ -393,7 +393,7 @@ def _text(payload: Any) -> str:
 
 def _members(kind: Any, payload: Any) -> Any:
     row = _row(payload)
-    keys = [_row(pair)[0] for pair in row] if kind is dict else row
+    keys = [key for key, _ in map(_row, row)] if kind is dict else row
     if collides(keys):
         raise ValueError(_COLLIDE)
     made = kind(row)
