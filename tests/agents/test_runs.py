@@ -163,8 +163,12 @@ def test_arguments_are_typed_as_in_a_call():
             assert not (await elsewhere.start("greet", "ana", times=2, loud=True, id="g")).created
             with pytest.raises(BadArguments, match=r"'times' was given twice, as a keyword and in kwargs="):
                 await elsewhere.start("greet", "ana", times=2, kwargs={"times": 3})
+            with pytest.raises(BadArguments, match="the name of an argument is a text, and kwargs= has 7"):
+                await elsewhere.start("greet", "ana", kwargs={7: 3})
         with pytest.raises(BadArguments, match=r"'loud' was given twice, as a keyword and in kwargs="):
             await hf.start(greet, "ana", loud=True, kwargs={"loud": True})
+        with pytest.raises(BadArguments, match="the name of an argument is a text, and kwargs= has 7"):
+            await hf.start(greet, "ana", kwargs={7: 3})
         with pytest.raises(BadArguments, match=r"no parameter and `start` no option 'label'; did you mean labels="):
             await hf.start(greet, "ana", label={"team": "a"})
 

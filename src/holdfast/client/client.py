@@ -122,6 +122,9 @@ class _Arguments(NamedTuple):
         self, agent: str, names: Collection[str], positional: Sequence[str], takes_any: bool = False
     ) -> dict[str, Any]:
         """Those by name. Refused if a keyword could be an option of `start` or a parameter of the agent."""
+        odd = [name for name in self.kwargs or () if type(name) is not str]
+        if odd:
+            raise BadArguments(f"agent {agent!r}: the name of an argument is a text, and kwargs= has {short(odd[0])}")
         filled = positional[: len(self.args)]
         for option in self.options if self.kwargs is None else ():
             if option in names and option not in filled:

@@ -119,4 +119,5 @@ class Schemas:
         args, kwargs = (
             (value, {}) if isinstance(value, list) else ([], value) if isinstance(value, dict) else ([value], {})
         )
+        kwargs = {name: each for name, each in kwargs.items() if type(name) is str}  # the client takes no others
         refused(arguments_from_published, schema, args, kwargs, "agent", by=ours)
