@@ -19,7 +19,7 @@ from holdfast import Rate
 from holdfast.integrations.pydantic_ai import HoldfastDurability
 from holdfast.testing.provider import Overloaded, RateLimited, provider
 
-PAGE = "docs/guide.md"
+PAGE = "docs/guide"
 
 
 def run(guide, env, monkeypatch):

@@ -1,7 +1,7 @@
 """All that the fake provider can do to a run, through the real `openai` client: each run ends right, and pays the least.
 
 The least is one right answer and what the provider took money for before it: each line of a script is asked for once. The
-table is in docs/guide.md, and a test compares it.
+table is in docs/guide/models.md, and a test compares it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from holdfast.testing.provider import (
     provider,
 )
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "models.md"
 
 
 class Fact(BaseModel):

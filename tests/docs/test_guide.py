@@ -1,4 +1,4 @@
-"""The blocks of docs/guide.md and README.md, run as they stand there."""
+"""The blocks of docs/guide/, run as they stand there."""
 
 import asyncio
 import dataclasses
@@ -13,7 +13,7 @@ import holdfast
 import holdfast.sync
 import holdfast.testing
 
-PAGE = "docs/guide.md"
+PAGE = "docs/guide"
 
 
 def ran(module_, agent, *args, crash=True):
@@ -38,6 +38,32 @@ def test_the_first_agent(tmp_path):
     expected = "published 44 characters"
     assert asyncio.run(main(tmp_path / "a.db", research)) == expected
     assert asyncio.run(main(tmp_path / "a.db", research)) == expected
+
+
+def test_start():
+    """Arguments are given by position or by name."""
+    research, page = module(PAGE, "guide: research").research, module(PAGE, "guide: start")
+
+    async def main():
+        async with holdfast.testing.open(agents=[research]) as hf:
+            assert await page.start_two(hf, research) == ["published 44 characters", "published 47 characters"]
+
+    asyncio.run(main())
+
+
+def test_checkpoint():
+    """The survey finds every page, wherever a crash comes."""
+    guide = module(PAGE, "guide: checkpoint")
+
+    async def main():
+        async with holdfast.testing.open(agents=[guide.survey]) as hf:
+            run = await hf.start(guide.survey, 250)
+            await hf.crash()
+            assert await run.result() == [f"page {page}" for page in range(250)]
+            kinds = [event.kind async for event in run.events(follow=False)]
+            assert kinds.count("checkpoint") == 2
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
@@ -127,6 +153,14 @@ def test_race():
             assert (await hf.run(guide.first_answer, "?")).endswith("says yes")
 
     asyncio.run(main())
+
+
+def test_strict(tmp_path, monkeypatch):
+    """A step of a strict agent writes its file."""
+    monkeypatch.chdir(tmp_path)
+    guide = module(PAGE, "guide: strict")
+    assert ran(guide, guide.reporting, "otters", crash=False) == "written"
+    assert (tmp_path / "report.txt").read_text() == "All about otters."
 
 
 def test_children():

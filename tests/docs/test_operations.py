@@ -7,8 +7,7 @@ import time
 
 import pytest
 from tests.chaos.server import programs
-from tests.docs.pages import ROOT, module
-from tests.docs.test_pages import between, page
+from tests.docs.pages import ROOT, between, module, page
 
 import holdfast
 from holdfast.http.health import METRICS as SERVER_METRICS

@@ -1,26 +1,20 @@
 """The documentation is complete and true: names, kinds, commands, and the pictures made from tables."""
 
 import asyncio
+import functools
 import os
 import re
 import shlex
 import subprocess
 import sys
 
+import click
 import pytest
-from tests.docs.pages import ROOT, block, module
+from tests.docs.pages import BLOCK, FENCE, ROOT, anchors, between, block, module, page, pages
 
 import holdfast
 import holdfast.testing
 from holdfast.words.model import KINDS, TRANSITIONS
-
-
-def page(name):
-    return (ROOT / name).read_text()
-
-
-def between(text, mark):
-    return text.split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0]
 
 
 def test_the_readme_example_runs_and_is_short():
@@ -80,6 +74,15 @@ def test_the_readme_story_is_a_file_that_runs():
     assert ran.stdout == "All about otters. The report was written 1 time.\n"
 
 
+def test_the_readme_starts_a_run_from_python(tmp_path, monkeypatch, capsys):
+    """The client of the README, with its first agent."""
+    monkeypatch.chdir(tmp_path)
+    research = module("docs/guide/start.md", "guide: research").research
+    asyncio.run(module("README.md", "readme: python").main(research))
+    assert capsys.readouterr().out == "published 44 characters\n"
+    assert (tmp_path / "agents.db").exists()
+
+
 def test_the_readme_names_exactly_two_commands_to_set_up():
     """`make demo` and `make test` are the commands of the README's set-up block."""
     blocks = re.findall(r"```console\n(.*?)```", page("README.md"), re.DOTALL)
@@ -104,7 +107,7 @@ def test_the_table_of_kinds_is_made_from_the_table():
 @pytest.mark.parametrize("name", [name for name in holdfast.__all__ if not name.startswith("_")])
 def test_every_public_name_is_in_the_guide(name):
     """A public name that no page explains does not exist for a user."""
-    assert f"`{name}`" in page("docs/guide.md")
+    assert f"`{name}`" in page("docs/guide/names.md")
 
 
 def test_every_command_and_promise_is_documented():
@@ -112,11 +115,72 @@ def test_every_command_and_promise_is_documented():
     from holdfast.cli import main
 
     for command in main.commands:
-        assert f"holdfast {command}" in page("docs/guide.md"), command
+        assert f"holdfast {command}" in page("docs/guide/cli.md"), command
 
 
-def test_links_between_pages_lead_somewhere():
-    """Every relative link of the README and the docs names a file that is there."""
-    for source in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", source.read_text()):
-            assert (source.parent / target).exists(), f"{source.name}: {target}"
+LINK = re.compile(r"\]\(([^)\s]+)\)|<(?:a href|img src)=\"([^\"]+)\"")
+
+
+@pytest.mark.parametrize("source", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(source):
+    """Every relative link names a file that is there, and a heading that is in it."""
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", source.read_text("utf-8")))
+    for target in ("".join(groups) for groups in LINK.findall(text)):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (source.parent / name).resolve() if name else source
+        assert file.exists(), f"{target}: no such file"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), f"{target}: no such heading"
+
+
+def test_the_guide_lists_every_page():
+    """A page that no list leads to is not read."""
+    listed = re.findall(r"\(guide/(\w+\.md)\)", page("docs/guide.md"))
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs" / "guide").glob("*.md"))
+
+
+@pytest.mark.parametrize("source", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_block_of_python_is_run_by_a_test(source):
+    """Each has a name in its first line, and a test asks for it by that name."""
+    text = source.read_text("utf-8")
+    named = {match["name"] for match in BLOCK.finditer(text)}
+    blocks = [match for match in FENCE.finditer(text) if match["language"] == "python"]
+    assert len(named) == len(blocks), "a block without a name in its first line, or two with one name"
+    assert [name for name in named if not is_asked_for(name)] == []
+
+
+def is_asked_for(name):
+    kind, _, rest = name.partition(": ")
+    return any(f'"{name}"' in text or (f'f"{kind}: {{' in text and f'"{rest}"' in text) for text in sources())
+
+
+@functools.cache
+def sources():
+    return [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
+
+
+def commands_shown():
+    """Every line of a page that calls the command line, as it is typed."""
+    for source in pages():
+        for match in FENCE.finditer(source.read_text("utf-8")):
+            for line in match["text"].splitlines() if match["language"] == "console" else ():
+                typed = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*holdfast ([^|&>]+)", line)
+                if typed and "…" not in line:
+                    yield re.sub(r" 2$", "", typed[1])
+
+
+def test_every_command_on_a_page_is_understood():
+    """Its name and its options exist, and it has all the arguments that it needs."""
+    from holdfast.cli import main
+
+    above = click.Context(main, info_name="holdfast")
+    wrong = []
+    for typed in commands_shown():
+        try:
+            name, command, rest = main.resolve_command(above, shlex.split(typed, comments=True))
+            command.make_context(name, rest, parent=above)
+        except click.ClickException as error:
+            wrong.append(f"{typed}: {error.format_message()}")
+    assert not wrong, "\n".join(wrong)

@@ -5,11 +5,10 @@ import shutil
 import socket
 
 import pytest
-from tests.docs.pages import block
-from tests.docs.test_pages import between, page
+from tests.docs.pages import between, block, page
 from tests.examples.telling import Shell, until
 
-PAGE = "docs/guide.md"
+PAGE = "docs/guide/http.md"
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed: its examples were not run")
 
 

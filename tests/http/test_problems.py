@@ -6,7 +6,7 @@ import logging
 
 import apsw
 import pytest
-from tests.docs.test_pages import between, page
+from tests.docs.pages import between, page
 from tests.http.serving import on_a_server, served, twice
 
 import holdfast
@@ -37,10 +37,10 @@ def test_the_guide_lists_every_code_and_every_path():
     rows += [
         f"| {status} | {', '.join(f'`{code}`' for code in sorted(by_status[status]))} |" for status in sorted(by_status)
     ]
-    assert between(page("docs/guide.md"), "codes").strip() == "\n".join(rows)
+    assert between(page("docs/guide/http.md"), "codes").strip() == "\n".join(rows)
     rows = ["| path | needs | |", "|---|---|---|"]
     rows += [f"| {each.method} `{each.path}` | {each.needs} | {each.says} |" for each in PATHS]
-    assert between(page("docs/guide.md"), "paths").strip() == "\n".join(rows)
+    assert between(page("docs/guide/http.md"), "paths").strip() == "\n".join(rows)
 
 
 @pytest.mark.parametrize("code", REFUSALS)
