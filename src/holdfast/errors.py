@@ -7,7 +7,7 @@ carry control through agent code, and `except Exception` must not be able to eat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from holdfast.words.spent import NOTHING, Spent
 
@@ -18,10 +18,19 @@ from holdfast.words.salvage import Salvaged
 from holdfast.words.salvage import partial as _partial
 
 
+class _HttpStatus:
+    """Looks the status of a class up in the server's table, for callers that ask an error for it."""
+
+    def __get__(self, error: HoldfastError | None, kind: type[HoldfastError]) -> int:
+        from holdfast.http.statuses import status_of  # noqa: PLC0415 - of the edge, and seldom asked for
+
+        return status_of(kind)
+
+
 class HoldfastError(Exception):
     """Something went wrong in Holdfast."""
 
-    http_status: ClassVar[int] = 500
+    http_status = _HttpStatus()
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or " ".join((type(self).__doc__ or "").split()))
@@ -29,8 +38,6 @@ class HoldfastError(Exception):
 
 class StepFailed(HoldfastError):
     """A step failed. `type` and `message` are those of the exception its body raised last."""
-
-    http_status = 502
 
     def __init__(
         self,
@@ -56,8 +63,6 @@ class StepFailed(HoldfastError):
 class StepTimeout(StepFailed, TimeoutError):
     """A step did not end within its timeout; whether its effect happened is not known."""
 
-    http_status = 504
-
 
 class Unanswered(StepFailed):
     """No model gave an answer that can be used. `problems` says what each of them did."""
@@ -70,8 +75,6 @@ class Unanswered(StepFailed):
 
 class BudgetExceeded(HoldfastError):
     """A budget is spent. `run` is the one it belongs to, `limit` what was reached, `spent` all that was spent of it."""
-
-    http_status = 402
 
     def __init__(
         self,
@@ -95,8 +98,6 @@ class BudgetExceeded(HoldfastError):
 class LoopDetected(HoldfastError):
     """A run goes round in circles, and a person has stopped it. `calls` are those that repeat, `times` how often."""
 
-    http_status = 409
-
     def __init__(self, message: str | None = None, *, calls: Sequence[str] = (), times: int = 0) -> None:
         super().__init__(message)
         self.calls, self.times = tuple(calls), times
@@ -110,8 +111,6 @@ class LoopDetected(HoldfastError):
 class RunFailed(HoldfastError):
     """The run failed. `type`, `message` and `traceback` are those of the exception its agent raised."""
 
-    http_status = 409
-
     def __init__(self, message: str | None = None, *, run: str = "", type: str = "", traceback: str = "") -> None:
         super().__init__(f"run {run!r} failed: {type}: {message}" if run else message)
         self.run, self.type, self.message, self.traceback = run, type, message or "", traceback
@@ -120,68 +119,47 @@ class RunFailed(HoldfastError):
 class RunCancelled(HoldfastError):
     """The run was cancelled."""
 
-    http_status = 409
-
 
 class NondeterminismError(HoldfastError):
     """The agent's code no longer does what its journal says it did; the run is paused and nothing was changed."""
-
-    http_status = 409
 
 
 class RunPaused(HoldfastError):
     """The run is paused and will not go on by itself."""
 
-    http_status = 409
-
 
 class NotStorable(HoldfastError, TypeError):
     """A value cannot be stored; return plain data, a dataclass or a pydantic type."""
 
-    http_status = 422
     data: Any = None  # what can be kept of a step's result all the same, as plain data
 
 
 class UnknownAgent(HoldfastError):
     """No worker ever published an agent of this name."""
 
-    http_status = 404
-
 
 class UnknownRun(HoldfastError):
     """There is no run with this id."""
-
-    http_status = 404
 
 
 class UnknownApproval(HoldfastError):
     """There is no such question, or the run has not exactly one open."""
 
-    http_status = 404
-
 
 class BadArguments(HoldfastError, ValueError):
     """The arguments do not fit."""
-
-    http_status = 422
 
 
 class RunExists(HoldfastError):
     """A run with this id exists, with another agent or other arguments."""
 
-    http_status = 409
-
 
 class AlreadyDecided(HoldfastError):
     """This question was decided before."""
 
-    http_status = 409
-
 
 class Stale(HoldfastError):
     """This is no longer what the person was shown. `approval` is the question now, `shown` its value, `digest` of that."""
-
-    http_status = 409
 
     def __init__(self, message: str | None = None, *, digest: str = "", approval: Any = None) -> None:
         super().__init__(message)
@@ -196,31 +174,21 @@ class Stale(HoldfastError):
 class NotAllowed(HoldfastError):
     """This person may not decide this."""
 
-    http_status = 403
-
 
 class Expired(HoldfastError):
     """This question expired before the decision came."""
-
-    http_status = 410
 
 
 class RunFinished(HoldfastError):
     """The run has ended, so this can no longer be done to it."""
 
-    http_status = 409
-
 
 class RunActive(HoldfastError):
     """The run has not ended, so this cannot be done to it yet."""
 
-    http_status = 409
-
 
 class ConversationBusy(HoldfastError):
     """Another run has this conversation."""
-
-    http_status = 409
 
     def __init__(self, message: str | None = None, *, conversation: str = "", run: str = "") -> None:
         super().__init__(message)
@@ -230,19 +198,13 @@ class ConversationBusy(HoldfastError):
 class BadBundle(HoldfastError):
     """This is not a run bundle, or it was changed after it was made."""
 
-    http_status = 422
-
 
 class NewerJournal(HoldfastError):
     """The store was written by a newer Holdfast; upgrade this one."""
 
-    http_status = 409
-
 
 class NotInRun(HoldfastError, RuntimeError):
     """This works only inside a running agent."""
-
-    http_status = 500
 
 
 class LeafError(NotInRun):
@@ -252,8 +214,6 @@ class LeafError(NotInRun):
 class StoreUnavailable(HoldfastError):
     """The store is closed or cannot be reached. `lasting`: to try again does not help, as where it can only be read."""
 
-    http_status = 503
-
     def __init__(self, message: str | None = None, *, lasting: bool = False) -> None:
         super().__init__(message)
         self.lasting = lasting
@@ -261,8 +221,6 @@ class StoreUnavailable(HoldfastError):
 
 class Unconfirmed(StoreUnavailable):
     """The store did not confirm a write in time: it may have happened, or happen yet. Look before you do it again."""
-
-    http_status = 504
 
 
 class Permanent(Exception):

@@ -13,6 +13,7 @@ import holdfast
 from holdfast.http.errors import HINTS, REFUSALS, Refused, code_of, codes, problem
 from holdfast.http.paths import PATHS
 from holdfast.http.requests import MOST_BYTES
+from holdfast.http.statuses import STATUSES
 
 OURS = [getattr(holdfast, name) for name in holdfast.__all__ if isinstance(getattr(holdfast, name), type)]
 OURS = [kind for kind in OURS if issubclass(kind, holdfast.HoldfastError)]
@@ -20,9 +21,9 @@ OURS = [kind for kind in OURS if issubclass(kind, holdfast.HoldfastError)]
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status_and_a_code(kind):
-    """Its status is that of its class, its code is the name of its class, and its message is its own."""
+    """Its status stands in the server's table, its code is the name of its class, and its message is its own."""
     status, document, _ = problem(kind("what happened"))
-    assert status == kind.http_status == codes()[code_of(kind)]
+    assert status == STATUSES[kind] == kind.http_status == codes()[code_of(kind)]
     assert document["error"]["code"] == code_of(kind)
     assert "what happened" in document["error"]["message"]
     assert kind in HINTS or "hint" in document["error"]

@@ -2,8 +2,8 @@
 
 A decision about what is no longer there has beside it what is: `"approval"`.
 
-The status of one of our exceptions is its `http_status`, its code is the name of its class. What only a server can refuse is
-in `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
+The status of one of our exceptions is in `STATUSES`, its code is the name of its class. What only a server can refuse is in
+`REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from starlette.responses import Response
 from holdfast import errors
 from holdfast.client.documents import json_bytes
 from holdfast.errors import HoldfastError
+from holdfast.http.statuses import STATUSES, status_of
 from holdfast.values.text import cut
 from holdfast.words.harmless import logger
 
@@ -86,15 +87,15 @@ def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | 
         status, hint = REFUSALS[error.code]
         return status, _document(error.code, error.message, hint), error.headers
     if isinstance(error, HoldfastError):
-        kind = type(error)
+        kind, status = type(error), status_of(type(error))
         hint = next((HINTS[each] for each in kind.__mro__ if each in HINTS), "")
-        retry = {"Retry-After": "1"} if kind.http_status == 503 else None
+        retry = {"Retry-After": "1"} if status == 503 else None
         if getattr(error, "lasting", False):
             hint, retry = "Ask a server that may write; this one can only read.", None
         document = _document(code_of(kind), str(error), hint)
         if isinstance(error, errors.Stale) and error.approval is not None:
             document["approval"] = error.approval
-        return kind.http_status, document, retry
+        return status, document, retry
     _log.error("a request failed by a fault of the server", exc_info=error)
     return problem(Refused("internal", "something went wrong in the server"))
 
@@ -111,8 +112,5 @@ def _document(code: str, message: str, hint: str) -> dict[str, Any]:
 
 def codes() -> dict[str, int]:
     """Every code that an error can have, with its status: those of our exceptions, and what only a server refuses."""
-    kinds: list[type[HoldfastError]] = [HoldfastError]
-    for kind in kinds:
-        kinds += [each for each in kind.__subclasses__() if each not in kinds]
-    found = {code_of(kind): kind.http_status for kind in kinds if kind.__module__ == errors.__name__}
+    found = {code_of(kind): status for kind, status in STATUSES.items()}
     return found | {code: status for code, (status, _) in REFUSALS.items()}
