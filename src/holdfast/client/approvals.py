@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast.client.aside import aside
-from holdfast.client.deadline import Writes
+from holdfast.client.base import Base
 from holdfast.client.refusals import Refusals, Try
 from holdfast.errors import BadArguments, NotAllowed, NotStorable, Stale, UnknownApproval
 from holdfast.store.contract import Store, spilled, unspilled
@@ -166,7 +166,7 @@ def _cut(told: str) -> dict[str, Any]:
     return {"$cut": told}
 
 
-class Questions(Writes):
+class Questions(Base):
     """The part of a client that has to do with people."""
 
     _door: str

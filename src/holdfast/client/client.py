@@ -9,7 +9,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
@@ -21,7 +21,7 @@ from holdfast.client.conversations import Conversations
 from holdfast.client.refusals import Refusals
 from holdfast.client.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.client.tokens import Tokens
-from holdfast.client.waiters import Ear, Hearing
+from holdfast.client.waiters import Hearing
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments, NotStorable, RunExists, UnknownAgent
 from holdfast.runtime import AgentSpec
@@ -623,18 +623,7 @@ class Client(Questions, Conversations, Control, Tokens):
         """
         return await self._written(self.store.activate(**self._author()), "Activating it again is safe")
 
-    # Hearing of changes
-
-    def _listening(self, run: str, least: News = News.MOVED) -> Ear:
-        """What goes up whenever there is such news of this run (or, for "", of any)."""
-        return Ear(self._hearing, run, least)
-
-    def _pause_for(self, ear: Ear) -> Awaitable[None]:
-        """Wait to be told, or look again after a while."""
-        return self._hearing.wait(ear)
-
     def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
-        """The code of an agent, if it is here; the newest, unless a version is named."""
         if self._worker is not None:
             return self._worker.spec_of(agent, version)
         fits = [spec for spec in self._specs if spec.name == agent and version in (None, spec.version)]

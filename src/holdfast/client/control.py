@@ -6,7 +6,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from holdfast.client.deadline import Writes
+from holdfast.client.base import Base
 from holdfast.client.run import Run, new_pause
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments, RunActive, RunFinished, UnknownRun
@@ -18,7 +18,7 @@ _GOING: Final = ("ready", "running", "waiting")
 _PAGE: Final = 500
 
 
-class Control(Writes):
+class Control(Base):
     """The part of a client that stops many runs and lets them go on."""
 
     def get(self, id: str, /) -> Run[Any]:

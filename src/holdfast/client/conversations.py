@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from holdfast.client.deadline import Writes
+from holdfast.client.base import Base
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.store.contract import unspilled
 from holdfast.values.codec import UNTYPED, Shape, shape_of
@@ -46,7 +46,7 @@ class ConversationInfo:
         return cls(row.id, row.length, row.run, row.waiting, moment(row.created_at), moment(row.updated_at))
 
 
-class Conversations(Writes):
+class Conversations(Base):
     """The part of a client that has to do with conversations."""
 
     @overload

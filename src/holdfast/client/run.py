@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from holdfast.client.approvals import Approval, stored_text
+from holdfast.client.approvals import Approval, Questions, stored_text
 from holdfast.client.aside import aside
 from holdfast.client.streams import Chunk, StreamInfo, checked_offset, chunks, streams
 from holdfast.declare import Agent
@@ -27,7 +27,6 @@ from holdfast.errors import (
     RunFinished,
     RunPaused,
     StoreUnavailable,
-    UnknownRun,
 )
 from holdfast.store.contract import News, Store, spilled, unspilled
 from holdfast.values.codec import UNTYPED, Shape, checked_size
@@ -49,9 +48,6 @@ from holdfast.words.model import (
 )
 from holdfast.words.people import checked_note, checked_text
 from holdfast.words.spent import NOTHING, Spent
-
-if TYPE_CHECKING:
-    from holdfast.client.client import Client
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -297,7 +293,9 @@ def new_pause() -> str:
 class Run(Generic[R_co]):
     """A handle to a run. It holds nothing open. `created` is true for the `start` that made it, and for nobody else."""
 
-    def __init__(self, client: Client, id: str, agent: Agent[..., Any] | None = None, *, created: bool = False) -> None:
+    def __init__(
+        self, client: Questions, id: str, agent: Agent[..., Any] | None = None, *, created: bool = False
+    ) -> None:
         self._client, self.id, self._agent, self.created = client, id, agent, created
 
     def __await__(self) -> NoReturn:
@@ -306,11 +304,8 @@ class Run(Generic[R_co]):
     def __repr__(self) -> str:
         return f"<run {self.id}>"
 
-    async def _row(self) -> RunRow:
-        row = await self._client.store.run(self.id)
-        if row is None:
-            raise UnknownRun(f"there is no run {self.id!r} in {self._client.store.url}")
-        return row
+    def _row(self) -> Coroutine[Any, Any, RunRow]:
+        return self._client._run_row(self.id)
 
     async def _in_time(self, timeout: Duration | None, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if timeout is None:
@@ -474,11 +469,11 @@ class Run(Generic[R_co]):
 
     def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
         """What it writes to a stream, from an offset on (that of the last chunk seen), live until the run is over."""
-        return chunks(self, checked_stream(name), checked_offset(after), follow)
+        return chunks(self._client, self.id, checked_stream(name), checked_offset(after), follow)
 
     async def streams(self) -> list[StreamInfo]:
         """The streams it has written to."""
-        return await streams(self)
+        return await streams(self._client, self.id)
 
     async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt:
         """Send a message; with a key, the same message twice is one. It is kept for the run when this returns."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
+from holdfast.client.base import Base
 from holdfast.errors import BadArguments
 from holdfast.store.contract import News
 from holdfast.values.text import is_whole, short
 from holdfast.words.model import FINISHED
 from holdfast.words.salvage import Reason
-
-if TYPE_CHECKING:
-    from holdfast.client.run import Run
 
 _FIRST_PAGE, _PAGE = (
     2,
@@ -57,14 +55,14 @@ class StreamInfo:
     reason: Reason | None
 
 
-async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
+async def chunks(client: Base, run: str, name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
     """A stream from an offset on. It is over when the run is: before that, whoever ended a text may begin another."""
-    client, checked, size = run._client, after == 0, _FIRST_PAGE
-    with client._listening(run.id, News.GREW) as heard:
+    checked, size = after == 0, _FIRST_PAGE
+    with client._listening(run, News.GREW) as heard:
         while True:
             heard.clear()
-            row = await run._row()
-            page = await client.store.pieces(run.id, name, after, size)
+            row = await client._run_row(run)
+            page = await client.store.pieces(run, name, after, size)
             size = min(size * 2, _PAGE)
             for piece in page:
                 data = piece.text[after - piece.position :] if piece.kind == "data" else ""
@@ -76,30 +74,30 @@ async def chunks(run: Run[Any], name: str, after: int, follow: bool) -> AsyncIte
                 checked = True
                 continue
             if not checked:
-                await _check_reached(run, name, after)
+                await _check_reached(client, run, name, after)
                 checked = True
             if not follow:
                 return
             if row.status in FINISHED:
-                last = next((each for each in await client.store.streams(run.id) if each.stream == name), None)
+                last = next((each for each in await client.store.streams(run) if each.stream == name), None)
                 if last is None or last.kind != "end":  # its writer could not say so
                     yield Chunk(after, "", "end", last.attempt if last else 1, _REASONS[row.status])
                 return
             await client._pause_for(heard)
 
 
-async def _check_reached(run: Run[Any], name: str, after: int) -> None:
+async def _check_reached(client: Base, run: str, name: str, after: int) -> None:
     """Nobody has seen more than there is: an offset beyond the end is that of another stream."""
-    last = next((each.position for each in await run._client.store.streams(run.id) if each.stream == name), 0)
+    last = next((each.position for each in await client.store.streams(run) if each.stream == name), 0)
     if after > last:
-        raise BadArguments(f"after={after}: stream {name!r} of run {run.id!r} has come to {last}")
+        raise BadArguments(f"after={after}: stream {name!r} of run {run!r} has come to {last}")
 
 
-async def streams(run: Run[Any]) -> list[StreamInfo]:
-    """The streams of a run."""
-    await run._row()
-    found = await run._client.store.streams(run.id)
-    sizes = await run._client.store.stream_sizes(run.id) if found else {}
+async def streams(client: Base, run: str) -> list[StreamInfo]:
+    """List the streams of a run."""
+    await client._run_row(run)
+    found = await client.store.streams(run)
+    sizes = await client.store.stream_sizes(run) if found else {}
     return [
         StreamInfo(each.stream, each.position, sizes.get(each.stream, 0), each.kind == "end", each.attempt, each.reason)
         for each in found

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from holdfast.client.deadline import Writes
+from holdfast.client.base import Base
 from holdfast.errors import BadArguments
 from holdfast.store.contract import TokenRow
 from holdfast.words.durations import Duration, milliseconds, moment
@@ -61,7 +61,7 @@ class Token:
         return self.is_good() and not self.is_good(datetime.now(UTC) + WARNED)
 
 
-class Tokens(Writes):
+class Tokens(Base):
     """The part of a client that has to do with who may ask a server."""
 
     async def create_token(

@@ -1,0 +1,98 @@
+"""The base of a client: what its parts, and the handles it gives out, have in common. Its theory is that of deadlines.
+
+A client waits for the store for so long and no longer. A worker waits until its store can be written again, because its runs
+have nothing better to do. A person or a web request has: a write that has not begun when its time is over is withdrawn and
+never happens, and `StoreUnavailable` says so. If its commit was on its way, nobody knows whether it happened, and `Unconfirmed`
+says that and where to look. A read that a server does not answer ends with `StoreUnavailable`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, TypeVar
+
+from holdfast.client.waiters import Ear, Hearing
+from holdfast.errors import Unconfirmed, UnknownRun
+from holdfast.runtime import AgentSpec
+from holdfast.store.contract import News, Store, write_limit
+from holdfast.words.durations import Duration, seconds
+from holdfast.words.model import RunRow
+from holdfast.words.people import Author
+from holdfast.worker.settings import Settings
+
+T = TypeVar("T")
+_chosen: Final[ContextVar[float | None]] = ContextVar("chosen_deadline", default=None)
+
+
+class Base:
+    """A client as its parts see it: a store, an author, a deadline, and news of runs."""
+
+    _settings: Settings
+    _hearing: Hearing
+
+    @property
+    def store(self) -> Store:
+        """The store behind this client."""
+        raise NotImplementedError
+
+    def _author(self, by: str = "") -> Author:
+        """Who acts through this client."""
+        raise NotImplementedError
+
+    def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
+        """Find the code of an agent, if it is here; the newest, unless a version is named."""
+        raise NotImplementedError
+
+    async def _run_row(self, run: str) -> RunRow:
+        """Read a run, or raise `UnknownRun`."""
+        row = await self.store.run(run)
+        if row is None:
+            raise UnknownRun(f"there is no run {run!r} in {self.store.url}")
+        return row
+
+    # News
+
+    def _listening(self, run: str, least: News = News.MOVED) -> Ear:
+        """Make an ear that goes up whenever there is such news of this run (or, for "", of any)."""
+        return Ear(self._hearing, run, least)
+
+    def _pause_for(self, ear: Ear) -> Awaitable[None]:
+        """Wait to be told, or look again after a while."""
+        return self._hearing.wait(ear)
+
+    # Deadlines
+
+    @contextmanager
+    def deadline(self, limit: Duration) -> Iterator[None]:
+        """How long what is written or read in this block may wait for the store, in the place of `Settings.deadline_s`."""
+        before = _chosen.set(seconds(limit))
+        try:
+            yield
+        finally:
+            _chosen.reset(before)
+
+    async def _written(self, write: Awaitable[T], look: str) -> T:
+        """Write, within the deadline; `look` says how to find out what became of it."""
+        try:
+            with self._limited():
+                return await write
+        except Unconfirmed as error:
+            raise Unconfirmed(f"{error}. {look}") from None
+
+    def _limit_s(self, of_this_client: float) -> float | None:
+        """The deadline that holds now: the block's, or else this; None if it is no limit."""
+        chosen = _chosen.get()
+        limit_s = of_this_client if chosen is None else chosen
+        return None if limit_s == math.inf else limit_s
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """What is written in this block has the deadline that holds now."""
+        before = write_limit.set(self._limit_s(self._settings.deadline_s))
+        try:
+            yield
+        finally:
+            write_limit.reset(before)
