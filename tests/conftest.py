@@ -1,8 +1,10 @@
 """What the whole session shares: fixtures for every folder, and where tests and their processes keep what they make."""
 
 import ast
+import asyncio
 import functools
 import gc
+import inspect
 import os
 import shutil
 import sys
@@ -30,6 +32,15 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
 def pytest_xdist_auto_num_workers(config):
     """More than processors: tests of several processes wait, for those and for time, as long as they work."""
     return os.cpu_count() + 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run an `async def` test in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
 
 
 @pytest.hookimpl(trylast=True)

@@ -62,22 +62,18 @@ async def after_a_crash() -> str:
 
 
 @pytest.mark.parametrize("crashes", [1, 2])
-def test_a_body_that_a_crash_cut_off_knows_it(crashes):
+async def test_a_body_that_a_crash_cut_off_knows_it(crashes):
     """It may have run before, and says so; the bodies before and behind it run for the first time."""
-
-    async def main():
-        held.append(Held())
-        async with holdfast.testing.open(agents=[after_a_crash]) as hf:
-            run = await hf.start(after_a_crash, id="r")
-            for _ in range(crashes):
-                await held[-1].began.wait()
-                held[-1].began.clear()
-                await hf.crash()
-            held[-1].may_end.set()
-            assert await run.result(timeout=20) == "done"
-
     SEEN.clear()
-    asyncio.run(main())
+    held.append(Held())
+    async with holdfast.testing.open(agents=[after_a_crash]) as hf:
+        run = await hf.start(after_a_crash, id="r")
+        for _ in range(crashes):
+            await held[-1].began.wait()
+            held[-1].began.clear()
+            await hf.crash()
+        held[-1].may_end.set()
+        assert await run.result(timeout=20) == "done"
     cut_off = [("cut off", 1, False), *[("cut off", 1, True)] * crashes]
     assert [("before", 1, False), *cut_off, ("behind", 1, False)] == SEEN
 
@@ -92,18 +88,14 @@ async def woken() -> str:
     return "done"
 
 
-def test_a_run_that_waited_does_nothing_again():
+async def test_a_run_that_waited_does_nothing_again():
     """A run that was parked and comes back begins its next bodies for the first time, and they know that as well."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[woken]) as hf:
-            run = await hf.start(woken, id="r")
-            await run.wait("waiting", timeout=20)
-            await run.send("go", "now")
-            assert await run.result(timeout=20) == "done"
-
     SEEN.clear()
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[woken]) as hf:
+        run = await hf.start(woken, id="r")
+        await run.wait("waiting", timeout=20)
+        await run.send("go", "now")
+        assert await run.result(timeout=20) == "done"
     assert [(what, 1, False) for what in ("first", "after a message", "after a sleep")] == SEEN
 
 
@@ -126,35 +118,27 @@ async def intending() -> str:
     return await intended("deed")
 
 
-def test_with_an_intent_the_number_is_exact():
+async def test_with_an_intent_the_number_is_exact():
     """An attempt that was recorded before it began counts although a crash cut it off."""
-
-    async def main():
-        held.append(Held())
-        async with holdfast.testing.open(agents=[intending]) as hf:
-            run = await hf.start(intending, id="r")
-            await held[-1].began.wait()
-            await hf.crash()
-            held[-1].may_end.set()
-            await run.wait("waiting", timeout=20)
-            (question,) = await hf.approvals()
-            await hf.answer(question.id, "run", by="ana")
-            assert await run.result(timeout=20) == "deed"
-
     SEEN.clear()
-    asyncio.run(main())
+    held.append(Held())
+    async with holdfast.testing.open(agents=[intending]) as hf:
+        run = await hf.start(intending, id="r")
+        await held[-1].began.wait()
+        await hf.crash()
+        held[-1].may_end.set()
+        await run.wait("waiting", timeout=20)
+        (question,) = await hf.approvals()
+        await hf.answer(question.id, "run", by="ana")
+        assert await run.result(timeout=20) == "deed"
     assert SEEN == [("deed", 1, False), ("deed", 2, True)]
 
 
-def test_an_attempt_after_a_failure_is_one_that_ran_before():
+async def test_an_attempt_after_a_failure_is_one_that_ran_before():
     """An attempt that follows a failed one says so without any crash."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[failing]) as hf:
-            assert await hf.run(failing, id="r") == "after"
-
     SEEN.clear()
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[failing]) as hf:
+        assert await hf.run(failing, id="r") == "after"
     assert SEEN == [("fails", 1, False), ("fails", 2, True), ("after", 1, False)]
 
 
@@ -164,17 +148,13 @@ async def beside() -> str:
     return "done"
 
 
-def test_whatever_runs_twice_knows_it():
+async def test_whatever_runs_twice_knows_it():
     """Wherever the crash comes, a body that runs for the second time has `again`."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[beside]):
-            SEEN.clear()
-            held.append(Held())
-            held[-1].may_end.set()
-            await hf.run(beside, id="b")
-            for what in ("one", "two"):
-                again = [again for name, _, again in SEEN if name == what]
-                assert again in ([False], [True], [False, True])
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[beside]):
+        SEEN.clear()
+        held.append(Held())
+        held[-1].may_end.set()
+        await hf.run(beside, id="b")
+        for what in ("one", "two"):
+            again = [again for name, _, again in SEEN if name == what]
+            assert again in ([False], [True], [False, True])

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
-from tests.agents.acting import history, kinds, with_client
+from tests.agents.acting import history, kinds
 
 import holdfast
+import holdfast.testing
 from holdfast import NOT_DONE, AlreadyDecided, BadArguments, InDoubt, StepFailed, UnknownApproval
 
 
@@ -65,35 +66,28 @@ async def answered(hf, run, answer):
             yield event
 
 
-def test_it_happened_with_this_result():
+async def test_it_happened_with_this_result():
     """The result is validated by the step's type and is what the agent gets; the body does not run again."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await asked(hf, 3)
         await hf.answer("r", {"result": {"number": 42}}, by="ana")
         assert await run.result() == [42]
         assert (LEDGER, hf.bodies[pay]) == ([], 1)
         assert (await kinds(hf, "r"))[:4] == ["step.started", "approval.asked", "approval.decided", "step.completed"]
 
-    with_client(main, agents=[buy])
 
-
-def test_a_result_may_be_given_as_the_type_itself():
+async def test_a_result_may_be_given_as_the_type_itself():
     """A caller with the class at hand need not take it apart."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await asked(hf, 3)
         (question,) = await hf.approvals()
         await hf.answer(question, {"result": Receipt(7)}, by="ana")
         assert await run.result() == [7]
 
-    with_client(main, agents=[buy])
 
-
-def test_it_did_not_happen_run_it():
+async def test_it_did_not_happen_run_it():
     """The body runs again with the same key, as often as a person says so; attempts are counted."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         DOUBT[:] = [False, False, False]
         run = await asked(hf, 3)
         questions = [event.data["approval"] async for event in answered(hf, run, "run")]
@@ -104,21 +98,16 @@ def test_it_did_not_happen_run_it():
         assert attempts == [1, 2, 3, 4]
         assert len(await hf.approvals(open=False)) == 3
 
-    with_client(main, agents=[buy])
 
-
-def test_fail_is_final():
+async def test_fail_is_final():
     """A person's decision to fail is not retried, whatever `retry=` says; the failure names who decided."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await asked(hf, 3)
         await hf.answer("r", "fail", by="ana")
         assert await run.result() == [
             "InDoubt", "whether the effect happened is not known; ana decided to fail the step", 1,
         ]  # fmt: skip
         assert hf.bodies[pay] == 1
-
-    with_client(main, agents=[buy])
 
 
 @pytest.mark.parametrize(
@@ -136,10 +125,9 @@ def test_fail_is_final():
         ({"result": object()}, "object cannot be stored"),
     ],
 )
-def test_a_wrong_answer_is_refused(answer, says):
+async def test_a_wrong_answer_is_refused(answer, says):
     """The person is told what is wrong with it, nothing is written, and the question stays open."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await asked(hf, 3)
         with pytest.raises((BadArguments, holdfast.NotStorable), match=says):
             await hf.answer("r", answer, by="ana")
@@ -148,25 +136,19 @@ def test_a_wrong_answer_is_refused(answer, says):
         await hf.answer("r", {"result": {"number": 1, "at": "2026-01-02T12:00:00Z"}}, by="ana")
         assert await run.result() == [1]
 
-    with_client(main, agents=[buy])
-
 
 @pytest.mark.parametrize("by", ["", "  ", None, 7])
-def test_an_answer_has_a_name(by):
+async def test_an_answer_has_a_name(by):
     """Who decided is part of the record."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         await asked(hf, 3)
         with pytest.raises(BadArguments, match=r"names nobody|give the name of whoever acts"):
             await hf.answer("r", "run", by=by)
 
-    with_client(main, agents=[buy])
 
-
-def test_a_question_is_decided_once():
+async def test_a_question_is_decided_once():
     """The second answer is refused with who decided what and when; the first one stands."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await asked(hf, 3)
         (question,) = await run.approvals()
         await hf.answer(question, {"result": {"number": 1}}, by="ana")
@@ -175,13 +157,10 @@ def test_a_question_is_decided_once():
                 await hf.answer(again, "run", by="bob")
         assert await run.result() == [1]
 
-    with_client(main, agents=[buy])
 
-
-def test_a_question_must_be_found():
+async def test_a_question_must_be_found():
     """An unknown id, a run without an open question and a run with two are told apart from success."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         with pytest.raises(UnknownApproval, match=r"'nobody' is neither .* \(it has 0\)"):
             await hf.answer("nobody", "run", by="ana")
         DOUBT[:] = [False, False]
@@ -193,10 +172,8 @@ def test_a_question_must_be_found():
         await hf.answer("r", {"result": {"number": 9}}, by="ana")  # one is left now
         assert 9 in await run.result()
 
-    with_client(main, agents=[buy])
 
-
-def test_questions_of_a_run_that_ended_are_withdrawn():
+async def test_questions_of_a_run_that_ended_are_withdrawn():
     """Whoever answers late is told that nobody waits any more."""
 
     @holdfast.agent
@@ -208,7 +185,7 @@ def test_questions_of_a_run_that_ended_are_withdrawn():
             return "gave up"
         return "paid"
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[gives_up]) as hf:
         DOUBT[:] = [False]
         run = await hf.start(gives_up, id="r")
         await run.wait("waiting")
@@ -217,8 +194,6 @@ def test_questions_of_a_run_that_ended_are_withdrawn():
         with pytest.raises(holdfast.RunFinished, match="was withdrawn"):
             await hf.answer(question, "run", by="ana")
         assert await hf.approvals() == []
-
-    with_client(main, agents=[gives_up])
 
 
 @holdfast.agent
@@ -231,30 +206,25 @@ async def moves_on() -> str:
     return "moved on"
 
 
-def test_a_question_about_a_step_that_nobody_waits_for_is_withdrawn():
+async def test_a_question_about_a_step_that_nobody_waits_for_is_withdrawn():
     """Before the run goes on, with a crash at every place; nobody is asked to look into what does not matter any more."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[moves_on]):
-            DOUBT[:] = [False]
-            run = await hf.start(moves_on, id="r")
-            assert await run.result() == "moved on"
-            assert [each.status for each in await hf.approvals(open=False)] == ["withdrawn"]
-            told = await kinds(hf, "r")
-            assert told.index("approval.withdrawn") < len(told) - told[::-1].index("timer.fired") - 1
-            passes += 1
-        assert passes > 8
-
-    asyncio.run(main())
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[moves_on]):
+        DOUBT[:] = [False]
+        run = await hf.start(moves_on, id="r")
+        assert await run.result() == "moved on"
+        assert [each.status for each in await hf.approvals(open=False)] == ["withdrawn"]
+        told = await kinds(hf, "r")
+        assert told.index("approval.withdrawn") < len(told) - told[::-1].index("timer.fired") - 1
+        passes += 1
+    assert passes > 8
 
 
 @pytest.mark.parametrize("answer", [{"result": {"number": 5}}, "run"])
 @pytest.mark.parametrize("crashes", ["before", "after", "both"])
-def test_an_answer_survives_crashes(crashes, answer):
+async def test_an_answer_survives_crashes(crashes, answer):
     """Given before, between or after crashes, and from another process, it is what the agent sees."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await asked(hf, 5)
         if crashes != "after":
             await hf.crash()
@@ -269,8 +239,6 @@ def test_an_answer_survives_crashes(crashes, answer):
                 await answer_truthfully(hf, question, {"number": 5})
         assert await run.result() == [5]
         assert len(LEDGER) == (answer == "run")
-
-    with_client(main, agents=[buy])
 
 
 # A ledger outside, and a crash at every place
@@ -331,27 +299,23 @@ async def answer_truthfully(hf, question, result):
 
 
 @pytest.mark.parametrize("policy", EFFECTS)
-def test_no_effect_is_lost_or_done_twice(policy):
+async def test_no_effect_is_lost_or_done_twice(policy):
     """With a crash before and after every commit, each effect is in the ledger once; `fail` never claims one."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[acts]):
-            LEDGER.clear()
-            run = await hf.start(acts, policy, id="r")
-            while (info := await run.wait("waiting", "completed")).status != "completed":
-                if info.waits_for != "person":
-                    await hf.advance("2h")
-                for question in await run.approvals():
-                    await answer_truthfully(hf, question, int(question.shown.removeprefix("n=")))
-            result = await run.result()
-            assert len(LEDGER) == len(set(LEDGER))
-            if policy == "fail":
-                assert sum(value is None for value in result) <= 2 * (hf.crashes > 0)
-                assert sum(value is not None for value in result) <= len(LEDGER) <= 4
-            else:
-                assert (result, len(LEDGER)) == ([0, 1, 2, 3], 4)
-            passes += 1
-        assert passes > 10
-
-    asyncio.run(main())
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[acts]):
+        LEDGER.clear()
+        run = await hf.start(acts, policy, id="r")
+        while (info := await run.wait("waiting", "completed")).status != "completed":
+            if info.waits_for != "person":
+                await hf.advance("2h")
+            for question in await run.approvals():
+                await answer_truthfully(hf, question, int(question.shown.removeprefix("n=")))
+        result = await run.result()
+        assert len(LEDGER) == len(set(LEDGER))
+        if policy == "fail":
+            assert sum(value is None for value in result) <= 2 * (hf.crashes > 0)
+            assert sum(value is not None for value in result) <= len(LEDGER) <= 4
+        else:
+            assert (result, len(LEDGER)) == ([0, 1, 2, 3], 4)
+        passes += 1
+    assert passes > 10

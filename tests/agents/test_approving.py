@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
-from tests.agents.acting import finish, history, kinds, nothing_in_memory, with_client
+from tests.agents.acting import finish, history, kinds, nothing_in_memory
 
 import holdfast
+import holdfast.testing
 from holdfast import AlreadyDecided, BadArguments, Expired, RunFailed, RunFinished, Stale
 from holdfast.engine.execution import Execution
 
@@ -54,7 +55,7 @@ async def waiting(hf: Any, agent: Any, *args: Any, run: str = "r") -> Any:
     return started
 
 
-def test_a_person_approves():
+async def test_a_person_approves():
     """The run waits for a person and goes on with what was decided: who, why, when, and about what."""
 
     @holdfast.agent
@@ -64,7 +65,7 @@ def test_a_person_approves():
         before = decision.at <= holdfast.now()
         return [bool(decision), decision.by, decision.note, decision.data, decision.expired, vote.by, vote.yes, before]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         assert (await run.info()).waits_for == "person"
         (question,) = await hf.approvals()
@@ -75,25 +76,19 @@ def test_a_person_approves():
         assert await kinds(hf, "r") == ["approval.asked", "approval.decided", "run.completed"]
         assert await hf.approvals() == []
 
-    with_client(main, agents=[asks])
 
-
-def test_a_person_denies_with_a_reason():
+async def test_a_person_denies_with_a_reason():
     """It is false, and the agent sees why."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[report]) as hf:
         run = await waiting(hf, report, "otters")
         await hf.deny("r", by="ana", note="too short")
         assert await run.result() == "kept: too short"
         assert hf.bodies[publish] == 0
 
-    with_client(main, agents=[report])
 
-
-def test_the_first_decision_wins():
+async def test_the_first_decision_wins():
     """Later ones are told who decided what and when."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[report]) as hf:
         run = await waiting(hf, report, "otters")
         (question,) = await run.approvals()
         await hf.approve(question, by="ana", note="fine")
@@ -103,13 +98,10 @@ def test_the_first_decision_wins():
         assert await run.result() == "published otters"
         assert [deed.action for deed in await hf.audit(run="r")] == ["approve", "start"]
 
-    with_client(main, agents=[report])
 
-
-def test_a_question_shows_nothing_of_how_the_store_keeps_it():
+async def test_a_question_shows_nothing_of_how_the_store_keeps_it():
     """Neither as a dictionary nor as pydantic, and so FastAPI, serialises it; it can be decided all the same."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[report]) as hf:
         run = await waiting(hf, report, "otters")
         (question,) = await run.approvals()
         documents = [
@@ -125,13 +117,10 @@ def test_a_question_shows_nothing_of_how_the_store_keeps_it():
         await hf.approve(copy.copy(question), by="ana")
         assert await run.result() == "published otters"
 
-    with_client(main, agents=[report])
 
-
-def test_an_edit_is_checked_by_the_type_of_what_is_shown():
+async def test_an_edit_is_checked_by_the_type_of_what_is_shown():
     """In the decider's process by the schema, without the agent's code; the agent gets the type."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, Access(["dev"]))
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
             for wrong, told in (
@@ -144,18 +133,13 @@ def test_an_edit_is_checked_by_the_type_of_what_is_shown():
             await elsewhere.approve("r", by="ana", data={"groups": ["ops"], "days": 1})
         assert await run.result() == "True ana  False Access(groups=['ops'], days=1)"
 
-    with_client(main, agents=[grant])
 
-
-def test_what_may_not_be_edited_stays():
+async def test_what_may_not_be_edited_stays():
     """Without edit= there is nothing to enter."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[report]) as hf:
         await waiting(hf, report, "otters")
         with pytest.raises(BadArguments, match="cannot be edited; leave out data=, or deny it"):
             await hf.approve("r", by="ana", data="seals")
-
-    with_client(main, agents=[report])
 
 
 @pytest.mark.parametrize(("shown", "fits", "wrong", "seen"), [
@@ -170,24 +154,23 @@ def test_what_may_not_be_edited_stays():
      "[Access(groups=[], days=1), Access(groups=[], days=30)]"),
     ({"a": Access(["x"])}, {"b": {"groups": ["y"]}}, {"b": 1}, "{'b': Access(groups=['y'], days=30)}"),
 ])  # fmt: skip
-def test_the_type_of_a_value_is_its_own(shown, fits, wrong, seen):
+async def test_the_type_of_a_value_is_its_own(shown, fits, wrong, seen):
     """A list stays a list of what was in it, a dict of objects one of such; other plain values stay what they are."""
 
     @holdfast.agent
     async def asks() -> str:
         return repr((await holdfast.approve("So?", show=shown, edit=True)).data)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         with pytest.raises(BadArguments, match="found"):
             await hf.approve("r", by="ana", data=wrong)
         await hf.approve("r", by="ana", data=fits)
-        return await run.result()
+        returned = await run.result()
+    assert returned == (seen or repr(fits))
 
-    assert with_client(main, agents=[asks]) == (seen or repr(fits))
 
-
-def test_a_value_that_only_the_type_refuses_reaches_the_agent_as_an_error():
+async def test_a_value_that_only_the_type_refuses_reaches_the_agent_as_an_error():
     """What a schema cannot say is found by the agent, and a retry asks anew."""
 
     @dataclass
@@ -202,7 +185,7 @@ def test_a_value_that_only_the_type_refuses_reaches_the_agent_as_an_error():
     async def asks() -> int:
         return (await holdfast.approve("So?", show=Even(2), edit=True)).data.number
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         await hf.approve("r", by="ana", data={"number": 3})
         with pytest.raises(RunFailed, match="what ana gave for 'So\\?' does not fit"):
@@ -212,13 +195,10 @@ def test_a_value_that_only_the_type_refuses_reaches_the_agent_as_an_error():
         await hf.approve("r", by="ana", data={"number": 4})
         assert await run.result() == 4
 
-    with_client(main, agents=[asks])
 
-
-def test_a_decision_is_for_what_was_shown():
+async def test_a_decision_is_for_what_was_shown():
     """One that was made in front of something else is refused, and nothing is decided."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, Access(["dev"]))
         (question,) = await run.approvals()
         with pytest.raises(Stale, match="shows something else by now") as refused:
@@ -228,10 +208,8 @@ def test_a_decision_is_for_what_was_shown():
         await hf.approve("r", by="ana", digest=question.digest)
         assert (await run.result()).startswith("True ana")
 
-    with_client(main, agents=[grant])
 
-
-def test_ask_takes_a_value_of_a_type():
+async def test_ask_takes_a_value_of_a_type():
     """The form is the type's schema; what does not fit is refused where it is given."""
 
     @holdfast.agent
@@ -240,7 +218,7 @@ def test_ask_takes_a_value_of_a_type():
         date = await holdfast.ask("When?", str)
         return [seats.count, date]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         (question,) = await run.approvals()
         assert (question.kind, question.shown, question.schema["properties"]["count"]["maximum"]) == (
@@ -259,14 +237,12 @@ def test_ask_takes_a_value_of_a_type():
         await hf.answer("r", "today", by="ana")
         assert await run.result() == [4, "today"]
 
-    with_client(main, agents=[asks])
-
 
 # Time
 
 
 @pytest.mark.parametrize("default", [True, False])
-def test_nobody_decides_in_time(default):
+async def test_nobody_decides_in_time(default):
     """Then the default holds, with what was shown; the decision says that it expired."""
 
     @holdfast.agent
@@ -274,7 +250,7 @@ def test_nobody_decides_in_time(default):
         decision = await holdfast.approve("So?", show=5, expires="2 days", default=default)
         return [bool(decision), decision.expired, decision.by, decision.data, decision.votes]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         (question,) = await run.approvals()
         await hf.advance("47h")
@@ -285,13 +261,10 @@ def test_nobody_decides_in_time(default):
             await hf.approve(question, by="ana")
         assert [each.status for each in await hf.approvals(open=False)] == ["expired"]
 
-    with_client(main, agents=[asks])
 
-
-def test_a_paused_run_notices_later_that_it_expired():
+async def test_a_paused_run_notices_later_that_it_expired():
     """Meanwhile nobody is asked any more, and nobody can decide; resumed, the run goes on with the default."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, Access(["dev"]))
         (question,) = await run.approvals()
         await run.pause()
@@ -304,10 +277,8 @@ def test_a_paused_run_notices_later_that_it_expired():
         await run.resume()
         assert await run.result() == "False None  True Access(groups=['dev'], days=30)"
 
-    with_client(main, agents=[grant])
 
-
-def test_an_answer_that_does_not_come():
+async def test_an_answer_that_does_not_come():
     """Is the default; without one it is `Expired`, which a retry of the run asks about anew."""
 
     @holdfast.agent
@@ -315,7 +286,7 @@ def test_an_answer_that_does_not_come():
         first = await holdfast.ask("First?", int, expires="1h", default=7)
         return [first, await holdfast.ask("Second?", int, expires="1h")]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await hf.start(asks, id="r")
         with pytest.raises(RunFailed, match="nobody answered 'Second\\?' in time"):
             await run.result()
@@ -325,17 +296,15 @@ def test_an_answer_that_does_not_come():
         assert await run.result() == [7, 8]
         assert [each.status for each in await hf.approvals(open=False)] == ["expired", "expired", "decided"]
 
-    with_client(main, agents=[asks])
 
-
-def test_people_are_reminded():
+async def test_people_are_reminded():
     """Each time the interval has passed there is an event, until it is decided; those nobody was there for are one."""
 
     @holdfast.agent
     async def asks() -> bool:
         return bool(await holdfast.approve("So?", remind="4h", expires="3 days"))
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         for hours in ("4h", "4h", "1h", "16h"):
             await hf.advance(hours)
@@ -349,10 +318,8 @@ def test_people_are_reminded():
         await hf.advance("4 days")
         assert (await kinds(hf, "r"))[-2:] == ["approval.decided", "run.completed"]
 
-    with_client(main, agents=[asks])
 
-
-def test_the_time_of_a_question_is_that_when_it_was_asked():
+async def test_the_time_of_a_question_is_that_when_it_was_asked():
     """New code with other times, people and numbers goes on with the question as it stands."""
     code: dict[str, Any] = {"expires": "3h", "remind": "2h", "to": "ana", "needs": 1}
 
@@ -360,7 +327,7 @@ def test_the_time_of_a_question_is_that_when_it_was_asked():
     async def asks() -> bool:
         return (await holdfast.approve("So?", **code)).expired
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         code.update(expires="1h", remind=None, to="bob", needs=2)
         await hf.crash()
@@ -372,17 +339,15 @@ def test_the_time_of_a_question_is_that_when_it_was_asked():
         await hf.advance("1h")
         assert await run.result() is True
 
-    with_client(main, agents=[asks])
 
-
-def test_three_days_of_waiting_hold_nothing():
+async def test_three_days_of_waiting_hold_nothing():
     """No execution is in memory meanwhile, and nothing is read or written; then the decision wakes the run."""
 
     @holdfast.agent
     async def asks() -> bool:
         return bool(await holdfast.approve("So?", show=list(range(1000))))
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks, run="patient")
         await nothing_in_memory(hf)
         before = await hf.store.run("patient")
@@ -394,13 +359,11 @@ def test_three_days_of_waiting_hold_nothing():
         await hf.approve("patient", by="ana")
         assert await run.result() is True
 
-    with_client(main, agents=[asks])
-
 
 # Waiting for several, and not any more
 
 
-def test_a_question_is_withdrawn_when_nobody_waits_for_it():
+async def test_a_question_is_withdrawn_when_nobody_waits_for_it():
     """It leaves the list at once, not at the end of the run, and whoever decides late is told."""
 
     @holdfast.agent
@@ -412,7 +375,7 @@ def test_a_question_is_withdrawn_when_nobody_waits_for_it():
             await holdfast.sleep("1 day")
         return "gave up"
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[gives_up]) as hf:
         run = await waiting(hf, gives_up)
         (question,) = await run.approvals()
         await hf.advance("2h")
@@ -421,8 +384,6 @@ def test_a_question_is_withdrawn_when_nobody_waits_for_it():
             await hf.approve(question, by="ana")
         assert await run.result() == "gave up"
         assert "approval.withdrawn" in await kinds(hf, "r")
-
-    with_client(main, agents=[gives_up])
 
 
 @holdfast.agent
@@ -438,33 +399,29 @@ async def impatient() -> list[str]:
     return [task.result() for task in done]
 
 
-def test_no_crash_leaves_a_question_that_nobody_waits_for():
+async def test_no_crash_leaves_a_question_that_nobody_waits_for():
     """With a crash at every place: whichever was not decided is withdrawn while the run goes on."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[impatient]):
-            run = await hf.start(impatient, id="r")
-            while len(await run.approvals()) < 2:
-                await run.wait("waiting")
-            second = next(each for each in await run.approvals() if each.question == "second")
-            await hf.approve(second, by="ana")
-            async for event in run.events():
-                if event.kind == "timer.set":
-                    break
-            assert await run.result() == ["second True"]
-            assert {each.question: each.status for each in await hf.approvals(open=False)} == {
-                "first": "withdrawn", "second": "decided",
-            }  # fmt: skip
-            withdrawn = [event.kind for event in await history(hf, "r")].index("approval.withdrawn")
-            assert withdrawn < [event.kind for event in await history(hf, "r")].index("timer.fired")
-            passes += 1
-        assert passes > 8
-
-    asyncio.run(main())
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[impatient]):
+        run = await hf.start(impatient, id="r")
+        while len(await run.approvals()) < 2:
+            await run.wait("waiting")
+        second = next(each for each in await run.approvals() if each.question == "second")
+        await hf.approve(second, by="ana")
+        async for event in run.events():
+            if event.kind == "timer.set":
+                break
+        assert await run.result() == ["second True"]
+        assert {each.question: each.status for each in await hf.approvals(open=False)} == {
+            "first": "withdrawn", "second": "decided",
+        }  # fmt: skip
+        withdrawn = [event.kind for event in await history(hf, "r")].index("approval.withdrawn")
+        assert withdrawn < [event.kind for event in await history(hf, "r")].index("timer.fired")
+        passes += 1
+    assert passes > 8
 
 
-def test_decisions_come_in_the_order_they_were_made():
+async def test_decisions_come_in_the_order_they_were_made():
     """Two that wait at once are answered in the other order, and a resumed run sees them so."""
 
     @holdfast.agent
@@ -479,7 +436,7 @@ def test_decisions_come_in_the_order_they_were_made():
         await holdfast.sleep("1h")
         return seen
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         with pytest.raises(holdfast.UnknownApproval, match=r"it has 2: q-"):
             await hf.approve("r", by="ana")
@@ -489,10 +446,8 @@ def test_decisions_come_in_the_order_they_were_made():
         await hf.crash()
         assert await run.result() == ["b pb", "a pa"]
 
-    with_client(main, agents=[asks])
 
-
-def test_a_decision_is_the_same_in_every_life():
+async def test_a_decision_is_the_same_in_every_life():
     """Everything about it comes from the journal; neither the person nor needs= is asked again."""
     counted: list[Any] = []
 
@@ -509,7 +464,7 @@ def test_a_decision_is_the_same_in_every_life():
         await holdfast.sleep("1h")
         return repr(decision)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         await hf.approve("r", by="ana", note="ok", data=Access(["y"]))
         await run.wait("waiting")
@@ -520,13 +475,11 @@ def test_a_decision_is_the_same_in_every_life():
         assert len(set(seen)) == 1
         assert counted.count(["y"]) == 1
 
-    with_client(main, agents=[asks])
-
 
 # Values
 
 
-def test_what_is_shown_may_be_large():
+async def test_what_is_shown_may_be_large():
     """It is kept once, shown exactly, decided and edited; and goes with the run, but for what the audit keeps."""
     large = ["x" * 1000] * 300
 
@@ -535,7 +488,7 @@ def test_what_is_shown_may_be_large():
         decision = await holdfast.approve("So?", show=large, edit=True)
         return [len(decision.data), len(decision.data[0])]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         (question,) = await hf.approvals()
         assert question.shown == large
@@ -548,24 +501,20 @@ def test_what_is_shown_may_be_large():
         await hf.erase_audit(run="r")
         assert (await hf.store.facts())["blobs"] == 0
 
-    with_client(main, agents=[asks])
 
-
-def test_a_question_keeps_whatever_text_it_is():
+async def test_a_question_keeps_whatever_text_it_is():
     """NUL and half characters are no reason to fail, though no database takes them."""
 
     @holdfast.agent
     async def asks() -> Any:
         return (await holdfast.approve("a\0b\ud800", show="c\0\ud800")).data
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         (question,) = await hf.approvals()
         assert (question.question, question.shown) == ("a\ufffdb\ufffd", "c\0\ud800")
         await hf.approve("r", by="ana")
         assert await run.result() == "c\0\ud800"
-
-    with_client(main, agents=[asks])
 
 
 @pytest.mark.parametrize(("call", "told"), [
@@ -610,7 +559,7 @@ def test_a_question_must_be_awaited():
         holdfast.approve("So?")
 
 
-def test_an_edit_may_be_checked_by_a_schema():
+async def test_an_edit_may_be_checked_by_a_schema():
     """Where no type says what fits, a JSON schema does; the agent gets what was entered."""
     schema = {"type": "object", "properties": {"day": {"type": "integer"}}, "additionalProperties": False}
 
@@ -618,16 +567,14 @@ def test_an_edit_may_be_checked_by_a_schema():
     async def leave() -> dict:
         return (await holdfast.approve("May I?", show={"day": 1}, edit=schema)).data
 
-    async def main():
-        async with holdfast.testing.open(agents=[leave]) as hf:
-            run = await hf.start(leave)
-            await run.wait("waiting")
-            (asked,) = await run.approvals()
-            assert asked.schema == schema
-            for wrong in ({"day": "one"}, {"days": 2}, 2):
-                with pytest.raises(holdfast.BadArguments):
-                    await hf.approve(asked, by="ana", data=wrong)
-            await hf.approve(asked, by="ana", data={"day": 2})
-            return await run.result()
-
-    assert asyncio.run(main()) == {"day": 2}
+    async with holdfast.testing.open(agents=[leave]) as hf:
+        run = await hf.start(leave)
+        await run.wait("waiting")
+        (asked,) = await run.approvals()
+        assert asked.schema == schema
+        for wrong in ({"day": "one"}, {"days": 2}, 2):
+            with pytest.raises(holdfast.BadArguments):
+                await hf.approve(asked, by="ana", data=wrong)
+        await hf.approve(asked, by="ana", data={"day": 2})
+        returned = await run.result()
+    assert returned == {"day": 2}

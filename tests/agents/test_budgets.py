@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
-from tests.agents.acting import Gate, finish, history, kinds, nothing_in_memory, with_client
+from tests.agents.acting import Gate, finish, history, kinds, nothing_in_memory
 
 import holdfast
+import holdfast.testing
 from holdfast import Budget, BudgetExceeded, Spent
 
 
@@ -48,17 +49,13 @@ async def question(hf, nth=1):
     return found[0]
 
 
-def test_at_the_limit_the_agent_is_told_and_ends_with_what_it_has():
+async def test_at_the_limit_the_agent_is_told_and_ends_with_what_it_has():
     """With at_limit="fail" the next body does not begin; the exception is recorded, and the same in every life."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[frugal]):
-            run = await hf.start(frugal, 10, id="r")
-            assert await run.result() == "2: 2.0 of {'usd': 2.0}"
-            assert hf.keys["think#2"] == 0
-            assert (await run.info()).spent == Spent(2, 180, 20, 2, steps=2)
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[frugal]):
+        run = await hf.start(frugal, 10, id="r")
+        assert await run.result() == "2: 2.0 of {'usd': 2.0}"
+        assert hf.keys["think#2"] == 0
+        assert (await run.info()).spent == Spent(2, 180, 20, 2, steps=2)
 
 
 @pytest.mark.parametrize(
@@ -71,58 +68,51 @@ def test_at_the_limit_the_agent_is_told_and_ends_with_what_it_has():
     ],
     ids=str,
 )
-def test_any_of_its_limits_ends_it(budget, done):
+async def test_any_of_its_limits_ends_it(budget, done):
     """Money, tokens, calls of models and bodies of steps are counted each; a run's own budget replaces its agent's."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[frugal]) as hf:
         run = await hf.start(frugal, 5, budget=budget)
         assert await run.result() == done
         assert (await run.info()).budget == budget
 
-    with_client(main, agents=[frugal])
 
-
-def test_a_person_gives_more_or_none():
+async def test_a_person_gives_more_or_none():
     """Asked once for each time it is spent, whatever crashes; what people give counts on top, and a no is the last word."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[asking]):
-            run = await hf.start(asking, 100, id="r")
-            asked = []
-            for act in ("edit", "deny"):
-                while not (found := await hf.approvals()):
-                    await run.wait("waiting")
-                (one,) = found
-                asked.append((one.run, one.shown, one.question.partition(". ")[0]))
-                if act == "deny":
-                    await hf.deny(one, by="ana", note="enough")
-                else:
-                    await hf.approve(one, by="ana", data={"usd": 1.0})
-                while one.id in [other.id for other in await hf.approvals()]:  # the next question may be there already
-                    await asyncio.sleep(0)
-            assert await run.result() == "2: 2.0 of {'usd': 2.0}"
-            assert asked == [
-                (
-                    "r",
-                    {"usd": 1.0},
-                    f"The budget of run 'r' is spent: ${n}.00 of ${n}.00 (think ${n}.00, {n}00 tokens)",
-                )
-                for n in (1, 2)
-            ]
-            assert (await kinds(hf, "r")).count("approval.asked") == 2
-            assert hf.bodies[think] - hf.crashes <= 2
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[asking]):
+        run = await hf.start(asking, 100, id="r")
+        asked = []
+        for act in ("edit", "deny"):
+            while not (found := await hf.approvals()):
+                await run.wait("waiting")
+            (one,) = found
+            asked.append((one.run, one.shown, one.question.partition(". ")[0]))
+            if act == "deny":
+                await hf.deny(one, by="ana", note="enough")
+            else:
+                await hf.approve(one, by="ana", data={"usd": 1.0})
+            while one.id in [other.id for other in await hf.approvals()]:  # the next question may be there already
+                await asyncio.sleep(0)
+        assert await run.result() == "2: 2.0 of {'usd': 2.0}"
+        assert asked == [
+            (
+                "r",
+                {"usd": 1.0},
+                f"The budget of run 'r' is spent: ${n}.00 of ${n}.00 (think ${n}.00, {n}00 tokens)",
+            )
+            for n in (1, 2)
+        ]
+        assert (await kinds(hf, "r")).count("approval.asked") == 2
+        assert hf.bodies[think] - hf.crashes <= 2
 
 
-def test_parallel_calls_ask_one_question():
+async def test_parallel_calls_ask_one_question():
     """However many calls find the budget spent, one question is asked; the answer lets all of them on, or none."""
 
     @holdfast.agent(budget=Budget(steps=3))
     async def parallel() -> list[object]:
         return [str(each) for each in await asyncio.gather(*[think(n) for n in range(10)], return_exceptions=True)]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parallel]) as hf:
         run = await hf.start(parallel, id="r")
         asked = await question(hf)
         assert asked.shown == {"steps": 3}
@@ -137,8 +127,6 @@ def test_parallel_calls_ask_one_question():
         assert sorted(each for each in told if len(each) == 1) == sorted(each for each in told)[:7]
         assert sum("ana gives no more: 7 steps of 7 steps" in each for each in told) == 3
         assert (await kinds(hf, "r")).count("approval.asked") == 2
-
-    with_client(main, agents=[parallel])
 
 
 @holdfast.agent
@@ -165,10 +153,9 @@ async def all_asked(hf, runs):
             return
 
 
-def test_children_draw_on_every_budget_above_them():
+async def test_children_draw_on_every_budget_above_them():
     """Three deep and parallel: one question, about the run whose budget it is, and the grant lets all of them on."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[tree]) as hf:
         run = await hf.start(tree, id="r")
         await all_asked(hf, 6)
         (asked,) = await hf.approvals()
@@ -180,8 +167,6 @@ def test_children_draw_on_every_budget_above_them():
         assert (await run.info()).spent == Spent(24, 2160, 240, 24, steps=24)
         assert {info.spent.usd for info in await hf.runs(agent="branch")} == {8.0}
         assert await hf.approvals() == []
-
-    with_client(main, agents=[tree])
 
 
 def test_a_child_may_have_less_than_its_parent():
@@ -211,32 +196,28 @@ async def lead(n: int) -> int:
     return await thinker(n)
 
 
-def test_a_retry_brings_its_budget_to_the_children_that_failed(store_url):
+async def test_a_retry_brings_its_budget_to_the_children_that_failed(store_url):
     """Run and children go on together or not at all: nobody carries a child on below the old budget, or the old no."""
-
-    async def main():
-        async with holdfast.open(store_url, agents=[lead, thinker]) as hf:
-            run = await hf.start(lead, 3, id="r")
-            await hf.deny(await run.wait_for_question(), by="ana")
-            with pytest.raises(holdfast.RunFailed, match="ana gives no more"):
-                await run.result()
-            other = await hf.start(lead, 0, after="1h")
-            with pytest.raises(holdfast.RunActive, match="of the same singleton"):
-                await run.retry(budget=Budget(usd=5))
-            (child,) = await hf.runs(parent="r")
-            assert "run.retried" not in await kinds(hf, child.id)
-            await other.cancel()
-            await run.retry()  # so it asks anew
-            await hf.deny(await run.wait_for_question(), by="ben", note="not this month")
-            with pytest.raises(holdfast.RunFailed, match=r"ben gives no more \(not this month\)"):
-                await run.result()
+    async with holdfast.open(store_url, agents=[lead, thinker]) as hf:
+        run = await hf.start(lead, 3, id="r")
+        await hf.deny(await run.wait_for_question(), by="ana")
+        with pytest.raises(holdfast.RunFailed, match="ana gives no more"):
+            await run.result()
+        other = await hf.start(lead, 0, after="1h")
+        with pytest.raises(holdfast.RunActive, match="of the same singleton"):
             await run.retry(budget=Budget(usd=5))
-            assert await run.result(timeout=20) == 3
+        (child,) = await hf.runs(parent="r")
+        assert "run.retried" not in await kinds(hf, child.id)
+        await other.cancel()
+        await run.retry()  # so it asks anew
+        await hf.deny(await run.wait_for_question(), by="ben", note="not this month")
+        with pytest.raises(holdfast.RunFailed, match=r"ben gives no more \(not this month\)"):
+            await run.result()
+        await run.retry(budget=Budget(usd=5))
+        assert await run.result(timeout=20) == 3
 
-    asyncio.run(main())
 
-
-def test_a_first_budget_holds_for_the_children_there_are(store_url):
+async def test_a_first_budget_holds_for_the_children_there_are(store_url):
     """Also for those that began when there was none."""
     broken = True
 
@@ -251,21 +232,17 @@ def test_a_first_budget_holds_for_the_children_there_are(store_url):
     async def above() -> None:
         await first()
 
-    async def main():
-        nonlocal broken
-        async with holdfast.open(store_url, agents=[above, first]) as hf:
-            run = await hf.start(above, id="r")
-            with pytest.raises(holdfast.RunFailed, match="broken"):
-                await run.result()
-            broken = False
-            await run.retry(budget=Budget(usd=1, at_limit="fail"))
-            with pytest.raises(holdfast.RunFailed, match="the budget of run 'r' is spent"):
-                await run.result(timeout=20)
-
-    asyncio.run(main())
+    async with holdfast.open(store_url, agents=[above, first]) as hf:
+        run = await hf.start(above, id="r")
+        with pytest.raises(holdfast.RunFailed, match="broken"):
+            await run.result()
+        broken = False
+        await run.retry(budget=Budget(usd=1, at_limit="fail"))
+        with pytest.raises(holdfast.RunFailed, match="the budget of run 'r' is spent"):
+            await run.result(timeout=20)
 
 
-def test_it_lasts_over_parks_and_checkpoints():
+async def test_it_lasts_over_parks_and_checkpoints():
     """What was spent before a long wait or a checkpoint is spent, and what the agent knows to be left is carried along."""
 
     @holdfast.agent(budget=Budget(usd=3, at_limit="fail"))
@@ -281,17 +258,15 @@ def test_it_lasts_over_parks_and_checkpoints():
             seen = await holdfast.checkpoint([*seen, [before, holdfast.remaining().usd]])
         return seen
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[weeks]) as hf:
         run = await hf.start(weeks, id="r")
         async for event in run.events():
             if event.kind == "checkpoint":
                 await hf.crash()
         assert await run.result() == [[3.0, 2.0], [2.0, 1.0], [1.0, 0.0], [-1, 0.0]]
 
-    with_client(main, agents=[weeks])
 
-
-def test_the_soft_limit_is_seen_and_told():
+async def test_the_soft_limit_is_seen_and_told():
     """`remaining` says what is left, in steps and in the agent, and when most of it is spent; the history says it once."""
 
     @holdfast.step
@@ -307,7 +282,7 @@ def test_the_soft_limit_is_seen_and_told():
         await holdfast.sleep("1h")
         return [before.usd, before.tokens, before.steps, before.soft, seen]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[watchful]) as hf:
         run = await hf.start(watchful, id="r")
         texts = [f"{4 - n}.00 USD, {900 - 100 * n} tokens left" for n in range(4)]
         expected = [(text, soft) for text, soft in zip(texts, [False, False, True, True], strict=True)]
@@ -315,10 +290,8 @@ def test_the_soft_limit_is_seen_and_told():
         low = [event.data["left"] for event in await history(hf, "r") if event.kind == "budget.low"]
         assert low == [{"usd": 2.0, "tokens": 700, "soft": True}]
 
-    with_client(main, agents=[watchful])
 
-
-def test_time_is_limited_too_and_goes_on_while_people_think():
+async def test_time_is_limited_too_and_goes_on_while_people_think():
     """`wall` counts from the beginning of the run, waits and all; more of it counts from the moment it is given."""
 
     @holdfast.agent(budget=Budget(wall="1h"))
@@ -330,7 +303,7 @@ def test_time_is_limited_too_and_goes_on_while_people_think():
             await holdfast.sleep("40m")
         return found
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[slow]) as hf:
         run = await hf.start(slow, id="r")
         asked = await question(hf)
         assert asked.shown == {"wall": 3600.0}
@@ -339,10 +312,8 @@ def test_time_is_limited_too_and_goes_on_while_people_think():
         await hf.approve(asked, by="ana", data={"wall": 1800})
         assert await run.result() == [60, 20, 30]
 
-    with_client(main, agents=[slow])
 
-
-def test_who_stops_waiting_withdraws_the_question():
+async def test_who_stops_waiting_withdraws_the_question():
     """A deadline of the agent ends the wait for more, and nobody is asked any more."""
 
     @holdfast.agent(budget=Budget(usd=1))
@@ -356,7 +327,7 @@ def test_who_stops_waiting_withdraws_the_question():
             return "went on without"
         return "thought"
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[hurried]) as hf:
         run = await hf.start(hurried, id="r")
         await question(hf)
         assert await run.result() == "went on without"
@@ -365,17 +336,15 @@ def test_who_stops_waiting_withdraws_the_question():
         found = await kinds(hf, "r")
         assert found.count("approval.asked") == found.count("approval.withdrawn") == 1
 
-    with_client(main, agents=[hurried])
 
-
-def test_a_question_lasts_as_long_as_somebody_waits_for_it():
+async def test_a_question_lasts_as_long_as_somebody_waits_for_it():
     """Of two children that wait for the budget of a parent that has ended, one is cancelled: the other is answered."""
 
     @holdfast.agent(budget=Budget(usd=1))
     async def two() -> list[str]:
         return [(await holdfast.spawn(leaf, 2)).id for _ in range(2)]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[two, leaf]) as hf:
         one, other = await (await hf.start(two, id="r")).result()
         await all_asked(hf, 2)
         await hf.get(one).cancel()
@@ -386,17 +355,15 @@ def test_a_question_lasts_as_long_as_somebody_waits_for_it():
         assert await hf.get(other).result() == "2"
         assert await hf.approvals() == []
 
-    with_client(main, agents=[two, leaf])
 
-
-def test_who_gives_more_says_so_of_each_limit_that_is_shown():
+async def test_who_gives_more_says_so_of_each_limit_that_is_shown():
     """None is said, too: 0. What is left out would be asked for again at once."""
 
     @holdfast.agent(budget=Budget(usd=1, tokens=100))
     async def watched() -> str:
         return await thoughts(2)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[watched]) as hf:
         run = await hf.start(watched, id="r")
         asked = await question(hf)
         assert asked.shown == {"usd": 1.0, "tokens": 100}
@@ -405,17 +372,15 @@ def test_who_gives_more_says_so_of_each_limit_that_is_shown():
         await hf.approve(asked, by="ana", data={"usd": 5, "tokens": 200})
         assert await run.result() == "2"
 
-    with_client(main, agents=[watched])
 
-
-def test_only_those_named_may_give_more():
+async def test_only_those_named_may_give_more():
     """`to=` says whose the question is."""
 
     @holdfast.agent(budget=Budget(usd=1, to="finance"))
     async def watched() -> str:
         return await thoughts(2)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[watched]) as hf:
         run = await hf.start(watched, id="r")
         asked = await question(hf)
         with pytest.raises(holdfast.NotAllowed):
@@ -425,10 +390,8 @@ def test_only_those_named_may_give_more():
         await hf.approve(asked, by=holdfast.Actor("fay", groups=["finance"]))
         assert await run.result() == "2"
 
-    with_client(main, agents=[watched])
 
-
-def test_a_body_that_runs_is_not_stopped():
+async def test_a_body_that_runs_is_not_stopped():
     """What is spent beyond a limit is at most what the bodies spend that run when it is reached."""
     gate = Gate()
 
@@ -443,14 +406,12 @@ def test_a_body_that_runs_is_not_stopped():
         found += await asyncio.gather(*[expensive(n) for n in range(3)], return_exceptions=True)
         return sum(isinstance(each, BudgetExceeded) for each in found)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[eager]) as hf:
         run = await hf.start(eager)
         await gate.reached.wait()
         gate.open.set()
         assert await run.result() == 3
         assert (await run.info()).spent.usd == 30
-
-    with_client(main, agents=[eager])
 
 
 @pytest.mark.parametrize(
@@ -465,13 +426,10 @@ def test_a_budget_that_says_nothing_sensible_is_refused(wrong):
         Budget(**wrong)
 
 
-def test_whoever_starts_by_name_gets_the_declared_budget():
+async def test_whoever_starts_by_name_gets_the_declared_budget():
     """A budget is published with its agent, so that a client without its code starts a run that has it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[frugal]) as hf:
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
             run = await elsewhere.start("frugal", 7, id="r")
             assert (await run.info()).budget == Budget(usd=2, at_limit="fail")
         assert await hf.get("r").result() == "2: 2.0 of {'usd': 2.0}"
-
-    with_client(main, agents=[frugal])

@@ -11,6 +11,7 @@ import pytest
 from tests.agents.acting import fail, finish, with_client
 
 import holdfast
+import holdfast.testing
 from holdfast import Local
 
 
@@ -105,17 +106,15 @@ async def paying() -> int:
     return first + await pay(CLIENT, 2, then=print)
 
 
-def test_a_local_parameter_is_passed_as_it_is():
+async def test_a_local_parameter_is_passed_as_it_is():
     """It is no part of the record, so a resumed run may pass another object; what is stored beside it is kept."""
     CLIENT.used.clear()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[paying]) as hf:
         assert await hf.run(paying, id="p") == 3
         assert hf.bodies[pay] == 2
         inputs = [event.data["input"] async for event in hf.get("p").events() if event.kind == "step.completed"]
         assert inputs == ["amount=1", "amount=2"]
-
-    with_client(main, agents=[paying])
     assert CLIENT.used == ["1", "2"]
 
 
@@ -179,15 +178,12 @@ async def both() -> list[object]:
     return [await in_a_thread("a"), await on_the_loop()]
 
 
-def test_a_plain_function_runs_in_a_thread():
+async def test_a_plain_function_runs_in_a_thread():
     """It does not hold the loop, and knows its step, key and run all the same."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[both]) as hf:
         (here, text, key, run, attempt), on_loop = await hf.run(both, id="b")
         assert (here, text, run, attempt, on_loop) == (False, "a", "b", 1, True)
         assert key.startswith("hf_")
-
-    with_client(main, agents=[both])
 
 
 def _wrapped(fn):
@@ -245,17 +241,14 @@ async def trade() -> list[object]:
     return [*sold, await Shop.open("x"), await shop.open("y"), await Shop.price("z")]
 
 
-def test_methods_are_steps_whose_self_is_not_recorded():
+async def test_methods_are_steps_whose_self_is_not_recorded():
     """The object is passed as it is, need not be storable, and is no part of identity or record."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[trade]) as hf:
         assert await hf.run(trade, id="t") == ["a:tea", "a:ale", "a:pie", "Shop:x", "Shop:y", 1]
         keys = [
             (event.key, event.data["input"]) async for event in hf.get("t").events() if event.kind == "step.completed"
         ]
         assert keys[:3] == [("sell#0", "what='tea'"), ("sell#1", "what='ale'"), ("sell#2", "what='pie'")]
-
-    with_client(main, agents=[trade])
 
 
 @holdfast.step

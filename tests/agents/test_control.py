@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.agents.acting import Gate, history, kinds, nothing_in_memory, with_client
+from tests.agents.acting import Gate, history, kinds, nothing_in_memory
 
 import holdfast
 import holdfast.testing
@@ -120,10 +120,9 @@ async def stubborn() -> None:
             await act("no")
 
 
-def test_a_waiting_run_is_paused_at_once_and_goes_on_when_resumed():
+async def test_a_waiting_run_is_paused_at_once_and_goes_on_when_resumed():
     """It holds no worker; what is sent meanwhile is received after the resume."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[waits]) as hf:
         run = await hf.start(waits, id="r")
         await run.wait("waiting")
         await run.pause(reason="lunch", by="ana")
@@ -144,13 +143,10 @@ def test_a_waiting_run_is_paused_at_once_and_goes_on_when_resumed():
             ("ben", "resume"),
         ]
 
-    with_client(main, agents=[waits])
 
-
-def test_a_running_run_is_paused_when_its_body_has_ended():
+async def test_a_running_run_is_paused_when_its_body_has_ended():
     """The body that runs ends and is recorded, the next one does not begin; resumed, nothing runs twice."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[works]) as hf:
         gate = GATES["two"] = Gate()
         run = await hf.start(works, id="r")
         await gate.reached.wait()
@@ -165,13 +161,10 @@ def test_a_running_run_is_paused_when_its_body_has_ended():
         await run.resume()
         assert await run.result() == LOG == ["one", "two", "three"]
 
-    with_client(main, agents=[works])
 
-
-def test_a_pause_survives_the_death_of_the_owner():
+async def test_a_pause_survives_the_death_of_the_owner():
     """The request lies in the inbox: whoever takes the run over pauses it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[works]) as hf:
         gate = GATES["two"] = Gate()
         run = await hf.start(works, id="r")
         await gate.reached.wait()
@@ -182,13 +175,10 @@ def test_a_pause_survives_the_death_of_the_owner():
         await run.resume()
         assert await run.result() == ["one", "two", "three"]
 
-    with_client(main, agents=[works])
 
-
-def test_a_cancelled_agent_tidies_up_with_further_steps():
+async def test_a_cancelled_agent_tidies_up_with_further_steps():
     """`CancelledError` comes where it waits; its cleaning up is recorded, may wait, and the run ends cancelled."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[waits]) as hf:
         run = await hf.start(waits, id="r")
         await run.wait("waiting")
         await run.cancel(reason="not needed", by="ana", grace="1h")
@@ -204,26 +194,20 @@ def test_a_cancelled_agent_tidies_up_with_further_steps():
         with pytest.raises(RunFinished):
             await run.pause()
 
-    with_client(main, agents=[waits])
 
-
-def test_a_run_that_never_began_is_cancelled_at_once():
+async def test_a_run_that_never_began_is_cancelled_at_once():
     """No line of its code runs."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[waits]) as hf:
         run = await hf.start(waits, id="r", after="1h")
         await run.cancel(by="ana")
         assert (await run.info()).status == "cancelled"
         assert await kinds(hf, "r") == ["run.cancelled"]
         assert LOG == []
 
-    with_client(main, agents=[waits])
 
-
-def test_children_end_before_their_parent():
+async def test_children_end_before_their_parent():
     """Deepest first, spawned ones too; each tidies up once, and the parent's code is told once."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[top]) as hf:
         run = await hf.start(top, id="r")
         await run.wait("waiting")
         while len(await hf.runs(status="waiting")) < 5:
@@ -240,13 +224,10 @@ def test_children_end_before_their_parent():
         assert ("r", "ana", "python") in stopped and len(stopped) == 5
         assert {via for run, _, via in stopped if run != "r"} == {"run"}
 
-    with_client(main, agents=[top])
 
-
-def test_the_grace_ends_what_does_not_end_by_itself():
+async def test_the_grace_ends_what_does_not_end_by_itself():
     """An agent that swallows the cancellation is ended when its grace is over; its steps until then are recorded."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[stubborn]) as hf:
         run = await hf.start(stubborn, id="r")
         await run.wait("waiting")
         await run.cancel(by="ana", grace="1m")
@@ -254,14 +235,11 @@ def test_the_grace_ends_what_does_not_end_by_itself():
             await run.result()
         assert LOG == ["no"]
 
-    with_client(main, agents=[stubborn])
-
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_second_cancel_ends_the_run_at_once(crash):
+async def test_a_second_cancel_ends_the_run_at_once(crash):
     """Also when the worker dies in between."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[stubborn]) as hf:
         run = await hf.start(stubborn, id="r")
         await run.wait("waiting")
         await run.cancel(by="ana", grace="1 day")
@@ -275,13 +253,10 @@ def test_a_second_cancel_ends_the_run_at_once(crash):
             await run.result()
         assert hf.clock.now() - before < 3_600_000  # not because the grace was over
 
-    with_client(main, agents=[stubborn])
 
-
-def test_a_paused_run_can_be_cancelled():
+async def test_a_paused_run_can_be_cancelled():
     """It goes on in order to tidy up."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[waits]) as hf:
         run = await hf.start(waits, id="r")
         await run.wait("waiting")
         await run.pause()
@@ -290,78 +265,65 @@ def test_a_paused_run_can_be_cancelled():
             await run.result()
         assert LOG == ["begin", "tidy 1", "tidy 2"]
 
-    with_client(main, agents=[waits])
-
 
 @pytest.mark.parametrize("family", [beside, middle, above])
-def test_cancelling_is_the_same_with_a_crash_at_every_point(family):
+async def test_cancelling_is_the_same_with_a_crash_at_every_point(family):
     """Each step of the cleaning up is recorded once, in the same place, and children end first; in families of three."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[family]):
-            LOG.clear()
-            run = await hf.start(family, id="r")
-            while len(await hf.runs(status="waiting")) < 3:
-                await asyncio.sleep(0.01)
-            await run.cancel(by="ana", grace="1 day")
-            await run.wait()
-            assert {info.status for info in await hf.runs()} == {"cancelled"}
-            for info in await hf.runs():
-                steps = [event.key for event in await history(hf, info.id) if event.kind == "step.completed"]
-                assert len(steps) == 1
-            passes += 1
-        assert passes > 20
-
-    asyncio.run(main())
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[family]):
+        LOG.clear()
+        run = await hf.start(family, id="r")
+        while len(await hf.runs(status="waiting")) < 3:
+            await asyncio.sleep(0.01)
+        await run.cancel(by="ana", grace="1 day")
+        await run.wait()
+        assert {info.status for info in await hf.runs()} == {"cancelled"}
+        for info in await hf.runs():
+            steps = [event.key for event in await history(hf, info.id) if event.kind == "step.completed"]
+            assert len(steps) == 1
+        passes += 1
+    assert passes > 20
 
 
-def test_the_grace_is_no_timer_of_the_agent(tmp_path):
+async def test_the_grace_is_no_timer_of_the_agent(tmp_path):
     """Workers come and go between the request and its end: timers that the agent itself sets meanwhile keep their names."""
     brief = holdfast.Settings(park_grace_s=0, stop_grace_s=0.1)
 
-    async def main():
-        for name in ("spawned tidies", "first", "last"):
-            GATES[name] = Gate()
-        for name in ("spawned tidies", "first", "last", ""):  # at each of them a worker leaves, and another one comes
-            async with holdfast.open(f"sqlite:{tmp_path}/x.db", agents=[timed, below], settings=brief) as hf:
-                run = await hf.start(timed, id="r")
-                if name == "spawned tidies":
-                    while len(await hf.runs(status="waiting")) < 2:
-                        await asyncio.sleep(0.01)
-                    await run.cancel(by="ana", grace="1 day")
-                if name:
-                    await GATES[name].reached.wait()
-                    del GATES[name]
-                else:
-                    with pytest.raises(RunCancelled):
-                        await run.result(timeout=20)
-                    assert [event.key for event in await history(hf, "r") if event.kind == "tick"] == [
-                        ":tick#0",
-                        ":tick#2",
-                    ]
-        assert LOG == ["spawned tidies", "first", "last"]
-
-    asyncio.run(main())
+    for name in ("spawned tidies", "first", "last"):
+        GATES[name] = Gate()
+    for name in ("spawned tidies", "first", "last", ""):  # at each of them a worker leaves, and another one comes
+        async with holdfast.open(f"sqlite:{tmp_path}/x.db", agents=[timed, below], settings=brief) as hf:
+            run = await hf.start(timed, id="r")
+            if name == "spawned tidies":
+                while len(await hf.runs(status="waiting")) < 2:
+                    await asyncio.sleep(0.01)
+                await run.cancel(by="ana", grace="1 day")
+            if name:
+                await GATES[name].reached.wait()
+                del GATES[name]
+            else:
+                with pytest.raises(RunCancelled):
+                    await run.result(timeout=20)
+                assert [event.key for event in await history(hf, "r") if event.kind == "tick"] == [
+                    ":tick#0",
+                    ":tick#2",
+                ]
+    assert LOG == ["spawned tidies", "first", "last"]
 
 
-def test_pausing_is_the_same_with_a_crash_at_every_point():
+async def test_pausing_is_the_same_with_a_crash_at_every_point():
     """Whatever dies, the run is paused until it is resumed, and ends as if nothing had been."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[works]):
-            LOG.clear()
-            gate = GATES["two"] = Gate()
-            run = await hf.start(works, id="r")
-            await gate.reached.wait()
-            await run.pause(by="ana")
-            gate.open.set()
-            await run.wait("paused")
-            assert "three" not in LOG
-            await run.resume()
-            assert await run.result() == ["one", "two", "three"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[works]):
+        LOG.clear()
+        gate = GATES["two"] = Gate()
+        run = await hf.start(works, id="r")
+        await gate.reached.wait()
+        await run.pause(by="ana")
+        gate.open.set()
+        await run.wait("paused")
+        assert "three" not in LOG
+        await run.resume()
+        assert await run.result() == ["one", "two", "three"]
 
 
 @holdfast.agent
@@ -392,10 +354,9 @@ class AsyncUndo:
 
 
 @pytest.mark.parametrize("how", ["fail", "cancel"])
-def test_undo_once_in_reverse_on_failure_and_cancel_never_on_a_park_or_crash(how):
+async def test_undo_once_in_reverse_on_failure_and_cancel_never_on_a_park_or_crash(how):
     """The park and the crash leave the deeds as they are."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[undoes]) as hf:
         run = await hf.start(undoes, how == "fail", id="r")
         if how == "cancel":
             await run.wait("waiting")
@@ -406,5 +367,3 @@ def test_undo_once_in_reverse_on_failure_and_cancel_never_on_a_park_or_crash(how
         info = await run.wait()
         assert info.status == ("failed" if how == "fail" else "cancelled")
         assert LOG == ["do a", "do b", "undo b", "undo a"]
-
-    with_client(main, agents=[undoes])

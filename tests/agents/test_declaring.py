@@ -304,16 +304,12 @@ async def try_verb(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_other_verb_needs_a_run(verb):
+async def test_every_other_verb_needs_a_run(verb):
     """Outside a run a verb raises NotInRun and names itself, in a step that was called outside a run too."""
-
-    async def main():
-        with pytest.raises(holdfast.NotInRun, match=verb):
-            await try_verb.fn(verb)
-        with pytest.raises(holdfast.NotInRun, match=verb):
-            await try_verb(verb)
-
-    asyncio.run(main())
+    with pytest.raises(holdfast.NotInRun, match=verb):
+        await try_verb.fn(verb)
+    with pytest.raises(holdfast.NotInRun, match=verb):
+        await try_verb(verb)
 
 
 @pytest.mark.parametrize("ask", [holdfast.this_run, holdfast.this_step, holdfast.idempotency_key])

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, NotRequired
 
 import pydantic
 import pytest
-from tests.agents.acting import history, kinds, with_client
+from tests.agents.acting import history, kinds
 from tests.engine.lives import lives
 from typing_extensions import TypedDict
 
 import holdfast
+import holdfast.testing
 from holdfast import BadArguments, NondeterminismError, RunExists
 
 
@@ -83,11 +84,11 @@ def code(euros: int, *more: Any) -> dict[str, Any]:
     return {agent.name: agent for agent in found}
 
 
-def test_an_approver_sees_all_that_is_decided():
+async def test_an_approver_sees_all_that_is_decided():
     """Fields at their default too: in the list, in the event's digest, and in the data of the decision."""
     agents = code(30)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[agents["pays"]]) as hf:
         run = await hf.start(agents["pays"], "bo", id="r")
         await run.wait("waiting")
         (question,) = await hf.approvals()
@@ -96,8 +97,6 @@ def test_an_approver_sees_all_that_is_decided():
         assert asked.data["input"] == "{'to': 'bo', 'euros': 30}"
         await hf.approve("r", by="ana", digest=asked.data["digest"])
         assert await run.result() == "bo got 30"
-
-    with_client(main, agents=[agents["pays"]])
 
 
 def test_what_a_person_leaves_out_of_an_answer_is_what_the_form_said(tmp_path):
@@ -217,7 +216,7 @@ def test_what_the_form_cannot_tell_must_be_entered(tmp_path):
     assert listed == ["bo got 5, [] know []", "cy got 100, ['x'] know []"]
 
 
-def test_a_key_that_need_not_be_there_may_be_left_out_of_an_answer():
+async def test_a_key_that_need_not_be_there_may_be_left_out_of_an_answer():
     """Nothing is made in its place."""
 
     class Seat(TypedDict):
@@ -228,20 +227,18 @@ def test_a_key_that_need_not_be_there_may_be_left_out_of_an_answer():
     async def sits() -> dict[str, Any]:
         return dict(await holdfast.ask("Where?", Seat))
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[sits]) as hf:
         run = await hf.start(sits, id="r")
         await run.wait("waiting")
         await hf.answer("r", {"row": 3}, by="ana")
         assert await run.result() == {"row": 3}
 
-    with_client(main, agents=[sits])
 
-
-def test_a_result_is_returned_whole():
+async def test_a_result_is_returned_whole():
     """Also to those who have not the agent's code, and its arguments with it."""
     agents = code(30)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=list(agents.values())) as hf:
         await hf.run(agents["returns"], "bo", id="r")
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
             assert await elsewhere.get("r").result() == {"to": "bo", "euros": 30}
@@ -251,14 +248,12 @@ def test_a_result_is_returned_whole():
             await elsewhere.start("child", {"to": "bo"}, id="c")
             assert await elsewhere.get("c").arguments() == {"money": {"to": "bo", "euros": 30}, "times": 30}
 
-    with_client(main, agents=list(agents.values()))
 
-
-def test_an_argument_given_at_its_default_is_the_same_run():
+async def test_an_argument_given_at_its_default_is_the_same_run():
     """However it is started, with the code or by name; another value is another run."""
     agents = code(30)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[agents["returns"]]) as hf:
         await hf.start(agents["returns"], "bo", id="r")
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
             for client, agent in ((hf, agents["returns"]), (elsewhere, "returns")):
@@ -266,8 +261,6 @@ def test_an_argument_given_at_its_default_is_the_same_run():
                 assert not (await client.start(agent, "bo", 5, id="r")).created
                 with pytest.raises(RunExists, match=r"exists as returns\(\{'to': 'bo', 'least': 5\}\)"):
                     await client.start(agent, "bo", 6, id="r")
-
-    with_client(main, agents=[agents["returns"]])
 
 
 @pytest.mark.parametrize(
@@ -456,18 +449,16 @@ class Pair:
     "shown",
     [Login(user="bo"), Excluding(user="bo"), Slim(user="bo"), Pair([Slim(user="bo", token=6), Slim(user="bo")])],
 )
-def test_a_question_hides_no_default(shown):
+async def test_a_question_hides_no_default(shown):
     """One that cannot be written, or that its type leaves out, is refused, and nobody is asked."""
 
     @holdfast.agent
     async def asks() -> None:
         await holdfast.approve("Log in?", show=shown)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         with pytest.raises(holdfast.RunFailed, match="show: the default of 'token' cannot be stored"):
             await hf.run(asks)
-
-    with_client(main, agents=[asks])
 
 
 class Camel(pydantic.BaseModel):
@@ -486,22 +477,20 @@ class Camel(pydantic.BaseModel):
         return {name.lower(): value for name, value in given.items()}
 
 
-def test_a_field_that_goes_by_another_name_is_not_hidden():
+async def test_a_field_that_goes_by_another_name_is_not_hidden():
     @holdfast.agent
     async def asks() -> int:
         return (await holdfast.approve("Log in?", show=Camel(user="bo"))).data.token
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await hf.start(asks)
         question = await run.wait_for_question()
         assert question.shown == {"User": "bo", "Token": 5}
         await hf.approve(question, by="ana")
         assert await run.result() == 5
 
-    with_client(main, agents=[asks])
 
-
-def test_a_body_may_change_a_default_object():
+async def test_a_body_may_change_a_default_object():
     """Each attempt, and each call, gets a copy of it."""
     paid: list[int] = []
 
@@ -518,26 +507,22 @@ def test_a_body_may_change_a_default_object():
         done.append(await pay("bo"))
         return [*done, await pay("cy")]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[pays]) as hf:
         assert [await hf.run(pays) for _ in range(2)] == [[1, 1]] * 2
-
-    with_client(main, agents=[pays])
     assert set(paid) == {1}
 
 
-def test_a_step_shows_the_arguments_it_was_left_at():
+async def test_a_step_shows_the_arguments_it_was_left_at():
     """In the history, and so to whoever is asked about it."""
     agents = code(30)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[agents["pays"]]) as hf:
         run = await hf.start(agents["pays"], "bo", id="r")
         await run.wait("waiting")
         await hf.approve("r", by="ana")
         await run.result()
         (paid,) = [event for event in await history(hf, "r") if event.data.get("name") == "pay"]
         assert paid.data["input"] == "money={'to': 'bo', 'euros': 30}, memo='none'"
-
-    with_client(main, agents=[agents["pays"]])
 
 
 def givers(default: int) -> list[Any]:
@@ -657,11 +642,11 @@ CLIENT = object()
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_body_runs_again_with_the_arguments_it_ran_with(way):
+async def test_a_body_runs_again_with_the_arguments_it_ran_with(way):
     """A default that changed in between is neither paid, nor asked about, nor looked for; a new field has its default."""
     BODIES.clear()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[payers(way, 30)]) as hf:
         run = await hf.start("pays", id="r")
         first = {
             "retrying": "step.retrying",
@@ -687,8 +672,6 @@ def test_a_body_runs_again_with_the_arguments_it_ran_with(way):
         assert {what for _, what, _ in BODIES} == {"30+30 [30]"}
         assert len(BODIES) == {"probe": 3, "loop": 3}.get(way, 2)
         assert len({key for _, _, key in BODIES}) == {"held": 2, "loop": 3}.get(way, 1)
-
-    with_client(main, agents=[payers(way, 30)])
 
 
 def test_arguments_that_no_longer_fit_the_step_stop_the_run(tmp_path):
@@ -919,13 +902,11 @@ async def takes_many(many: Many, also: list[Many], patch: Patch = {}) -> list[st
     ]
 
 
-def test_a_default_that_is_filled_in_without_the_code_is_that_of_the_type():
-    async def main(hf):
+async def test_a_default_that_is_filled_in_without_the_code_is_that_of_the_type():
+    async with holdfast.testing.open(agents=[takes_many]) as hf:
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
             run = await elsewhere.start("takes_many", {"who": "a"}, also=[{"who": "b", "any": [3]}])
         live = await takes_many.fn(Many(who="a"), [Many(who="b", any=[3])])
         assert await hf.get(run.id).result() == live
         kept = await hf.get(run.id).arguments()
         assert (kept["many"]["at"], kept["also"][0]["price"]) == (datetime(2024, 1, 1), Decimal("5.00"))  # noqa: DTZ001
-
-    with_client(main, agents=[takes_many])

@@ -8,9 +8,10 @@ import json
 import sys
 
 import pytest
-from tests.agents.acting import fail, finish, with_client
+from tests.agents.acting import fail, finish
 
 import holdfast
+import holdfast.testing
 from holdfast import StepFailed, StepTimeout
 
 
@@ -280,17 +281,14 @@ async def parent(spawned: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("spawned", [False, True])
-def test_a_failed_child_raises_run_failed_in_its_parent(spawned):
+async def test_a_failed_child_raises_run_failed_in_its_parent(spawned):
     """With the child's id and the type, message and traceback of what it raised, live and resumed alike."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, fails_itself]) as hf:
         seen = await hf.run(parent, spawned, id="p")
         assert (seen["type"], seen["message"]) == ("LookupError", "nothing there")
         assert "raise LookupError" in seen["traceback"]
         info = await hf.get(seen["run"]).info()
         assert (info.status, info.parent, info.error) == ("failed", "p", "LookupError: nothing there")
-
-    with_client(main, agents=[parent, fails_itself])
 
 
 @holdfast.step

@@ -70,7 +70,7 @@ def test_what_answered_is_asked_first_for_the_rest_of_the_run():
     assert script.models == ["large", "small", "small", "small", "tiny", "large", "large"]
 
 
-def test_another_run_begins_with_the_first_again():
+async def test_another_run_begins_with_the_first_again():
     """The choice is the run's own, and so is that of each fallback."""
     script = Script(lambda model, prompt, _: Permanent("down") if (model, prompt) == ("large", "a") else model)
     one, two = holdfast.fallback(script.step, MODELS), holdfast.fallback(script.step, MODELS[::-1])
@@ -79,11 +79,9 @@ def test_another_run_begins_with_the_first_again():
     async def asks(prompt: str) -> list[str]:
         return [await one(prompt), await two(prompt), await one(prompt)]
 
-    async def main():
-        async with holdfast.testing.open(agents=[asks]) as hf:
-            return [await hf.run(asks, "a"), await hf.run(asks, "b")]
-
-    assert asyncio.run(main()) == [["small", "tiny", "small"], ["large", "tiny", "large"]]
+    async with holdfast.testing.open(agents=[asks]) as hf:
+        returned = [await hf.run(asks, "a"), await hf.run(asks, "b")]
+    assert returned == [["small", "tiny", "small"], ["large", "tiny", "large"]]
 
 
 @pytest.mark.parametrize(
@@ -133,22 +131,20 @@ def test_bad_answers_are_bounded():
     assert script.models == ["large", "large", "small"]
 
 
-def test_a_run_that_got_no_answer_is_retried_from_the_first_model():
+async def test_a_run_that_got_no_answer_is_retried_from_the_first_model():
     """`retry` asks all of them again, for their failures are what the run failed with."""
     up = []
     script = Script(lambda model, *_: f"by {model}" if up else Permanent("down"))
     asks = calls(holdfast.fallback(script.step, ["large", "small"]), "hello")
 
-    async def main():
-        async with holdfast.testing.open(agents=[asks]) as hf:
-            run = await hf.start(asks, id="r")
-            with pytest.raises(holdfast.RunFailed, match=r"no model gave an answer.*large: .*down; small: .*down"):
-                await run.result()
-            up.append(1)
-            await run.retry()
-            return await run.result()
-
-    assert asyncio.run(main()) == ["by large"]
+    async with holdfast.testing.open(agents=[asks]) as hf:
+        run = await hf.start(asks, id="r")
+        with pytest.raises(holdfast.RunFailed, match=r"no model gave an answer.*large: .*down; small: .*down"):
+            await run.result()
+        up.append(1)
+        await run.retry()
+        returned = await run.result()
+    assert returned == ["by large"]
     assert script.models == ["large", "small", "large"]
 
 
@@ -191,18 +187,8 @@ def test_outside_a_run_it_is_plain_code():
     assert asyncio.run(holdfast.fallback(script.step, MODELS)("hello")) == "small"
 
 
-def test_the_choice_goes_over_checkpoints_and_crashes():
+async def test_the_choice_goes_over_checkpoints_and_crashes():
     """With a crash at every write: the model that failed in the first era is not asked again in the next."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[eras]):
-            script.asked.clear()
-            assert await hf.run(eras, id="r") == ["0 by small", "1 by small", "2 by small"]
-            events = await history(hf, "r")
-            ended = [event.kind for event in events if event.kind in ("step.failed", "step.completed")]
-            assert ended == ["step.failed", *["step.completed"] * 3]
-            assert script.models.count("large") <= 2  # the crash may have come between the body and its record
-
     script = Script(lambda model, prompt, _: Permanent("down") if model == "large" else f"{prompt} by {model}")
     answer = holdfast.fallback(script.step, MODELS)
 
@@ -213,11 +199,17 @@ def test_the_choice_goes_over_checkpoints_and_crashes():
             done = await holdfast.checkpoint([*done, await answer(str(len(done)))])
         return done
 
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[eras]):
+        script.asked.clear()
+        assert await hf.run(eras, id="r") == ["0 by small", "1 by small", "2 by small"]
+        events = await history(hf, "r")
+        ended = [event.kind for event in events if event.kind in ("step.failed", "step.completed")]
+        assert ended == ["step.failed", *["step.completed"] * 3]
+        assert script.models.count("large") <= 2  # the crash may have come between the body and its record
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_parallel_calls_resume_to_the_same_choices(seed):
+async def test_parallel_calls_resume_to_the_same_choices(seed):
     """Branches that fail each in its own way, with a crash at every write: never a divergence, and all end."""
     chance = random.Random(seed)
     says = {(model, n): chance.choice(["fine", "", Permanent("down")]) for model in MODELS for n in range(3)}
@@ -234,10 +226,7 @@ def test_parallel_calls_resume_to_the_same_choices(seed):
 
         return [*await asyncio.gather(*[one(n) for n in range(3)]), await answer("last")]
 
-    async def main():
-        return [await hf.run(asks) async for hf in holdfast.testing.crash_everywhere(agents=[asks])]
-
-    ends = asyncio.run(main())
+    ends = [await hf.run(asks) async for hf in holdfast.testing.crash_everywhere(agents=[asks])]
     assert len(ends) > 10
     assert {(len(end), end[-1]) for end in ends} == {(4, "fine")}
 

@@ -128,10 +128,9 @@ async def restarts(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["spawn", "call"])
-def test_what_is_started_while_tidying_up_ends_first(how):
+async def test_what_is_started_while_tidying_up_ends_first(how):
     """A child that the agent leaves behind is told when the agent has ended; the run ends after it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[restarts, sleeper]) as hf:
         run = await hf.start(restarts, how, id="r")
         await run.wait("waiting")
         await run.cancel(grace="1 day")
@@ -139,8 +138,6 @@ def test_what_is_started_while_tidying_up_ends_first(how):
             await run.result()
         assert await left(hf) == {}
         assert LOG == ["tidies", "late tidies"]
-
-    with_client(main, agents=[restarts, sleeper])
 
 
 @holdfast.agent
@@ -153,18 +150,15 @@ async def swallows() -> str:
     return "done"
 
 
-def test_an_agent_that_swallows_the_cancellation_leaves_nobody_behind_either():
+async def test_an_agent_that_swallows_the_cancellation_leaves_nobody_behind_either():
     """It has completed, and what it started is told and ends before it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[swallows, sleeper]) as hf:
         run = await hf.start(swallows, id="r")
         await run.wait("waiting")
         await run.cancel(grace="1 day")
         assert await run.result() == "done"
         assert await left(hf) == {}
         assert LOG == ["late tidies"]
-
-    with_client(main, agents=[swallows, sleeper])
 
 
 @holdfast.agent
@@ -181,18 +175,15 @@ async def grandparent() -> None:
     await holdfast.sleep("1 day")
 
 
-def test_children_of_children_that_have_ended_are_told():
+async def test_children_of_children_that_have_ended_are_told():
     """A child that has completed tells nobody any more: the run above it does, and waits for their ends."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grandparent, leaves_one, sleeper]) as hf:
         run = await hf.start(grandparent, id="r")
         await until(waiting(hf, 3))
         await run.cancel(grace="1 day")
         await run.wait()
         assert await left(hf) == {}
         assert sorted(LOG) == ["left tidies", "right tidies"]
-
-    with_client(main, agents=[grandparent, leaves_one, sleeper])
 
 
 @holdfast.agent
@@ -201,10 +192,9 @@ async def above_a_body() -> None:
 
 
 @pytest.mark.parametrize("how", ["no grace", "second"])
-def test_who_is_ended_without_its_code_ends_together_with_all_below_it(how):
+async def test_who_is_ended_without_its_code_ends_together_with_all_below_it(how):
     """A child whose body runs is over in the very moment in which its parent is: nobody sees one without the other."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above_a_body, worker]) as hf:
         gate = GATES["slow"] = Gate()
         run = await hf.start(above_a_body, id="r")
         await gate.reached.wait()
@@ -223,8 +213,6 @@ def test_who_is_ended_without_its_code_ends_together_with_all_below_it(how):
         await until(let_go)  # its owner hears of it, and stops the body
         assert LOG == []
 
-    with_client(main, agents=[above_a_body, worker])
-
 
 @holdfast.agent
 async def fails(name: str) -> None:
@@ -239,10 +227,9 @@ async def above_a_failure() -> None:
         await holdfast.sleep("1 day")
 
 
-def test_a_failed_child_of_a_cancelled_run_cannot_be_retried():
+async def test_a_failed_child_of_a_cancelled_run_cannot_be_retried():
     """It would be unfinished below a run that has ended for good."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above_a_failure, fails]) as hf:
         run = await hf.start(above_a_failure, id="r")
         await until(waiting(hf, 1))
         await run.cancel()
@@ -252,8 +239,6 @@ def test_a_failed_child_of_a_cancelled_run_cannot_be_retried():
         with pytest.raises(RunFinished, match="belongs to run 'r', which was cancelled"):
             await hf.get(child.id).retry()
         assert await left(hf) == {}
-
-    with_client(main, agents=[above_a_failure, fails])
 
 
 @holdfast.agent
@@ -267,19 +252,15 @@ async def everything() -> None:
         await holdfast.spawn(sleeper, "late")
 
 
-def test_nobody_is_left_behind_wherever_a_crash_comes():
+async def test_nobody_is_left_behind_wherever_a_crash_comes():
     """At every commit on the way."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[everything, leaves_one, sleeper]):
-            run = await hf.start(everything, id="r")
-            await until(at_least(hf, 4))
-            await run.cancel(grace="1 day")
-            await run.wait()
-            assert await left(hf) == {}
-            assert {info.status for info in await hf.runs()} == {"completed", "cancelled"}
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[everything, leaves_one, sleeper]):
+        run = await hf.start(everything, id="r")
+        await until(at_least(hf, 4))
+        await run.cancel(grace="1 day")
+        await run.wait()
+        assert await left(hf) == {}
+        assert {info.status for info in await hf.runs()} == {"completed", "cancelled"}
 
 
 # Pause and resume
@@ -313,10 +294,9 @@ def all_paused(hf):
     return holds
 
 
-def test_a_pause_takes_the_family_and_the_resume_gives_it_back():
+async def test_a_pause_takes_the_family_and_the_resume_gives_it_back():
     """Children do not go on and spend while their parent is paused; resumed, all of them end."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, sleeper]) as hf:
         run = await hf.start(parent, ["a", "b"], id="r")
         await until(waiting(hf, 3))
         await run.pause(by="ana", reason="lunch")
@@ -330,13 +310,10 @@ def test_a_pause_takes_the_family_and_the_resume_gives_it_back():
         assert await run.result() == ["a", "b"]
         assert {deed.action for deed in await hf.audit(run=child.id)} == {"pause", "resume"}
 
-    with_client(main, agents=[parent, sleeper])
 
-
-def test_one_run_alone_is_paused_if_asked_so():
+async def test_one_run_alone_is_paused_if_asked_so():
     """Its children go on."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, sleeper]) as hf:
         run = await hf.start(parent, ["a"], id="r")
         await until(waiting(hf, 2))
         await run.pause(family=False)
@@ -344,8 +321,6 @@ def test_one_run_alone_is_paused_if_asked_so():
         assert await states(hf) == {"r": "paused", "a": "completed"}
         await run.resume()
         assert await run.result() == ["a"]
-
-    with_client(main, agents=[parent, sleeper])
 
 
 CHANGED: list[str] = []
@@ -363,10 +338,10 @@ async def mixed() -> None:
     await asyncio.gather(changes("diverges"), sleeper("before"), sleeper("after"), sleeper("with it"))
 
 
-def test_a_resume_undoes_that_pause_and_no_other():
+async def test_a_resume_undoes_that_pause_and_no_other():
     """What was paused by divergence, or by a request of its own before or after, stays paused."""
-
-    async def main(hf):
+    CHANGED.clear()
+    async with holdfast.testing.open(agents=[mixed, changes, sleeper]) as hf:
         run = await hf.start(mixed, id="r")
         await until(waiting(hf, 5))
         CHANGED.append("otherwise")
@@ -391,14 +366,11 @@ def test_a_resume_undoes_that_pause_and_no_other():
             await (await child_of(hf, name)).resume()
         await run.result()
 
-    CHANGED.clear()
-    with_client(main, agents=[mixed, changes, sleeper])
 
-
-def test_a_pause_by_the_engine_takes_no_family():
+async def test_a_pause_by_the_engine_takes_no_family():
     """A parent that diverges leaves its children alone; a request takes them, and its resume gives them back."""
-
-    async def main(hf):
+    CHANGED.clear()
+    async with holdfast.testing.open(agents=[above_that_changes, sleeper]) as hf:
         run = await hf.start(above_that_changes, id="r")
         await until(waiting(hf, 2))
         CHANGED.append("otherwise")
@@ -412,9 +384,6 @@ def test_a_pause_by_the_engine_takes_no_family():
         await run.resume()
         assert await run.result() == "on"
         assert await (await child_of(hf, "child")).result() == "child"
-
-    CHANGED.clear()
-    with_client(main, agents=[above_that_changes, sleeper])
 
 
 @holdfast.agent
@@ -430,10 +399,9 @@ async def foreman(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_body_below_may_end_and_nothing_begins_after_it(crash):
+async def test_a_body_below_may_end_and_nothing_begins_after_it(crash):
     """The child is paused when its body has ended, also by the next owner if the first one dies."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[foreman, worker]) as hf:
         gate = GATES["slow"] = Gate()
         run = await hf.start(foreman, "slow", id="r")
         await gate.reached.wait()
@@ -448,14 +416,11 @@ def test_a_body_below_may_end_and_nothing_begins_after_it(crash):
         assert await run.result() == ["slow", "after"]
         assert LOG.count("after") == 1
 
-    with_client(main, agents=[foreman, worker])
-
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_resume_calls_off_a_pause_that_was_not_carried_out(crash):
+async def test_a_resume_calls_off_a_pause_that_was_not_carried_out(crash):
     """A child whose body still ran is not paused later, when its family has long gone on."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[foreman, worker]) as hf:
         gate = GATES["slow"] = Gate()
         run = await hf.start(foreman, "slow", id="r")
         await gate.reached.wait()
@@ -473,13 +438,10 @@ def test_a_resume_calls_off_a_pause_that_was_not_carried_out(crash):
         gate.open.set()
         assert await run.result(timeout=20) == ["slow", "after"]
 
-    with_client(main, agents=[foreman, worker])
 
-
-def test_a_pause_that_its_owner_has_not_carried_out_is_resumed():
+async def test_a_pause_that_its_owner_has_not_carried_out_is_resumed():
     """Asked to pause while a body runs, and asked to go on before that has ended: it goes on."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[worker]) as hf:
         gate = GATES["slow"] = Gate()
         run = await hf.start(worker, "slow", id="r")
         await gate.reached.wait()
@@ -489,8 +451,6 @@ def test_a_pause_that_its_owner_has_not_carried_out_is_resumed():
         assert await run.result(timeout=20) == "slow"
         with pytest.raises(RunFinished):
             await run.resume()
-
-    with_client(main, agents=[worker])
 
 
 @pytest.mark.parametrize("seeds", range(2))
@@ -512,10 +472,9 @@ def test_a_child_that_is_started_while_its_family_is_paused_is_paused_too(seeds)
         asyncio.run(one(seed))
 
 
-def test_a_request_to_all_that_fit_is_one_request():
+async def test_a_request_to_all_that_fit_is_one_request():
     """Paused by a label that the whole family has, the family goes on when the root is resumed."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, sleeper]) as hf:
         run = await hf.start(parent, ["a", "b"], id="r", labels={"team": "x"})
         await until(waiting(hf, 3))
         assert len(await hf.pause(labels={"team": "x"})) == 3
@@ -523,13 +482,10 @@ def test_a_request_to_all_that_fit_is_one_request():
         await run.resume()
         assert await run.result() == ["a", "b"]
 
-    with_client(main, agents=[parent, sleeper])
 
-
-def test_a_paused_family_that_is_cancelled_tidies_up():
+async def test_a_paused_family_that_is_cancelled_tidies_up():
     """And what it starts meanwhile is not paused."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[restarts, sleeper]) as hf:
         run = await hf.start(restarts, "call", id="r")
         await until(waiting(hf, 1))
         await run.pause()
@@ -539,22 +495,16 @@ def test_a_paused_family_that_is_cancelled_tidies_up():
         assert await left(hf) == {}
         assert LOG == ["tidies", "late tidies"]
 
-    with_client(main, agents=[restarts, sleeper])
 
-
-def test_a_family_is_paused_and_resumed_wherever_a_crash_comes():
+async def test_a_family_is_paused_and_resumed_wherever_a_crash_comes():
     """At every commit on the way."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[parent, sleeper]):
-            run = await hf.start(parent, ["a", "b"], id="r")
-            await until(waiting(hf, 3))
-            await run.pause()
-            await until(all_paused(hf))
-            await run.resume()
-            assert await run.result() == ["a", "b"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[parent, sleeper]):
+        run = await hf.start(parent, ["a", "b"], id="r")
+        await until(waiting(hf, 3))
+        await run.pause()
+        await until(all_paused(hf))
+        await run.resume()
+        assert await run.result() == ["a", "b"]
 
 
 # Paused now
@@ -594,10 +544,10 @@ async def above_speller(step: str) -> str:
     return await speller("abc", step)
 
 
-def test_paused_now_a_body_is_stopped_and_runs_again_with_the_same_key():
+async def test_paused_now_a_body_is_stopped_and_runs_again_with_the_same_key():
     """What it had written to a stream stays readable; after the resume the body begins anew."""
-
-    async def main(hf):
+    KEYS.clear()
+    async with holdfast.testing.open(agents=[above_speller, speller]) as hf:
         gate = GATES["spell"] = Gate()
         run = await hf.start(above_speller, "spells", id="r")
         await gate.reached.wait()
@@ -613,14 +563,11 @@ def test_paused_now_a_body_is_stopped_and_runs_again_with_the_same_key():
         assert len(KEYS) == 2
         assert len(set(KEYS)) == 1
 
-    KEYS.clear()
-    with_client(main, agents=[above_speller, speller])
 
-
-def test_paused_now_a_body_is_in_doubt():
+async def test_paused_now_a_body_is_in_doubt():
     """The policy of the step decides when the run is resumed, as after a crash."""
-
-    async def main(hf):
+    KEYS.clear()
+    async with holdfast.testing.open(agents=[speller]) as hf:
         gate = GATES["spell"] = Gate()
         run = await hf.start(speller, "abc", "once", id="r")
         await gate.reached.wait()
@@ -632,9 +579,6 @@ def test_paused_now_a_body_is_in_doubt():
         )
         assert KEYS == ["abc"]
         assert (await run.info()).crashes == 0
-
-    KEYS.clear()
-    with_client(main, agents=[speller])
 
 
 @holdfast.step(retry=holdfast.Retry(1))
@@ -676,7 +620,7 @@ def test_a_failure_that_the_agent_has_not_looked_at_is_not_lost_with_a_pause(cap
 THREADS: list[str] = []
 
 
-def test_paused_now_a_body_in_a_thread_that_must_not_run_twice_is_waited_for():
+async def test_paused_now_a_body_in_a_thread_that_must_not_run_twice_is_waited_for():
     """Nothing can stop a thread: the run is paused when it has returned, and its result is recorded."""
     began, may_end = threading.Event(), threading.Event()
 
@@ -691,7 +635,8 @@ def test_paused_now_a_body_in_a_thread_that_must_not_run_twice_is_waited_for():
     async def threaded() -> str:
         return await in_thread()
 
-    async def main(hf):
+    THREADS.clear()
+    async with holdfast.testing.open(agents=[threaded]) as hf:
         run = await hf.start(threaded, id="r")
         await asyncio.to_thread(began.wait, 20)
         await run.pause(now=True)
@@ -700,6 +645,3 @@ def test_paused_now_a_body_in_a_thread_that_must_not_run_twice_is_waited_for():
         await run.resume()
         assert await run.result() == "ran"
         assert THREADS == ["ran"]
-
-    THREADS.clear()
-    with_client(main, agents=[threaded])

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict
-from tests.agents.acting import with_client
 from tests.engine.lives import lives
 
 import holdfast
+import holdfast.testing
 from holdfast import BadArguments, NondeterminismError, RunPaused, Settings
 
 
@@ -52,10 +52,9 @@ async def hears() -> str:
         return str(error)
 
 
-def test_what_is_entered_has_no_other_fields_than_its_type():
+async def test_what_is_entered_has_no_other_fields_than_its_type():
     """Edits, answers and arguments, without the agent's code; the nearest field is named."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grants, asks, loose, takes]) as hf:
         for agent in (grants, asks, loose):
             await (await hf.start(agent, id=agent.name)).wait("waiting")
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
@@ -80,36 +79,30 @@ def test_what_is_entered_has_no_other_fields_than_its_type():
         assert await hf.get("asks").result() == [Access([], 30)]
         assert await hf.get("loose").result() == 30
 
-    with_client(main, agents=[grants, asks, loose, takes])
 
-
-def test_a_type_that_takes_any_names_takes_other_fields():
+async def test_a_type_that_takes_any_names_takes_other_fields():
     """Beside a structured type too: what has a field that is not in it is a plain dict, as the annotation says."""
 
     @holdfast.agent
     async def either() -> str:
         return repr(await holdfast.ask("How long?", Access | dict[str, Any]))
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[either]) as hf:
         found = []
         for answer in ({"groups": [], "days": 1}, {"groups": [], "day": 1}):
             run = await hf.start(either)
             await hf.answer(await run.wait_for_question(), answer, by="ana")
             found.append(await run.result())
-        return found
+        returned = found
+    assert returned == ["Access(groups=[], days=1)", "{'groups': [], 'day': 1}"]
 
-    assert with_client(main, agents=[either]) == ["Access(groups=[], days=1)", "{'groups': [], 'day': 1}"]
 
-
-def test_a_message_has_no_other_fields_than_the_type_it_is_received_as():
+async def test_a_message_has_no_other_fields_than_the_type_it_is_received_as():
     """The agent is told which one."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[hears]) as hf:
         run = await hf.start(hears)
         await run.send("access", {"groups": [], "day": 1})
         assert "Access has no field 'day'; did you mean 'days'?" in await run.result()
-
-    with_client(main, agents=[hears])
 
 
 # What was recorded
@@ -233,55 +226,47 @@ def test_arguments_that_the_code_does_not_know_pause_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("lives_on", [True, False])
-def test_a_run_is_given_back_for_a_worker_that_knows_the_field(store_url, lives_on):
+async def test_a_run_is_given_back_for_a_worker_that_knows_the_field(store_url, lives_on):
     """One worker still has the old code: it gives the run back, and does not pause it as long as the new one lives."""
+    gate, busy = asyncio.Event(), asyncio.Event()
 
-    async def main():
-        gate, busy = asyncio.Event(), asyncio.Event()
+    @holdfast.step
+    async def held() -> None:
+        busy.set()
+        await gate.wait()
 
-        @holdfast.step
-        async def held() -> None:
-            busy.set()
-            await gate.wait()
+    @holdfast.agent
+    async def blocks() -> None:
+        await held()
 
-        @holdfast.agent
-        async def blocks() -> None:
-            await held()
-
-        newer = [mails(NEW), blocks]
-        async with holdfast.open(store_url, agents=newer) as hf:
-            await (await hf.start("mails", id="r")).wait("waiting")
-        async with holdfast.open(store_url, agents=[mails(OLD)]) as old:
-            run = old.get("r")
-            async with holdfast.open(store_url, agents=newer, settings=Settings(concurrency=1, stop_grace_s=0)) as new:
-                await new.start("blocks")
-                await busy.wait()
-                await run.send("go")
-                await run.send("go")
-                async with asyncio.timeout(20):
-                    while (info := await run.info()).waits_for != "worker":
-                        await asyncio.sleep(0.01)
-                assert info.status == "waiting"
-                assert "Tally has no field 'mailed'" in info.reason
-                if lives_on:
-                    gate.set()
-                    assert await new.get("r").result(timeout=30) == ["ana", "bob"]
-            if not lives_on:
-                with pytest.raises(NondeterminismError, match="Tally has no field 'mailed'"):
-                    await run.result(timeout=30)
-
-    asyncio.run(main())
-
-
-def test_a_run_is_paused_when_nobody_is_left_who_knows_the_field(store_url):
-    """The worker that knew it has gone."""
-
-    async def main():
-        async with holdfast.open(store_url, agents=[mails(NEW)]) as hf:
-            await (await hf.start("mails", id="r")).wait("waiting")
-        async with holdfast.open(store_url, agents=[mails(OLD)]) as old, holdfast.open(store_url, agents=[mails(OLD)]):
-            await old.get("r").send("go")
+    newer = [mails(NEW), blocks]
+    async with holdfast.open(store_url, agents=newer) as hf:
+        await (await hf.start("mails", id="r")).wait("waiting")
+    async with holdfast.open(store_url, agents=[mails(OLD)]) as old:
+        run = old.get("r")
+        async with holdfast.open(store_url, agents=newer, settings=Settings(concurrency=1, stop_grace_s=0)) as new:
+            await new.start("blocks")
+            await busy.wait()
+            await run.send("go")
+            await run.send("go")
+            async with asyncio.timeout(20):
+                while (info := await run.info()).waits_for != "worker":
+                    await asyncio.sleep(0.01)
+            assert info.status == "waiting"
+            assert "Tally has no field 'mailed'" in info.reason
+            if lives_on:
+                gate.set()
+                assert await new.get("r").result(timeout=30) == ["ana", "bob"]
+        if not lives_on:
             with pytest.raises(NondeterminismError, match="Tally has no field 'mailed'"):
-                await old.get("r").result(timeout=60)
+                await run.result(timeout=30)
 
-    asyncio.run(main())
+
+async def test_a_run_is_paused_when_nobody_is_left_who_knows_the_field(store_url):
+    """The worker that knew it has gone."""
+    async with holdfast.open(store_url, agents=[mails(NEW)]) as hf:
+        await (await hf.start("mails", id="r")).wait("waiting")
+    async with holdfast.open(store_url, agents=[mails(OLD)]) as old, holdfast.open(store_url, agents=[mails(OLD)]):
+        await old.get("r").send("go")
+        with pytest.raises(NondeterminismError, match="Tally has no field 'mailed'"):
+            await old.get("r").result(timeout=60)

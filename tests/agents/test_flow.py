@@ -152,26 +152,23 @@ def test_a_rate_of_a_step(url):
     assert all(event.data["at"] > event.at.timestamp() * 1000 - 250 for event in held)
 
 
-def test_a_rate_of_an_agent(url):
+async def test_a_rate_of_an_agent(url):
     """Runs begin at their rate, in the order in which they were started."""
 
     @holdfast.agent(rate="20/s")
     async def quick(number: int) -> int:
         return number
 
-    async def main():
-        async with holdfast.open(url, agents=[quick]) as hf:
-            runs = [await hf.start(quick, number) for number in range(6)]
-            assert [await run.result(timeout=20) for run in runs] == list(range(6))
-            infos = [await run.info() for run in runs]
-            began = [info.started_at.timestamp() * 1000 for info in infos]
-            assert began == sorted(began)
-            assert began[-1] - began[0] >= 5 * 50
-
-    asyncio.run(main())
+    async with holdfast.open(url, agents=[quick]) as hf:
+        runs = [await hf.start(quick, number) for number in range(6)]
+        assert [await run.result(timeout=20) for run in runs] == list(range(6))
+        infos = [await run.info() for run in runs]
+        began = [info.started_at.timestamp() * 1000 for info in infos]
+        assert began == sorted(began)
+        assert began[-1] - began[0] >= 5 * 50
 
 
-def test_priorities(url):
+async def test_priorities(url):
     """Of what waits when a worker comes, the highest level begins first."""
     order = []
 
@@ -187,40 +184,34 @@ def test_priorities(url):
     async def high(number: int) -> None:
         order.append(f"high {number}")
 
-    async def main():
-        async with holdfast.open(url) as hf:
-            runs = [await hf.start(agent, number) for number in range(2) for agent in (low, normal, high)]
-        async with holdfast.open(url, agents=[low, normal, high], settings=Settings(concurrency=1)) as hf:
-            for run in runs:
-                await hf.get(run.id).result(timeout=20)
-        assert order == ["high 0", "high 1", "normal 0", "normal 1", "low 0", "low 1"]
-
-    asyncio.run(main())
+    async with holdfast.open(url) as hf:
+        runs = [await hf.start(agent, number) for number in range(2) for agent in (low, normal, high)]
+    async with holdfast.open(url, agents=[low, normal, high], settings=Settings(concurrency=1)) as hf:
+        for run in runs:
+            await hf.get(run.id).result(timeout=20)
+    assert order == ["high 0", "high 1", "normal 0", "normal 1", "low 0", "low 1"]
 
 
-def test_a_singleton(url):
+async def test_a_singleton(url):
     """Fifty starts at once are one run; another customer has another; with an id of its own it is `RunExists`."""
 
     @holdfast.agent(singleton="customer")
     async def sync(customer: str, number: int = 0) -> str:
         return await holdfast.receive("go", str)
 
-    async def main():
-        async with holdfast.open(url, agents=[sync]) as hf, holdfast.open(url) as other:
-            runs = await asyncio.gather(*[(hf, other)[n % 2].start(sync, "ana", n) for n in range(50)])
-            assert len({run.id for run in runs}) == 1
-            assert (await other.start("sync", "ana")).id == runs[0].id  # by name, without the code
-            assert (await hf.start(sync, "bo")).id != runs[0].id
-            with pytest.raises(RunExists, match=f"{runs[0].id}.*has not ended.*'mine' was not started"):
-                await hf.start(sync, "ana", id="mine")
-            await runs[0].send("go", "went")
-            assert await runs[0].result(timeout=20) == "went"
-            assert (await hf.start(sync, "ana")).id != runs[0].id
-
-    asyncio.run(main())
+    async with holdfast.open(url, agents=[sync]) as hf, holdfast.open(url) as other:
+        runs = await asyncio.gather(*[(hf, other)[n % 2].start(sync, "ana", n) for n in range(50)])
+        assert len({run.id for run in runs}) == 1
+        assert (await other.start("sync", "ana")).id == runs[0].id  # by name, without the code
+        assert (await hf.start(sync, "bo")).id != runs[0].id
+        with pytest.raises(RunExists, match=f"{runs[0].id}.*has not ended.*'mine' was not started"):
+            await hf.start(sync, "ana", id="mine")
+        await runs[0].send("go", "went")
+        assert await runs[0].result(timeout=20) == "went"
+        assert (await hf.start(sync, "ana")).id != runs[0].id
 
 
-def test_children_are_let_through_like_others(url):
+async def test_children_are_let_through_like_others(url):
     """Children of an agent with a limit, and of a singleton, run so many at a time, in the queue of their agent."""
     bodies = Bodies()
 
@@ -242,18 +233,15 @@ def test_children_are_let_through_like_others(url):
         calls = [agent(number) for number in range(4) for agent in (limited, single)]
         return len(await asyncio.gather(*calls))
 
-    async def main():
-        async with holdfast.open(url, agents=[parent], settings=QUICK) as hf:
-            run = await hf.start(parent, id="p")
-            assert await run.result(timeout=30) == 8
-            rows = await hf.store.runs(parent="p")
-            assert {(row.agent, row.queue) for row in rows} == {("limited", "side"), ("single", "default")}
-
-    asyncio.run(main())
+    async with holdfast.open(url, agents=[parent], settings=QUICK) as hf:
+        run = await hf.start(parent, id="p")
+        assert await run.result(timeout=30) == 8
+        rows = await hf.store.runs(parent="p")
+        assert {(row.agent, row.queue) for row in rows} == {("limited", "side"), ("single", "default")}
     assert bodies.most == {"limited": 2, "single": 1}
 
 
-def test_what_a_held_run_waits_for(url):
+async def test_what_a_held_run_waits_for(url):
     """A run without a slot says 'slot', one before its turn 'rate' and when."""
 
     @holdfast.agent(limit=1, rate="1/h")
@@ -264,23 +252,20 @@ def test_what_a_held_run_waits_for(url):
     async def one() -> None:
         await asyncio.sleep(30)
 
-    async def main():
-        async with holdfast.open(url, agents=[slow, one], settings=Settings(stop_grace_s=0)) as hf:
-            await (await hf.start(one)).wait("running")
-            second = await hf.start(one)
-            await (await hf.start(slow)).wait("waiting", timeout=20)
-            third = await hf.start(slow)
-            async with asyncio.timeout(20):
-                while (await second.info()).waits_for != "slot" or (await third.info()).waits_for != "rate":
-                    await asyncio.sleep(0.01)
-            info = await third.info()
-            assert info.status == "ready"
-            assert 3000 < (info.due_at - info.created_at).total_seconds() < 4000
-
-    asyncio.run(main())
+    async with holdfast.open(url, agents=[slow, one], settings=Settings(stop_grace_s=0)) as hf:
+        await (await hf.start(one)).wait("running")
+        second = await hf.start(one)
+        await (await hf.start(slow)).wait("waiting", timeout=20)
+        third = await hf.start(slow)
+        async with asyncio.timeout(20):
+            while (await second.info()).waits_for != "slot" or (await third.info()).waits_for != "rate":
+                await asyncio.sleep(0.01)
+        info = await third.info()
+        assert info.status == "ready"
+        assert 3000 < (info.due_at - info.created_at).total_seconds() < 4000
 
 
-def test_a_crash_frees_slots_and_keeps_turns(url):
+async def test_a_crash_frees_slots_and_keeps_turns(url):
     """A worker dies with bodies in their slots and a turn reserved: another goes on at once, and takes no turn twice."""
     bodies = Counter()
 
@@ -300,25 +285,22 @@ def test_a_crash_frees_slots_and_keeps_turns(url):
         numbers = await asyncio.gather(paced(1), paced(2))
         return [*numbers, await work("a")]
 
-    async def main():
-        dead = holdfast.open(url, agents=[both])
-        await dead.__aenter__()
-        run = await dead.start(both, id="r")
-        async with asyncio.timeout(20):
-            while not bodies["a"]:
-                await asyncio.sleep(0.01)
-        await dead._worker.abandon()
-        dead.store.abandon()
-        async with holdfast.open(url, agents=[both]) as hf:
-            assert await hf.get(run.id).result(timeout=20) == [1, 2, "a"]
-            kinds = [event.kind async for event in hf.get(run.id).events(follow=False)]
-            assert kinds.count("step.held") == 1
-
-    asyncio.run(main())
+    dead = holdfast.open(url, agents=[both])
+    await dead.__aenter__()
+    run = await dead.start(both, id="r")
+    async with asyncio.timeout(20):
+        while not bodies["a"]:
+            await asyncio.sleep(0.01)
+    await dead._worker.abandon()
+    dead.store.abandon()
+    async with holdfast.open(url, agents=[both]) as hf:
+        assert await hf.get(run.id).result(timeout=20) == [1, 2, "a"]
+        kinds = [event.kind async for event in hf.get(run.id).events(follow=False)]
+        assert kinds.count("step.held") == 1
     assert bodies["a"] == 2
 
 
-def test_a_turn_that_is_known_is_not_taken_again(url):
+async def test_a_turn_that_is_known_is_not_taken_again(url):
     """After a crash during the wait, the turn of the journal is used: the run goes on at that time."""
 
     @holdfast.step(rate="1/s")
@@ -329,22 +311,19 @@ def test_a_turn_that_is_known_is_not_taken_again(url):
     async def both() -> list[int]:
         return [await paced(1), await paced(2)]
 
-    async def main():
-        dead = holdfast.open(url, agents=[both])
-        await dead.__aenter__()
-        run = await dead.start(both, id="r")
-        async with asyncio.timeout(20):
-            async for event in run.events():
-                if event.kind == "step.held":
-                    break
-        await dead._worker.abandon()
-        dead.store.abandon()
-        async with holdfast.open(url, agents=[both]) as hf:
-            assert await hf.get(run.id).result(timeout=20) == [1, 2]
-            events = [event async for event in hf.get(run.id).events(follow=False)]
-            held = [event.data["at"] for event in events if event.kind == "step.held"]
-            began = [event.data["began"] for event in events if event.kind == "step.completed"]
-            assert len(held) == 1
-            assert held[0] <= began[1] < held[0] + 1000
-
-    asyncio.run(main())
+    dead = holdfast.open(url, agents=[both])
+    await dead.__aenter__()
+    run = await dead.start(both, id="r")
+    async with asyncio.timeout(20):
+        async for event in run.events():
+            if event.kind == "step.held":
+                break
+    await dead._worker.abandon()
+    dead.store.abandon()
+    async with holdfast.open(url, agents=[both]) as hf:
+        assert await hf.get(run.id).result(timeout=20) == [1, 2]
+        events = [event async for event in hf.get(run.id).events(follow=False)]
+        held = [event.data["at"] for event in events if event.kind == "step.held"]
+        began = [event.data["began"] for event in events if event.kind == "step.completed"]
+        assert len(held) == 1
+        assert held[0] <= began[1] < held[0] + 1000

@@ -13,6 +13,7 @@ import pytest
 from tests.agents.acting import history, with_client
 
 import holdfast
+import holdfast.testing
 from holdfast import Rate, Retry, Settings
 from holdfast.words.retry import pause_s
 
@@ -124,7 +125,7 @@ def test_a_refusal_holds_for_all_who_share_the_key(url):
     assert {(event.data["rate"], event.data["paused"]) for event in held} == {("provider", True)}
 
 
-def test_turns_reserved_before_a_pause_are_put_off(url):
+async def test_turns_reserved_before_a_pause_are_put_off(url):
     """Calls that have their turns already, half a second apart, begin after the pause that comes between."""
     began, refusals = [], iter([1])
 
@@ -139,13 +140,10 @@ def test_turns_reserved_before_a_pause_are_put_off(url):
     async def calls() -> list[int]:
         return list(await asyncio.gather(*[call(number) for number in range(4)]))
 
-    async def main():
-        async with asyncio.timeout(30), holdfast.open(url, agents=[calls]) as hf:
-            run = await hf.start(calls)
-            assert await run.result() == [0, 1, 2, 3]
-            return [event async for event in run.events(follow=False)]
-
-    events = asyncio.run(main())
+    async with asyncio.timeout(30), holdfast.open(url, agents=[calls]) as hf:
+        run = await hf.start(calls)
+        assert await run.result() == [0, 1, 2, 3]
+        events = [event async for event in run.events(follow=False)]
     (refused,) = [event for event in events if event.kind == "step.retrying"]  # a busy computer writes it late
     assert [at for at in began[1:] if refused.at.timestamp() + 0.1 < at < began[0] + 0.9] == []
     assert all(late - early >= 0.02 for early, late in pairwise(began))
@@ -200,21 +198,8 @@ def test_after_a_pause_they_come_one_after_the_other():
     assert all(late - early >= 49 for early, late in pairwise(sorted(turns.values())))
 
 
-def test_a_crash_anywhere_keeps_the_pause():
+async def test_a_crash_anywhere_keeps_the_pause():
     """With a crash before and after every write, also that of the pause: once it is written nobody begins inside it."""
-
-    async def main():
-        lives = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[both]):
-            lives += 1
-            assert await hf.run(both, id="r") == ["a", "b"]
-            events = await history(hf, "r")
-            (refused,) = [event for event in events if event.kind == "step.retrying"]
-            written = refused.at.timestamp() * 1000
-            assert refused.data["pauses"] == "provider"
-            ends = [event.data["began"] for event in events if event.kind == "step.completed"]
-            assert [at for at in ends if written < at < written + 29_000] == []
-        return lives
 
     @holdfast.step(retry=Retry.model, rate=Rate("50/s", name="provider"))
     async def call(name: str) -> str:
@@ -226,10 +211,21 @@ def test_a_crash_anywhere_keeps_the_pause():
     async def both() -> list[str]:
         return list(await asyncio.gather(call("a"), call("b")))
 
-    assert asyncio.run(main()) > 10
+    lives = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[both]):
+        lives += 1
+        assert await hf.run(both, id="r") == ["a", "b"]
+        events = await history(hf, "r")
+        (refused,) = [event for event in events if event.kind == "step.retrying"]
+        written = refused.at.timestamp() * 1000
+        assert refused.data["pauses"] == "provider"
+        ends = [event.data["began"] for event in events if event.kind == "step.completed"]
+        assert [at for at in ends if written < at < written + 29_000] == []
+    returned = lives
+    assert returned > 10
 
 
-def test_a_pause_counts_for_agents_of_the_same_rate(url):
+async def test_a_pause_counts_for_agents_of_the_same_rate(url):
     """Runs of an agent that names the key begin after the pause too."""
 
     @holdfast.step(retry=2, rate=Rate(name="provider"))
@@ -246,26 +242,24 @@ def test_a_pause_counts_for_agents_of_the_same_rate(url):
     async def begins() -> float:
         return time.time()
 
-    async def main():
-        async with asyncio.timeout(30), holdfast.open(url, agents=[asks, begins]) as hf:
-            run = await hf.start(asks)
-            async for event in run.events():
-                if event.kind == "step.retrying":
-                    break
-            ((_, until),) = await hf.store.paused_rates()
-            late = await hf.start(begins)
-            async with asyncio.timeout(20):
-                while (info := await late.info()).waits_for != "rate":
-                    assert info.status == "ready"
-                    await asyncio.sleep(0.005)
-            began = await late.result()
-            assert await run.result() is False
-            return began * 1000 >= until - CLOCKS_MS
-
-    assert asyncio.run(main())
+    async with asyncio.timeout(30), holdfast.open(url, agents=[asks, begins]) as hf:
+        run = await hf.start(asks)
+        async for event in run.events():
+            if event.kind == "step.retrying":
+                break
+        ((_, until),) = await hf.store.paused_rates()
+        late = await hf.start(begins)
+        async with asyncio.timeout(20):
+            while (info := await late.info()).waits_for != "rate":
+                assert info.status == "ready"
+                await asyncio.sleep(0.005)
+        began = await late.result()
+        assert await run.result() is False
+        returned = began * 1000 >= until - CLOCKS_MS
+    assert returned
 
 
-def test_at_random_nobody_begins_in_a_pause(url):
+async def test_at_random_nobody_begins_in_a_pause(url):
     """Sixty calls in two workers, one in four refused for a random while: no body begins once a pause is written."""
     chance, began, refused = random.Random(5), [], []  # refused: when, and for how long, by the number in the message
 
@@ -282,19 +276,14 @@ def test_at_random_nobody_begins_in_a_pause(url):
     async def calls(first: int) -> list[int]:
         return [await call(first), *await asyncio.gather(*[call(first + n) for n in range(1, 10)])]
 
-    async def main():
-        async with asyncio.timeout(40), contextlib.AsyncExitStack() as stack:
-            hf = await stack.enter_async_context(holdfast.open(url))
-            runs = [await hf.start(calls, first) for first in range(0, 60, 10)]
-            for _ in range(2):
-                await stack.enter_async_context(
-                    holdfast.open(url, agents=[calls], settings=Settings(park_grace_s=0.01))
-                )
-            results = [await hf.get(run.id).result() for run in runs]
-            assert sorted(number for numbers in results for number in numbers) == list(range(60))
-            return [event async for event in hf.events(kinds=["step.retrying"], follow=False)]
-
-    events = asyncio.run(main())
+    async with asyncio.timeout(40), contextlib.AsyncExitStack() as stack:
+        hf = await stack.enter_async_context(holdfast.open(url))
+        runs = [await hf.start(calls, first) for first in range(0, 60, 10)]
+        for _ in range(2):
+            await stack.enter_async_context(holdfast.open(url, agents=[calls], settings=Settings(park_grace_s=0.01)))
+        results = [await hf.get(run.id).result() for run in runs]
+        assert sorted(number for numbers in results for number in numbers) == list(range(60))
+        events = [event async for event in hf.events(kinds=["step.retrying"], follow=False)]
     assert len(events) == len(refused) > 5
     for event in events:
         written = event.at.timestamp() * 1000
@@ -302,7 +291,7 @@ def test_at_random_nobody_begins_in_a_pause(url):
         assert [each for each in began if written + 100 < each < at + after_ms - CLOCKS_MS] == []
 
 
-def test_tokens_that_were_spent_put_off_later_turns(url):
+async def test_tokens_that_were_spent_put_off_later_turns(url):
     """A token a millisecond: five calls of three hundred, in two workers, take a second at least, also if one fails."""
     began = []
 
@@ -318,17 +307,14 @@ def test_tokens_that_were_spent_put_off_later_turns(url):
     async def calls(numbers: list[int]) -> list[int]:
         return list(await asyncio.gather(*[call(number) for number in numbers]))
 
-    async def main():
-        async with asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
-            hf = await stack.enter_async_context(holdfast.open(url, agents=[calls]))
-            await stack.enter_async_context(holdfast.open(url, agents=[calls]))
-            assert await hf.run(calls, [1]) == [1]
-            runs = [await hf.start(calls, [2, 3]), await hf.start(calls, [4])]
-            assert [await run.result() for run in runs] == [[2, 3], [4]]
-            (closed,) = [await hf.store.closed("rate:provider")]
-            return closed.owed
-
-    owed = asyncio.run(main())
+    async with asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
+        hf = await stack.enter_async_context(holdfast.open(url, agents=[calls]))
+        await stack.enter_async_context(holdfast.open(url, agents=[calls]))
+        assert await hf.run(calls, [1]) == [1]
+        runs = [await hf.start(calls, [2, 3]), await hf.start(calls, [4])]
+        assert [await run.result() for run in runs] == [[2, 3], [4]]
+        (closed,) = [await hf.store.closed("rate:provider")]
+        owed = closed.owed
     assert len(began) == 5
     assert began[-1] - began[0] >= 4 * 0.3 - 0.25  # a turn may be a little early, for a later one pays
     assert owed >= (began[0] + 5 * 0.3) * 1000 - 250  # counted from the first turn, which was a little earlier

@@ -10,9 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.agents.acting import Gate, finish, with_client
+from tests.agents.acting import Gate, finish
 
 import holdfast
+import holdfast.testing
 from holdfast import Retry
 
 KEYS: list[str] = []
@@ -38,10 +39,9 @@ async def sends_one() -> str:
     return await send(1)
 
 
-def test_every_attempt_has_the_same_key():
+async def test_every_attempt_has_the_same_key():
     """Across attempts, parks and crashes."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[sends_one]) as hf:
         run = await hf.start(sends_one)
         for _ in range(2):
             await run.wait("waiting")
@@ -52,8 +52,6 @@ def test_every_attempt_has_the_same_key():
         assert len(set(KEYS)) == 1
         assert KEYS[0].startswith("hf_")
         assert len(KEYS[0]) == 35
-
-    with_client(main, agents=[sends_one])
 
 
 SCRIPT = """
@@ -132,26 +130,20 @@ async def _inner() -> list[str]:
     return [await key_of(1), await key_of(1)]
 
 
-def test_every_other_call_has_another_key():
+async def test_every_other_call_has_another_key():
     """Other calls with the same step and arguments, other tasks, scopes, children, eras and runs: all differ."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[many, child]) as hf:
         runs = [await hf.start(many, id=f"r{n}") for n in range(3)]
         keys = [key for run in runs for key in await run.result()]
         assert len(keys) == len(set(keys)) == 3 * 3 * 13
 
-    with_client(main, agents=[many, child])
 
-
-def test_a_run_of_the_same_name_in_another_store_has_other_keys():
+async def test_a_run_of_the_same_name_in_another_store_has_other_keys():
     """Keys come from the run's random uid, not from its id: a deleted run's name can be used again."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[child]) as hf:
         first = await hf.run(child, 1, id="r")
         await hf.get("r").delete()
         assert await hf.run(child, 1, id="r") != first
-
-    with_client(main, agents=[child])
 
 
 # Resources
@@ -199,16 +191,13 @@ async def uses() -> int:
 async def uses_nothing() -> None: ...
 
 
-def test_a_resource_lives_as_long_as_its_worker():
+async def test_a_resource_lives_as_long_as_its_worker():
     """Opened once, at its first use, for all runs; closed at the stop, in the reverse order of opening."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[uses, uses_nothing]) as hf:
         await hf.run(uses_nothing)
         assert LIFE == []
         assert [await hf.run(uses) for _ in range(3)] == [1, 1, 1]
         assert LIFE == ["open base", "open client on base"]
-
-    with_client(main, agents=[uses, uses_nothing])
     assert LIFE[2:] == ["close client", "close base"]
 
 
@@ -250,32 +239,27 @@ async def opens_slowly() -> str:
     return await other
 
 
-def test_a_step_that_gives_up_does_not_stop_the_opening():
+async def test_a_step_that_gives_up_does_not_stop_the_opening():
     """The first user times out while the resource opens; the second, who waits for the same one, gets it."""
     GATE[:] = [Gate()]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[opens_slowly]) as hf:
         run = await hf.start(opens_slowly, id="r")
         async for event in run.events():
             if event.kind == "step.failed":
                 GATE[0].open.set()
         assert await run.result() == "opened"
-
-    with_client(main, agents=[opens_slowly])
     assert LIFE == ["opening", "closed"]
 
 
-def test_a_worker_that_stops_while_a_resource_opens_does_not_wait_for_it(tmp_path):
+async def test_a_worker_that_stops_while_a_resource_opens_does_not_wait_for_it(tmp_path):
     """The opening is cancelled: nothing hangs, and nothing is left open."""
     GATE[:] = [Gate()]
 
-    async def main():
-        settings = holdfast.Settings(stop_grace_s=0.0)
-        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[opens_slowly], settings=settings) as hf:
-            await hf.start(opens_slowly, id="r")
-            await asyncio.wait_for(GATE[0].reached.wait(), 10)
-
-    asyncio.run(main())
+    settings = holdfast.Settings(stop_grace_s=0.0)
+    async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[opens_slowly], settings=settings) as hf:
+        await hf.start(opens_slowly, id="r")
+        await asyncio.wait_for(GATE[0].reached.wait(), 10)
     assert LIFE == ["opening"]
 
 
@@ -362,15 +346,12 @@ def test_a_resource_yields_once(caplog):
     assert "resource 'yields_twice' yielded more than once" in caplog.text
 
 
-def test_workers_share_nothing(tmp_path):
+async def test_workers_share_nothing(tmp_path):
     """Two clients in one process have each their own resource, whatever their runs are called."""
-
-    async def main():
-        urls = [f"sqlite:{tmp_path / name}.db" for name in "ab"]
-        async with holdfast.open(urls[0], agents=[uses]) as one, holdfast.open(urls[1], agents=[uses]) as two:
-            runs = [await hf.start(uses, id="same") for hf in (one, two)]
-            await asyncio.gather(*[run.wait("waiting") for run in runs])
-            return [(await run.info()).steps for run in runs]
-
-    assert asyncio.run(main()) == [3, 3]
+    urls = [f"sqlite:{tmp_path / name}.db" for name in "ab"]
+    async with holdfast.open(urls[0], agents=[uses]) as one, holdfast.open(urls[1], agents=[uses]) as two:
+        runs = [await hf.start(uses, id="same") for hf in (one, two)]
+        await asyncio.gather(*[run.wait("waiting") for run in runs])
+        returned = [(await run.info()).steps for run in runs]
+    assert returned == [3, 3]
     assert LIFE.count("open base") == LIFE.count("close base") == 2

@@ -7,9 +7,10 @@ import threading
 from dataclasses import dataclass
 
 import pytest
-from tests.agents.acting import Gate, finish, history, kinds, nothing_in_memory, with_client
+from tests.agents.acting import Gate, finish, history, kinds, nothing_in_memory
 
 import holdfast
+import holdfast.testing
 from holdfast import NOT_DONE, InDoubt, StepFailed
 
 
@@ -100,24 +101,20 @@ TROUBLES = [f"{trouble} {effect}" for trouble in ("crash", "timeout", "doubt") f
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_retry_runs_the_body_again_with_the_same_key(trouble):
+async def test_retry_runs_the_body_again_with_the_same_key(trouble):
     """The default: no intent is written, the body runs again, and whoever gets the key can tell that it is the same."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await into_trouble(hf, "retry", trouble)
         assert (await run.result()).startswith("tea as ")
         assert len(world.bodies) == 2
         assert all("step.started" not in seen for seen in world.seen)
         assert_one_key()
 
-    with_client(main, agents=[buy])
-
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_a_probe_decides(trouble):
+async def test_a_probe_decides(trouble):
     """It sees the key and the arguments; what it returns is the result; NOT_DONE means that the body must run."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await into_trouble(hf, "probe", trouble)
         assert (await run.result()).startswith("tea as ")
         assert len(world.probes) == 1
@@ -126,28 +123,22 @@ def test_a_probe_decides(trouble):
         assert len(world.ledger) == 1
         assert_one_key()
 
-    with_client(main, agents=[buy])
-
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_fail_fails(trouble):
+async def test_fail_fails(trouble):
     """Nothing is tried again, whatever `retry=` says; a timeout stays a StepTimeout."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await into_trouble(hf, "fail", trouble)
         told = await run.result()
         kind = "StepTimeout StepTimeout" if "timeout" in trouble else "StepFailed InDoubt: whether the effect happened"
         assert told.startswith(kind)
         assert len(world.bodies) == 1
 
-    with_client(main, agents=[buy])
-
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_ask_asks_a_person(trouble):
+async def test_ask_asks_a_person(trouble):
     """The run waits for a person; the question names step and arguments; a truthful answer makes it right."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         run = await into_trouble(hf, "ask", trouble)
         info = await run.wait("waiting")
         assert info.waits_for == "person"
@@ -163,39 +154,29 @@ def test_ask_asks_a_person(trouble):
         assert len(world.ledger) == 1
         assert_one_key()
 
-    with_client(main, agents=[buy])
-
 
 @pytest.mark.parametrize("policy", ["probe", "ask", "fail"])
-def test_the_intent_is_written_before_the_body(policy):
+async def test_the_intent_is_written_before_the_body(policy):
     """All policies but the default: when the body runs, the journal says so."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         world.hf = hf
         await hf.run(buy, policy, id="r")
         assert world.seen == [["step.started"]]
         assert (await kinds(hf, "r"))[:2] == ["step.started", "step.completed"]
 
-    with_client(main, agents=[buy])
 
-
-def test_without_trouble_no_policy_is_asked():
+async def test_without_trouble_no_policy_is_asked():
     """An exception from the body means not done: `retry` applies, and neither probe nor person is asked."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[buy]):
-            globals()["world"] = World()
-            assert (await hf.run(buy, "probe")).startswith("tea as ")
-            assert len(world.probes) <= (hf.crashes > 0)
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[buy]):
+        globals()["world"] = World()
+        assert (await hf.run(buy, "probe")).startswith("tea as ")
+        assert len(world.probes) <= (hf.crashes > 0)
 
 
 @pytest.mark.parametrize("failures", [1, 2])
-def test_a_probe_that_raises_is_tried_again_like_a_step(failures):
+async def test_a_probe_that_raises_is_tried_again_like_a_step(failures):
     """When it cannot tell in the end, the step fails as in doubt; the body never runs again on a guess."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         world.probe_failures = failures
         run = await into_trouble(hf, "probe", "crash nothing")
         told = await run.result()
@@ -209,19 +190,14 @@ def test_a_probe_that_raises_is_tried_again_like_a_step(failures):
             assert len(world.bodies) == 1
         assert_one_key()
 
-    with_client(main, agents=[buy])
 
-
-def test_after_the_last_attempt_not_done_is_a_failure():
+async def test_after_the_last_attempt_not_done_is_a_failure():
     """A timeout whose probe says NOT_DONE counts as a failed attempt; when none is left the step fails with it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buy]) as hf:
         world.troubles = ["timeout nothing", "timeout nothing"]
         assert (await hf.run(buy, "probe", True)).startswith("StepTimeout StepTimeout: no end within 1 s")
         assert (len(world.bodies), len(world.probes), world.ledger) == (2, 2, [])
         assert_one_key()
-
-    with_client(main, agents=[buy])
 
 
 @dataclass
@@ -294,11 +270,11 @@ async def buys_in_a_thread(what: str) -> str:
 
 
 @pytest.mark.parametrize(("what", "bodies", "probes"), [("late", 1, 0), ("error", 2, 0), ("doubt", 2, 2)])
-def test_the_policy_waits_until_the_thread_has_returned(what, bodies, probes):
+async def test_the_policy_waits_until_the_thread_has_returned(what, bodies, probes):
     """A thread cannot be stopped: past its timeout it is waited for, and what it did is known after all."""
     LET_GO.clear()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[buys_in_a_thread]) as hf:
         world.hf = hf
         hf._loop = asyncio.get_running_loop()
         run = await hf.start(buys_in_a_thread, what, id="r")
@@ -314,11 +290,9 @@ def test_the_policy_waits_until_the_thread_has_returned(what, bodies, probes):
             assert await run.result() == f"{what} returned"
         assert (len(world.bodies), len(world.probes)) == (bodies, probes)
 
-    with_client(main, agents=[buys_in_a_thread])
-
 
 @pytest.mark.parametrize("policy", ["retry", "ask"])
-def test_a_cancelled_step_is_recorded_as_in_doubt(policy):
+async def test_a_cancelled_step_is_recorded_as_in_doubt(policy):
     """The agent stopped waiting in mid-body: the record says that the effect is unknown; no replay runs it again."""
 
     @holdfast.agent
@@ -331,7 +305,7 @@ def test_a_cancelled_step_is_recorded_as_in_doubt(policy):
             return "gave up"
         return "paid"
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[stops]) as hf:
         world.troubles = ["crash effect"]
         run = await hf.start(stops, id="r")
         await asyncio.wait_for(world.gate.reached.wait(), 10)
@@ -341,10 +315,8 @@ def test_a_cancelled_step_is_recorded_as_in_doubt(policy):
         assert cancelled.data["in_doubt"] is True
         assert len(world.bodies) == 1
 
-    with_client(main, agents=[stops])
 
-
-def test_a_step_cancelled_between_attempts_is_not_in_doubt():
+async def test_a_step_cancelled_between_attempts_is_not_in_doubt():
     """While it waits for its next attempt nothing runs, so nothing is unknown."""
 
     @holdfast.step(retry=holdfast.Retry(2, first="3h", max="3h"))
@@ -360,9 +332,7 @@ def test_a_step_cancelled_between_attempts_is_not_in_doubt():
             return "gave up"
         return "paid"
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[stops]) as hf:
         assert await hf.run(stops, id="r") == "gave up"
         (cancelled,) = [event for event in await history(hf, "r") if event.kind == "step.cancelled"]
         assert cancelled.data["in_doubt"] is False
-
-    with_client(main, agents=[stops])

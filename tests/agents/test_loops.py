@@ -4,9 +4,10 @@ import asyncio
 import itertools
 
 import pytest
-from tests.agents.acting import finish, history, kinds, with_client
+from tests.agents.acting import finish, history, kinds
 
 import holdfast
+import holdfast.testing
 from holdfast import LoopDetected, Loops
 from holdfast.words.loops import Step, Tail
 
@@ -41,28 +42,23 @@ async def lost(steps: int) -> str:
     return "done"
 
 
-def test_the_same_call_again_and_again_is_asked_about():
+async def test_the_same_call_again_and_again_is_asked_about():
     """The fourth of a kind waits for a person, who is shown the calls; a no is raised in the agent. Asked once in any case."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[lost]):
-            run = await hf.start(lost, 10, id="r")
-            question = await asked(hf)
-            assert question.shown == ["look(where='box') -> \"nothing in box\""]
-            assert "look, 3 times with the same outcome" in question.question
-            await hf.deny("r", by="ana", note="look elsewhere")
-            end = "3 times: ana stopped a loop (look elsewhere): look, 3 times with the same outcome"
-            assert await run.result() == end
-            assert hf.keys["look#3"] == 0
-            assert (await kinds(hf, "r")).count("approval.asked") == 1
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[lost]):
+        run = await hf.start(lost, 10, id="r")
+        question = await asked(hf)
+        assert question.shown == ["look(where='box') -> \"nothing in box\""]
+        assert "look, 3 times with the same outcome" in question.question
+        await hf.deny("r", by="ana", note="look elsewhere")
+        end = "3 times: ana stopped a loop (look elsewhere): look, 3 times with the same outcome"
+        assert await run.result() == end
+        assert hf.keys["look#3"] == 0
+        assert (await kinds(hf, "r")).count("approval.asked") == 1
 
 
-def test_who_is_let_go_on_is_asked_again_only_after_as_many_more():
+async def test_who_is_let_go_on_is_asked_again_only_after_as_many_more():
     """A yes lets the call run, and counting begins anew, in every life."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[lost]) as hf:
         run = await hf.start(lost, 7, id="r")
         for nth in (1, 2):
             question = await asked(hf, nth)
@@ -73,10 +69,8 @@ def test_who_is_let_go_on_is_asked_again_only_after_as_many_more():
         assert hf.bodies[look] == 7
         assert sum(event.data.get("loop", False) for event in await history(hf, "r")) == 2
 
-    with_client(main, agents=[lost])
 
-
-def test_a_cycle_of_calls_is_asked_about():
+async def test_a_cycle_of_calls_is_asked_about():
     """Also if its steps fail, each time in the same way; the evidence is one round of it."""
 
     @holdfast.agent(loops=Loops(cycle=3))
@@ -92,14 +86,12 @@ def test_a_cycle_of_calls_is_asked_about():
                 return f"{n}: {error.calls[2]} x {error.times}"
         return ""
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[circling]) as hf:
         run = await hf.start(circling, id="r")
         question = await asked(hf)
         assert [shown.partition("(")[0] for shown in question.shown] == ["look", "look", "turn"]
         await hf.deny(question, by="ana")
         assert await run.result() == "3: turn(way='left') -> OSError: left is shut x 3"
-
-    with_client(main, agents=[circling])
 
 
 def test_who_polls_until_something_changes_is_not_in_a_loop():
@@ -130,7 +122,7 @@ def test_who_polls_until_something_changes_is_not_in_a_loop():
 
 
 @pytest.mark.parametrize("watched", [True, False])
-def test_calls_of_models_do_not_hide_a_loop(watched):
+async def test_calls_of_models_do_not_hide_a_loop(watched):
     """What a model is asked grows, so its calls are passed over; and what scopes of one place call belongs together."""
 
     @holdfast.step
@@ -153,14 +145,12 @@ def test_calls_of_models_do_not_hide_a_loop(watched):
                     return f"stopped after {n}"
         return "done"
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[driven]) as hf:
         run = await hf.start(driven, id="r")
         question = await asked(hf)
         if question is not None:
             await hf.deny(question, by="ana")
         assert await run.result() == ("stopped after 3" if watched else "done")
-
-    with_client(main, agents=[driven])
 
 
 def test_a_checkpoint_begins_anew():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.agents.acting import fail, history, with_client
+from tests.agents.acting import fail, history
 
 import holdfast
+import holdfast.testing
 from holdfast import BadArguments
 
 
@@ -51,10 +52,9 @@ async def listens() -> list[int]:
     return [*found, await holdfast.receive("n", int)]
 
 
-def test_a_plan_is_shown_and_survives():
+async def test_a_plan_is_shown_and_survives():
     """Changes add up, also in a gather; a crash changes nothing; what is done and stays in the plan stays done."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[planner]) as hf:
         run = await hf.start(planner, id="r")
         info = await run.wait("waiting")
         assert (info.progress.done, info.progress.total, info.progress.text) == (2, 4, "send")
@@ -64,13 +64,10 @@ def test_a_plan_is_shown_and_survives():
         (listed,) = await hf.runs()
         assert (listed.progress.done, listed.progress.total, listed.progress.text) == (2, 2, "")
 
-    with_client(main, agents=[planner])
 
-
-def test_progress_is_the_last_that_was_said():
+async def test_progress_is_the_last_that_was_said():
     """In lists, in info and in events."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[counter]) as hf:
         run = await hf.start(counter, id="r")
         assert str((await run.wait("waiting")).progress) == "2 of 10, page 2"
         await run.result()
@@ -78,19 +75,14 @@ def test_progress_is_the_last_that_was_said():
         said = [event.data["text"] for event in await history(hf, "r") if event.kind == "progress"]
         assert said == ["page 0", "page 1", "page 2", ""]
 
-    with_client(main, agents=[counter])
 
-
-def test_a_plan_goes_over_checkpoints():
+async def test_a_plan_goes_over_checkpoints():
     """A new era finds what was done before it, live and resumed alike."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[turns]) as hf:
         run = await hf.start(turns, id="r")
         await run.wait("waiting")
         await hf.crash()
         assert await run.result() == []
-
-    with_client(main, agents=[turns])
 
 
 @pytest.mark.parametrize(
@@ -116,10 +108,9 @@ def test_what_is_no_plan_is_refused(call, told):
     assert "'b' is not in the plan; it has: a" in str(fail(refuses))
 
 
-def test_a_receipt_says_when_a_message_was_seen():
+async def test_a_receipt_says_when_a_message_was_seen():
     """Accepted at once; seen at the event with which it came into the history; the same key is the same receipt."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[listens]) as hf:
         run = await hf.start(listens, id="r", after="1h")
         first = await run.send("n", 1, key="k")
         again = await run.send("n", 1, key="k")
@@ -132,13 +123,10 @@ def test_a_receipt_says_when_a_message_was_seen():
         assert await run.result() == [1, 2]
         assert await second.seen_at() > seen
 
-    with_client(main, agents=[listens])
 
-
-def test_the_audit_says_who_did_what_when_and_why():
+async def test_the_audit_says_who_did_what_when_and_why():
     """Newest first, of one run or of all; no row is taken out, also when the run is deleted."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[listens]) as hf:
         run = await hf.start(listens, id="r")
         await run.wait("waiting")
         await run.pause(by="ana", reason="lunch")
@@ -155,8 +143,6 @@ def test_the_audit_says_who_did_what_when_and_why():
         assert (await hf.audit(run="r"))[1:] == deeds == (await hf.audit())[-4:]
         assert (await hf.audit(run="r"))[0].action == "delete"
 
-    with_client(main, agents=[listens])
-
 
 @holdfast.agent
 async def both() -> None:
@@ -166,10 +152,9 @@ async def both() -> None:
     await holdfast.sleep("1h")
 
 
-def test_a_plan_and_progress_stand_beside_each_other():
+async def test_a_plan_and_progress_stand_beside_each_other():
     """Whichever was said last, both are there."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[both]) as hf:
         run = await hf.start(both, id="r")
         info = await run.wait("waiting")
         assert str(info.progress) == "3 of 10, pages"
@@ -177,8 +162,6 @@ def test_a_plan_and_progress_stand_beside_each_other():
         (listed,) = await hf.runs()
         assert (listed.progress, listed.plan) == (info.progress, info.plan)
         await run.result()
-
-    with_client(main, agents=[both])
 
 
 @holdfast.step
@@ -201,10 +184,9 @@ async def bodies() -> int:
     return await reads(500) + await writes(500)
 
 
-def test_a_body_says_how_far_it_has_come():
+async def test_a_body_says_how_far_it_has_come():
     """An async body and a plain one; the last word is always there, and of many few are kept; a crash changes nothing."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[bodies]) as hf:
         run = await hf.start(bodies, id="r")
         assert await run.result() == 1000
         assert str((await run.info()).progress) == "500 of 500, written"
@@ -214,17 +196,11 @@ def test_a_body_says_how_far_it_has_come():
         assert [event.data["done"] for event in said if event.key == "reads#0"][-1] == 500
         assert len(said) < 100
 
-    with_client(main, agents=[bodies])
 
-
-def test_what_a_body_said_is_no_outcome():
+async def test_what_a_body_said_is_no_outcome():
     """Wherever a crash comes, the run goes on and ends as if nothing had been said."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[bodies]):
-            assert await hf.run(bodies, id="r") == 1000
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[bodies]):
+        assert await hf.run(bodies, id="r") == 1000
 
 
 def test_progress_of_a_step_outside_a_run_is_said_to_nobody():

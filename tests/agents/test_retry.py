@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.agents.acting import finish, history, kinds, nothing_in_memory, with_client
 
 import holdfast
+import holdfast.testing
 from holdfast import BadArguments, Permanent, Retry, RetryAfter, StepFailed
 from holdfast.words.retry import asked_wait_s
 
@@ -82,11 +83,11 @@ def test_retry_counts_all_attempts():
     assert finish(tries, "once").startswith("ValueError: 3 Step 'once' failed at its only attempt")
 
 
-def test_a_long_wait_holds_no_worker():
+async def test_a_long_wait_holds_no_worker():
     """Between attempts the run is parked: `waiting` for `retry`, with the time of the next; no body runs early."""
     PLAN[:] = [ValueError("1"), ValueError("2")]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[tries]) as hf:
         run = await hf.start(tries, "patient", id="r")
         begun = hf.clock.now()
         info = await run.wait("waiting")
@@ -105,14 +106,12 @@ def test_a_long_wait_holds_no_worker():
         assert 1.5 <= waits[0] <= 2
         assert 4.5 <= waits[1] <= 6
 
-    with_client(main, agents=[tries])
 
-
-def test_attempts_and_waits_survive_crashes():
+async def test_attempts_and_waits_survive_crashes():
     """A crash before, during or after a wait loses neither the count nor the wait that has passed."""
     PLAN[:] = [ValueError("1"), ValueError("2"), ValueError("3"), ValueError("4")]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[tries]) as hf:
         run = await hf.start(tries, "patient", id="r")
         dues = []
         for passed in range(3):
@@ -128,25 +127,17 @@ def test_attempts_and_waits_survive_crashes():
         assert (await run.result()).startswith("ValueError: 4 Step 'patient' failed after 4 attempts")
         assert TRIES == [1, 2, 3, 4]
 
-    with_client(main, agents=[tries])
 
-
-def test_a_crash_at_any_commit_loses_no_attempt():
+async def test_a_crash_at_any_commit_loses_no_attempt():
     """Wherever the crash comes, the body runs as often as it should, once more at most, and the count is right."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[tries]):
-            TRIES.clear()
-            PLAN[:] = [ValueError("x")] * 9
-            assert (await hf.run(tries, "three", id="r")).startswith(
-                "ValueError: x Step 'three' failed after 3 attempts"
-            )
-            retrying = [event.data for event in await history(hf, "r") if event.kind == "step.retrying"]
-            assert [(data["attempt"], data["failures"]) for data in retrying] == [(1, 1), (2, 2)]
-            assert sorted(set(TRIES)) == [1, 2, 3]
-            assert len(TRIES) <= 4
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[tries]):
+        TRIES.clear()
+        PLAN[:] = [ValueError("x")] * 9
+        assert (await hf.run(tries, "three", id="r")).startswith("ValueError: x Step 'three' failed after 3 attempts")
+        retrying = [event.data for event in await history(hf, "r") if event.kind == "step.retrying"]
+        assert [(data["attempt"], data["failures"]) for data in retrying] == [(1, 1), (2, 2)]
+        assert sorted(set(TRIES)) == [1, 2, 3]
+        assert len(TRIES) <= 4
 
 
 def test_permanent_stops_at_once():
@@ -312,17 +303,15 @@ async def hurries(threaded: bool) -> str:
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-def test_a_timeout_is_per_attempt(threaded):
+async def test_a_timeout_is_per_attempt(threaded):
     """Each attempt has its own; a thread that cannot be stopped is left behind, and its late end changes nothing."""
     RELEASE.clear()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[hurries]) as hf:
         assert await hf.run(hurries, threaded, id="r") == "quick at last"
         assert TRIES == [1, 2, 3]
         RELEASE.set()
         assert await kinds(hf, "r") == ["step.retrying", "step.retrying", "step.completed", "run.completed"]
-
-    with_client(main, agents=[hurries])
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.agents.acting import history, with_client
+from tests.agents.acting import history
 from tests.agents.mending import BROKEN, KEYS, act, bodies, fails, forget, mended
 
 import holdfast
+import holdfast.testing
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +38,11 @@ async def parent(spawned: bool) -> str:
 
 
 @pytest.mark.parametrize("spawned", [False, True])
-def test_a_failed_child_is_retried_with_its_parent(spawned):
+async def test_a_failed_child_is_retried_with_its_parent(spawned):
     """Down to the step that failed, in the same children; a child that is quicker than its parent is not missed."""
     BROKEN.add("c")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, middle, child]) as hf:
         run = await hf.start(parent, spawned, id="r")
         assert (await fails(run)).type == "RunFailed"
         before = sorted(info.id for info in await hf.runs())
@@ -50,14 +51,12 @@ def test_a_failed_child_is_retried_with_its_parent(spawned):
         assert (bodies("parent"), bodies("c before"), bodies("c")) == (1, 1, 2)
         assert {info.status for info in await hf.runs()} == {"completed"}
 
-    with_client(main, agents=[parent, middle, child])
 
-
-def test_a_child_that_was_mended_before_its_parent_is_found():
+async def test_a_child_that_was_mended_before_its_parent_is_found():
     """The child was retried alone and is done; then the parent is retried and takes its result."""
     BROKEN.add("c")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, middle, child]) as hf:
         run = await hf.start(parent, False, id="r")
         await fails(run)
         (lowest,) = await hf.runs(agent=child)
@@ -66,24 +65,18 @@ def test_a_child_that_was_mended_before_its_parent_is_found():
         assert await run.result() == "c before done, c done"
         assert bodies("c") == 2
 
-    with_client(main, agents=[parent, middle, child])
 
-
-def test_a_crash_anywhere_in_a_retry_is_harmless():
+async def test_a_crash_anywhere_in_a_retry_is_harmless():
     """Wherever it comes: the result is right, and no recorded step ran twice."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[middle, child]):
-            KEYS.clear()
-            BROKEN.add("c")
-            run = await hf.start(middle, "c", id="r")
-            await fails(run)
-            assert await mended(run, "c") == "c before done, c done"
-            (inner,) = await hf.runs(parent="r")
-            recorded = [event.key for event in await history(hf, inner.id) if event.kind == "step.completed"]
-            assert recorded == ["act#0", "act#1"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[middle, child]):
+        KEYS.clear()
+        BROKEN.add("c")
+        run = await hf.start(middle, "c", id="r")
+        await fails(run)
+        assert await mended(run, "c") == "c before done, c done"
+        (inner,) = await hf.runs(parent="r")
+        recorded = [event.key for event in await history(hf, inner.id) if event.kind == "step.completed"]
+        assert recorded == ["act#0", "act#1"]
 
 
 @holdfast.agent
@@ -94,11 +87,11 @@ async def forgiving(what: str) -> str:
         return "without it"
 
 
-def test_failed_runs_are_retried_by_agent_and_labels():
+async def test_failed_runs_are_retried_by_agent_and_labels():
     """Those that fit and no others; the child of one that dealt with its failure is left alone unless its agent is named."""
     BROKEN.update("abc")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, middle, child, forgiving]) as hf:
         runs = [
             await hf.start(parent, False, id="p", labels={"team": "x"}),
             await hf.start(child, "a", id="a", labels={"team": "x"}),
@@ -120,8 +113,6 @@ def test_failed_runs_are_retried_by_agent_and_labels():
         assert await hf.retry(agent="child") == [forgiven]
         assert await hf.get(forgiven).result() == "a before done, a done"
 
-    with_client(main, agents=[parent, middle, child, forgiving])
-
 
 @holdfast.agent
 async def fan(names: list[str], handled: bool) -> list[str]:
@@ -135,11 +126,11 @@ async def fan(names: list[str], handled: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("handled", [False, True])
-def test_one_retry_mends_all_failed_children_of_a_fan_out(handled):
+async def test_one_retry_mends_all_failed_children_of_a_fan_out(handled):
     """Not one for each call of retry. What the agent had dealt with before stays as it was."""
     BROKEN.update(["a", "b", "c", "handled"])
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[fan, child]) as hf:
         run = await hf.start(fan, ["a", "b", "c", "well"], handled, id="r")
         await fails(run)
 
@@ -155,14 +146,12 @@ def test_one_retry_mends_all_failed_children_of_a_fan_out(handled):
         assert [bodies(name) for name in ("a", "b", "c", "well", "a before")] == [2, 2, 2, 1, 1]
         assert bodies("handled") == (1 if handled else 0)
 
-    with_client(main, agents=[fan, child])
 
-
-def test_a_retry_says_which_budget_it_brought():
+async def test_a_retry_says_which_budget_it_brought():
     """In the history and in the audit."""
     BROKEN.add("a")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[fan, child]) as hf:
         run = await hf.start(fan, ["a"], False, id="r")
         await fails(run)
         BROKEN.clear()
@@ -172,5 +161,3 @@ def test_a_retry_says_which_budget_it_brought():
         assert retried.data["budget"] == holdfast.Budget(usd=5).published()
         (deed,) = [deed for deed in await hf.audit(run="r") if (deed.run, deed.action) == ("r", "retry")]
         assert deed.data["budget"] == holdfast.Budget(usd=5).published()
-
-    with_client(main, agents=[fan, child])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.agents.acting import Gate, history, kinds, with_client
+from tests.agents.acting import Gate, history, kinds
 from tests.agents.mending import ATTEMPTS, BROKEN, GATES, KEYS, act, acted, bodies, fails, forget, mended
 
 import holdfast
+import holdfast.testing
 from holdfast import InDoubt, Retry, RunActive, RunFinished
 
 
@@ -38,11 +39,11 @@ async def in_order() -> list[str]:
     return [first, await twice("b"), await act("c")]
 
 
-def test_only_the_failed_step_runs_again():
+async def test_only_the_failed_step_runs_again():
     """Its key is kept, its attempts count from one, recorded steps do not run again, the history shows it."""
     BROKEN.add("b")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[in_order]) as hf:
         run = await hf.start(in_order, id="r")
         assert (await fails(run)).message == "b is broken"
         assert await mended(run, "b") == ["a done", "b done", "c done"]
@@ -54,14 +55,12 @@ def test_only_the_failed_step_runs_again():
         info = await run.info()
         assert (info.status, info.error, info.steps) == ("completed", None, 3)
 
-    with_client(main, agents=[in_order])
 
-
-def test_a_retry_may_fail_again_and_be_retried_again():
+async def test_a_retry_may_fail_again_and_be_retried_again():
     """As often as it takes; a crash in between changes nothing."""
     BROKEN.add("b")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[in_order]) as hf:
         run = await hf.start(in_order, id="r")
         for _ in range(3):
             await fails(run)
@@ -70,8 +69,6 @@ def test_a_retry_may_fail_again_and_be_retried_again():
         await fails(run)
         assert await mended(run, "b") == ["a done", "b done", "c done"]
         assert (bodies("a"), bodies("c")) == (1, 1)
-
-    with_client(main, agents=[in_order])
 
 
 @holdfast.agent
@@ -84,11 +81,11 @@ async def beside(grouped: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_siblings_that_were_done_stay_done(grouped):
+async def test_siblings_that_were_done_stay_done(grouped):
     """One that was cancelled in mid-body runs again; so do all that failed, each with all its attempts."""
     BROKEN.update("xy")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[beside]) as hf:
         GATES["slow"] = Gate()
         run = await hf.start(beside, grouped, id="r")
         await fails(run)
@@ -101,8 +98,6 @@ def test_siblings_that_were_done_stay_done(grouped):
         assert bodies("slow") <= 3
         assert max(ATTEMPTS) == 2
 
-    with_client(main, agents=[beside])
-
 
 @holdfast.agent
 async def handles() -> list[str]:
@@ -113,17 +108,15 @@ async def handles() -> list[str]:
     return [first, await act("needed")]
 
 
-def test_a_failure_that_was_handled_stays_handled():
+async def test_a_failure_that_was_handled_stays_handled():
     """The agent took another way there; a retry of a later failure keeps to it."""
     BROKEN.update(("optional", "needed"))
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[handles]) as hf:
         run = await hf.start(handles, id="r")
         assert (await fails(run)).message == "needed is broken"
         assert await mended(run, "optional", "needed") == ["instead done", "needed done"]
         assert (bodies("optional"), bodies("instead"), bodies("needed")) == (1, 1, 2)
-
-    with_client(main, agents=[handles])
 
 
 class Wrapped(Exception):
@@ -159,11 +152,11 @@ async def other_way() -> list[str]:
         raise
 
 
-def test_a_call_in_the_place_of_another_has_a_key_of_its_own():
+async def test_a_call_in_the_place_of_another_has_a_key_of_its_own():
     """After the retry the agent goes another way: what now stands where `clean up` stood is not taken for it."""
     BROKEN.add("a")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[other_way]) as hf:
         run = await hf.start(other_way, id="r")
         await fails(run)
         assert await mended(run, "a") == ["a done", "go on done"]
@@ -173,21 +166,17 @@ def test_a_call_in_the_place_of_another_has_a_key_of_its_own():
         places = [event.key for event in events if event.kind == "step.completed"]
         assert places == ["act#1", "act#0", "act#1"]  # the same place, twice
 
-    with_client(main, agents=[other_way])
-
 
 @pytest.mark.parametrize("how", ["from", "none", "context"])
-def test_the_cause_is_found_behind_the_agents_own_exception(how):
+async def test_the_cause_is_found_behind_the_agents_own_exception(how):
     """Raised from it, in its handler, or with its context hidden: the step that began it runs again."""
     BROKEN.add("a")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[wraps]) as hf:
         run = await hf.start(wraps, how, id="r")
         assert (await fails(run)).type.endswith("Wrapped")
         assert await mended(run, "a") == "a done"
         assert (bodies("a"), bodies("undo"), bodies("finally")) == (2, 1, 2)
-
-    with_client(main, agents=[wraps])
 
 
 @holdfast.agent
@@ -198,11 +187,11 @@ async def own_fault() -> str:
     return await act("b")
 
 
-def test_a_failure_of_the_agent_itself_is_replayed_with_the_code_as_it_is_now():
+async def test_a_failure_of_the_agent_itself_is_replayed_with_the_code_as_it_is_now():
     """There is no step to run again: with mended code the run goes on, with the old one it fails again."""
     BROKEN.add("agent")
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[own_fault]) as hf:
         run = await hf.start(own_fault, id="r")
         await fails(run)
         await run.retry()
@@ -210,18 +199,15 @@ def test_a_failure_of_the_agent_itself_is_replayed_with_the_code_as_it_is_now():
         assert await mended(run, "agent") == "b done"
         assert bodies("a") == 1
 
-    with_client(main, agents=[own_fault])
-
 
 @holdfast.agent
 async def asks() -> list[str]:
     return list(await asyncio.gather(doubtful("d"), act("x")))
 
 
-def test_a_question_is_asked_anew_after_a_retry():
+async def test_a_question_is_asked_anew_after_a_retry():
     """The first one went with the run that failed; its answer, or its withdrawal, is not taken for the new one's."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         BROKEN.update(("d in doubt", "x"))
         GATES["x"] = Gate()
         run = await hf.start(asks, id="r")
@@ -242,13 +228,10 @@ def test_a_question_is_asked_anew_after_a_retry():
         await hf.answer("r", {"result": "by hand"}, by="bob")
         assert await run.result() == ["by hand", "x done"]
 
-    with_client(main, agents=[asks])
 
-
-def test_a_step_in_doubt_at_the_failure_stays_in_doubt():
+async def test_a_step_in_doubt_at_the_failure_stays_in_doubt():
     """It was cancelled in mid-body when its sibling failed: a retry asks before it runs it again."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         BROKEN.add("x")
         GATES["d"] = Gate()
         run = await hf.start(asks, id="r")
@@ -262,8 +245,6 @@ def test_a_step_in_doubt_at_the_failure_stays_in_doubt():
         assert await run.result() == ["d done", "x done"]
         assert bodies("d") == 2
 
-    with_client(main, agents=[asks])
-
 
 @holdfast.agent
 async def hurries(how: str) -> object:
@@ -274,10 +255,9 @@ async def hurries(how: str) -> object:
 
 
 @pytest.mark.parametrize("how", ["receive", "timeout"])
-def test_a_deadline_that_passed_is_set_anew(how):
+async def test_a_deadline_that_passed_is_set_anew(how):
     """A run that failed because of a durable deadline gets the whole time again, not the same failure at once."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[hurries]) as hf:
         GATES["slow"] = Gate()
         run = await hf.start(hurries, how, id="r")
         await (hf.advance("2h") if how == "receive" else GATES["slow"].reached.wait())
@@ -289,13 +269,10 @@ def test_a_deadline_that_passed_is_set_anew(how):
         await run.send("news", "slow done") if how == "receive" else None
         assert await run.result() == "slow done"
 
-    with_client(main, agents=[hurries])
 
-
-def test_what_cannot_be_retried_is_refused():
+async def test_what_cannot_be_retried_is_refused():
     """A run that has not ended, and one that ended well, with the state it is in."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[in_order]) as hf:
         run = await hf.start(in_order, id="r")
         await run.wait("waiting")
         with pytest.raises(RunActive, match="run 'r' is waiting; only a failed or paused run can be retried"):
@@ -303,5 +280,3 @@ def test_what_cannot_be_retried_is_refused():
         await run.result()
         with pytest.raises(RunFinished, match="run 'r' is completed; only a failed"):
             await run.retry()
-
-    with_client(main, agents=[in_order])

@@ -10,6 +10,7 @@ import pytest
 from tests.agents.acting import with_client
 
 import holdfast
+import holdfast.testing
 from holdfast import BadArguments, RunExists, RunFinished, UnknownAgent, UnknownRun
 
 
@@ -66,10 +67,9 @@ def serving(test):
 # Starting
 
 
-def test_the_same_id_is_the_same_run():
+async def test_the_same_id_is_the_same_run():
     """However often and from wherever it is started: one run, one result; defaults and keywords make no difference."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         handles = [
             await hf.start(greet, "ana", id="g"),
             await hf.start(greet, "ana", 1, id="g"),
@@ -84,13 +84,10 @@ def test_the_same_id_is_the_same_run():
         assert await hf.run(greet, "ana", id="g") == "hello ana"  # also after its end
         assert len(await hf.runs()) == 1
 
-    serving(main)
 
-
-def test_other_arguments_or_another_agent_show_both():
+async def test_other_arguments_or_another_agent_show_both():
     """RunExists tells what the run was started as and what was asked for now; nothing changes."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         await hf.start(greet, "ana", id="g")
         with pytest.raises(RunExists, match=r"run 'g' exists as greet\(.*ana.*\).*started as greet\(.*bob.*\)"):
             await hf.start(greet, "bob", id="g")
@@ -102,34 +99,26 @@ def test_other_arguments_or_another_agent_show_both():
         with pytest.raises(RunExists, match=r"started as greet\(.*\) \(they differ in name\)"):
             await hf.start(greet, f"{'a' * 200} c", id="long")
 
-    serving(main)
-
 
 @pytest.mark.parametrize("bad", ["", " ", "a b", "a/b", "a\n", "ä", "x" * 201, 7, "a#1", "a'b"])
-def test_ids_are_checked(bad):
+async def test_ids_are_checked(bad):
     """An id that would not fit into a URL or a shell is refused wherever it is given, and shown."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         with pytest.raises(BadArguments, match="is not a run id; use 1 to 200 letters"):
             await hf.start(greet, "ana", id=bad)
         with pytest.raises(BadArguments, match="is not a run id"):
             hf.get(bad)
         assert await hf.runs() == []
 
-    serving(main)
-
 
 @pytest.mark.parametrize("good", ["a", "A.b:c@d-e_f", "x" * 200, "0"])
-def test_ids_may_be(good):
+async def test_ids_may_be(good):
     """Letters, digits and a few signs."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         assert await hf.run(greet, "ana", id=good) == "hello ana"
 
-    serving(main)
 
-
-def test_made_up_ids_are_ids():
+async def test_made_up_ids_are_ids():
     """An agent may be called what Python allows; the ids made from its name, and its children's, are still ids."""
 
     @holdfast.agent(name="größe")
@@ -140,19 +129,16 @@ def test_made_up_ids_are_ids():
     async def élève() -> str:  # noqa: PLC2401 - that is the point
         return await size()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[élève, size]) as hf:
         run = await hf.start(élève)
         assert run.id != (await hf.start(élève)).id
         child = await run.result()
         assert await hf.get(run.id).result() == await hf.get(child).result() == child
 
-    with_client(main, agents=[élève, size])
 
-
-def test_arguments_are_typed_as_in_a_call():
+async def test_arguments_are_typed_as_in_a_call():
     """By position and by name, beside the options of `start`; the same arguments are the same run however they came."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(greet, "ana", times=2, loud=True, id="g", labels={"team": "a"})
         assert await run.result() == "HELLO ANAHELLO ANA"
         assert (await run.info()).labels == {"team": "a"}
@@ -172,17 +158,15 @@ def test_arguments_are_typed_as_in_a_call():
         with pytest.raises(BadArguments, match=r"no parameter and `start` no option 'label'; did you mean labels="):
             await hf.start(greet, "ana", label={"team": "a"})
 
-    serving(main)
 
-
-def test_a_parameter_named_like_an_option_goes_through_kwargs():
+async def test_a_parameter_named_like_an_option_goes_through_kwargs():
     """Which of the two is meant cannot be told, so it is refused with that advice, by code and by name alike."""
 
     @holdfast.agent
     async def tagged(id: int, labels: str = "none", *, budget: int = 0) -> tuple[str, int, str, int]:
         return holdfast.this_run().id, id, labels, budget
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[tagged]) as hf:
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
             for client, agent in ((hf, tagged), (elsewhere, "tagged")):
                 for given in ({"id": "a"}, {"labels": {"team": "a"}}, {"budget": holdfast.Budget(usd=1)}):
@@ -199,8 +183,6 @@ def test_a_parameter_named_like_an_option_goes_through_kwargs():
         assert await hf.run(tagged, 5, kwargs={}, id="c", budget=holdfast.Budget(usd=1)) == ("c", 5, "none", 0)
         assert (await hf.run(tagged, 6, id="d"))[:2] == ("d", 6)  # `id` has its value: the keyword is the option
 
-    with_client(main, agents=[tagged])
-
 
 @pytest.mark.parametrize(
     ("args", "kwargs", "says"),
@@ -213,15 +195,12 @@ def test_a_parameter_named_like_an_option_goes_through_kwargs():
         ((object(),), {}, "name"),
     ],
 )
-def test_wrong_arguments_are_refused_at_the_start(args, kwargs, says):
+async def test_wrong_arguments_are_refused_at_the_start(args, kwargs, says):
     """Before anything is written, with what the agent takes and what it got."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         with pytest.raises((BadArguments, holdfast.NotStorable), match=says):
             await hf.start(greet, *args, kwargs=kwargs)
         assert await hf.runs() == []
-
-    serving(main)
 
 
 @pytest.mark.parametrize(
@@ -239,10 +218,9 @@ def test_wrong_arguments_are_refused_at_the_start(args, kwargs, says):
         ("orders", ({"item": "tea"}, "noon"), r"due: found str 'noon', expected string \(date-time\)"),
     ],
 )
-def test_a_start_by_name_is_checked_against_the_published_schema(agent, args, path):
+async def test_a_start_by_name_is_checked_against_the_published_schema(agent, args, path):
     """A process without the code is told at once, with the path, what does not fit."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:
             with pytest.raises(BadArguments, match=path):
                 await elsewhere.start(agent, *args)
@@ -250,13 +228,10 @@ def test_a_start_by_name_is_checked_against_the_published_schema(agent, args, pa
             run = await elsewhere.start("orders", {"item": "tea"}, "2026-01-01T00:00:00Z")
         assert await hf.get(run.id, orders).result() == Order("tea")
 
-    serving(main)
 
-
-def test_a_name_nobody_published_is_unknown():
+async def test_a_name_nobody_published_is_unknown():
     """UnknownAgent lists the names there are; anything but an agent or a name is refused."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         says = (
             r"no worker has published an agent 'gret' .*\(published: breaks, greet, listens.*`holdfast worker FILE.py`"
         )
@@ -266,56 +241,48 @@ def test_a_name_nobody_published_is_unknown():
             with pytest.raises(BadArguments, match=r"start takes an agent .* or its name"):
                 await hf.start(wrong)
 
-    serving(main)
 
-
-def test_a_run_that_nobody_serves_says_so(tmp_path):
+async def test_a_run_that_nobody_serves_says_so(tmp_path):
     """It is accepted, waits for a worker, and goes on when one comes; a worker that left does not count."""
     url = f"sqlite:{tmp_path / 'a.db'}"
 
-    async def main():
-        async with holdfast.open(url) as hf:
-            run = await hf.start(greet, "ana", id="g")
-            info = await run.info()
-            assert (info.status, info.waits_for) == ("ready", "worker")
-            assert [(each.id, each.waits_for) for each in await hf.runs()] == [("g", "worker")]
-        async with holdfast.open(url, agents=[naps]) as hf:
-            assert (await hf.get("g").info()).waits_for == "worker"
-        async with holdfast.open(url, agents=[greet]) as hf:
-            assert await hf.get("g").result() == "hello ana"
-        async with holdfast.open(url) as hf:
-            later = await hf.start("greet", "bob")
-            assert (await later.info()).waits_for == "worker"
-
-    asyncio.run(main())
+    async with holdfast.open(url) as hf:
+        run = await hf.start(greet, "ana", id="g")
+        info = await run.info()
+        assert (info.status, info.waits_for) == ("ready", "worker")
+        assert [(each.id, each.waits_for) for each in await hf.runs()] == [("g", "worker")]
+    async with holdfast.open(url, agents=[naps]) as hf:
+        assert (await hf.get("g").info()).waits_for == "worker"
+    async with holdfast.open(url, agents=[greet]) as hf:
+        assert await hf.get("g").result() == "hello ana"
+    async with holdfast.open(url) as hf:
+        later = await hf.start("greet", "bob")
+        assert (await later.info()).waits_for == "worker"
 
 
-def test_somebody_who_waits_is_told_that_nobody_serves_the_run(tmp_path, caplog, monkeypatch):
+async def test_somebody_who_waits_is_told_that_nobody_serves_the_run(tmp_path, caplog, monkeypatch):
     """Once in the log while he waits, with what to do, and in what a timeout says; not of a run that is put off."""
     monkeypatch.setattr("holdfast.client.run.UNSERVED_S", 0.0)
     monkeypatch.setattr("holdfast.client.waiters._LOOK_AGAIN_S", 0.02)
     url, says = f"sqlite:{tmp_path / 'a.db'}", "no worker that lives serves agent 'greet'"
 
-    async def main():
-        async with holdfast.open(url) as hf:
-            later = await hf.start(greet, "bo", after="1h")
-            with pytest.raises(TimeoutError, match=r"it goes on all the same, and can be asked again$"):
-                await later.result(timeout=0.2)
-            assert not caplog.records
-            run = await hf.start(greet, "ana", id="g")
-            for wait in (run.result, run.wait, run.wait_for_question):
-                caplog.clear()
-                with pytest.raises(TimeoutError, match=f"{says}.*`holdfast worker FILE.py`"):
-                    await wait(timeout=0.2)
-                (record,) = caplog.records
-                assert says in record.getMessage()
-                assert "agents=[greet]" in record.getMessage()
+    async with holdfast.open(url) as hf:
+        later = await hf.start(greet, "bo", after="1h")
+        with pytest.raises(TimeoutError, match=r"it goes on all the same, and can be asked again$"):
+            await later.result(timeout=0.2)
+        assert not caplog.records
+        run = await hf.start(greet, "ana", id="g")
+        for wait in (run.result, run.wait, run.wait_for_question):
             caplog.clear()
-            waiting = asyncio.create_task(run.result())
-            async with holdfast.open(url, agents=[greet]):
-                assert await waiting == "hello ana"
-
-    asyncio.run(main())
+            with pytest.raises(TimeoutError, match=f"{says}.*`holdfast worker FILE.py`"):
+                await wait(timeout=0.2)
+            (record,) = caplog.records
+            assert says in record.getMessage()
+            assert "agents=[greet]" in record.getMessage()
+        caplog.clear()
+        waiting = asyncio.create_task(run.result())
+        async with holdfast.open(url, agents=[greet]):
+            assert await waiting == "hello ana"
 
 
 def redefined(name):
@@ -329,7 +296,7 @@ def redefined(name):
     return other
 
 
-def test_another_function_of_that_name_is_not_started_as_the_one_that_is_served():
+async def test_another_function_of_that_name_is_not_started_as_the_one_that_is_served():
     """`start` refuses with both places; `serve` lets the new one take the name, and runs in flight keep their code."""
     again = redefined("greet")
 
@@ -338,7 +305,7 @@ def test_another_function_of_that_name_is_not_started_as_the_one_that_is_served(
         await holdfast.receive("go")
         return f"hello {name}"
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[first]) as hf:
         in_flight = await hf.start(first, "ana", id="g")
         await in_flight.wait("waiting")
         says = r"agent 'greet' is served here by another function, .*first .*test_runs.py.*hf.serve\(greet\)"
@@ -356,47 +323,36 @@ def test_another_function_of_that_name_is_not_started_as_the_one_that_is_served(
         with pytest.raises(BadArguments, match="is served here by another function"):
             await hf.start(first, "bo")
 
-    with_client(main, agents=[first])
 
-
-def test_agents_can_be_served_later(tmp_path):
+async def test_agents_can_be_served_later(tmp_path):
     """A client that was opened without agents serves those it is given, and carries their runs."""
-
-    async def main():
-        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}") as hf:
-            run = await hf.start(greet, "ana")
-            await hf.serve(greet, naps)
-            assert await run.result() == "hello ana"
-            assert [each.name for each in await hf.agents() if each.served] == ["greet", "naps"]
-            with pytest.raises(BadArguments, match="takes agents"):
-                await hf.serve(work)
-
-    asyncio.run(main())
+    async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}") as hf:
+        run = await hf.start(greet, "ana")
+        await hf.serve(greet, naps)
+        assert await run.result() == "hello ana"
+        assert [each.name for each in await hf.agents() if each.served] == ["greet", "naps"]
+        with pytest.raises(BadArguments, match="takes agents"):
+            await hf.serve(work)
 
 
-def test_a_client_is_used_in_the_loop_that_opened_it(tmp_path):
+async def test_a_client_is_used_in_the_loop_that_opened_it(tmp_path):
     """From another loop it is refused, with what to do instead; asyncio's own words would not say which loop is meant."""
+    async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[greet]) as hf:
+        run = await hf.start(greet, "ana")
+        await run.result()
 
-    async def main():
-        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[greet]) as hf:
-            run = await hf.start(greet, "ana")
-            await run.result()
+        async def elsewhere():
+            for use in (hf.runs, run.info, run.result, lambda: hf.start(greet, "bo"), lambda: anext(hf.events())):
+                with pytest.raises(BadArguments, match=r"opened in another event loop.*holdfast.sync.open"):
+                    await use()
 
-            async def elsewhere():
-                for use in (hf.runs, run.info, run.result, lambda: hf.start(greet, "bo"), lambda: anext(hf.events())):
-                    with pytest.raises(BadArguments, match=r"opened in another event loop.*holdfast.sync.open"):
-                        await use()
-
-            await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
-            assert await hf.run(greet, "bo") == "hello bo"
-
-    asyncio.run(main())
+        await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+        assert await hf.run(greet, "bo") == "hello bo"
 
 
-def test_a_start_may_be_put_off():
+async def test_a_start_may_be_put_off():
     """`after=` begins the run later and not earlier, and says until when it waits; a duration that is none is refused."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(greet, "ana", after="2 days")
         info = await run.info()
         assert (info.status, info.waits_for, info.due_at - info.created_at) == ("ready", "timer", timedelta(days=2))
@@ -409,16 +365,13 @@ def test_a_start_may_be_put_off():
         with pytest.raises(BadArguments, match="is not a duration"):
             await hf.start(greet, "ana", after="soon")
 
-    serving(main)
-
 
 # Finding
 
 
-def test_runs_are_listed_and_filtered():
+async def test_runs_are_listed_and_filtered():
     """Newest first, by status, agent, labels and parent, in pages."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         for n in range(5):
             await hf.start(greet, str(n), id=f"g{n}", labels={"team": "a" if n % 2 else "b", "n": str(n)})
         await hf.start(naps, id="nap", labels={"team": "a"})
@@ -443,24 +396,18 @@ def test_runs_are_listed_and_filtered():
         with pytest.raises(BadArguments, match="'finished' is no state of a run; there are: ready, running, waiting"):
             await hf.runs(status="finished")
 
-    serving(main)
-
 
 @pytest.mark.parametrize("labels", [{"a": 1}, {1: "a"}, {"a": None}])
-def test_labels_are_strings(labels):
+async def test_labels_are_strings(labels):
     """Anything else is refused and shown."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         with pytest.raises(BadArguments, match="labels are strings"):
             await hf.start(greet, "ana", labels=labels)
 
-    serving(main)
 
-
-def test_info_tells_the_life_of_a_run():
+async def test_info_tells_the_life_of_a_run():
     """Status, what it waits for, when, how many steps, and how it ended."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(naps, id="n", labels={"a": "b"})
         info = await run.wait("waiting")
         assert (info.status, info.waits_for, info.agent, info.labels) == ("waiting", "timer", "naps", {"a": "b"})
@@ -472,13 +419,10 @@ def test_info_tells_the_life_of_a_run():
         failed = await (await hf.start(breaks)).wait()
         assert (failed.status, failed.error) == ("failed", "ValueError: broken")
 
-    serving(main)
 
-
-def test_waiting_for_what_cannot_come():
+async def test_waiting_for_what_cannot_come():
     """`wait` raises when the run has ended otherwise; a state that is none is refused; `timeout=` is kept."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(greet, "ana", id="g")
         with pytest.raises(RunFinished, match="run 'g' is completed and will never be failed or waiting"):
             await run.wait("waiting", "failed")
@@ -489,10 +433,8 @@ def test_waiting_for_what_cannot_come():
             with pytest.raises(TimeoutError, match=r"did not come so far within 10 ms(; it goes on|: it waits)"):
                 await waiting
 
-    serving(main)
 
-
-def test_a_wait_in_vain_says_what_the_run_waits_for():
+async def test_a_wait_in_vain_says_what_the_run_waits_for():
     """A person, in a child too, a message or a resume: each with the call and the command that go on."""
 
     @holdfast.agent
@@ -512,7 +454,7 @@ def test_a_wait_in_vain_says_what_the_run_waits_for():
             await waiting
         return str(caught.value)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above, below, counts, listens]) as hf:
         run = await hf.start(above, id="a")
         asked = await run.wait_for_question()
         told = await says(run.result(timeout="10ms"))
@@ -530,10 +472,8 @@ def test_a_wait_in_vain_says_what_the_run_waits_for():
         assert "it is stopped, paused by someone: lunch; " in told
         assert "`holdfast resume l` lets it go on" in told
 
-    with_client(main, agents=[above, below, counts, listens])
 
-
-def test_waiting_for_one_thing_among_many():
+async def test_waiting_for_one_thing_among_many():
     """`wait` can say for what the run must wait: a retry is a wait too, and not what somebody meant who has a message."""
 
     @holdfast.step(retry=holdfast.Retry(3, first="10s", factor=1))
@@ -546,7 +486,7 @@ def test_waiting_for_one_thing_among_many():
     async def asks() -> str:
         return await shaky() + await holdfast.receive("news", str)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await hf.start(asks)
         assert (await run.wait("waiting")).waits_for == "retry"
         assert (await run.wait("waiting", waits_for=["message", "person"])).waits_for == "message"
@@ -561,10 +501,8 @@ def test_waiting_for_one_thing_among_many():
         with pytest.raises(BadArguments, match='write `wait\\("waiting", waits_for='):
             await run.wait("completed", waits_for="message")
 
-    with_client(main, agents=[asks])
 
-
-def test_waiting_for_a_question():
+async def test_waiting_for_a_question():
     """Until the run or one below it asks a person; one that ends or is paused first says so."""
 
     @holdfast.agent
@@ -576,7 +514,7 @@ def test_waiting_for_a_question():
     async def above() -> bool:
         return await below()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above, below]) as hf:
         run = await hf.start(above, id="a")
         question = await run.wait_for_question()
         assert (question.question, question.root, question.path) == ("Go on?", "a", ("above", "below"))
@@ -590,13 +528,10 @@ def test_waiting_for_a_question():
         with pytest.raises(holdfast.RunPaused, match="lunch"):
             await other.wait_for_question()
 
-    with_client(main, agents=[above, below])
 
-
-def test_a_run_that_is_not_there():
+async def test_a_run_that_is_not_there():
     """A handle costs nothing; whatever is asked of it then says that there is no such run."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = hf.get("nobody")
         asks = [run.info, run.result, run.wait, run.resume, run.retry, run.delete, lambda: run.send("news", 1)]
         for ask in [*asks, run.events(follow=False).__anext__]:
@@ -608,5 +543,3 @@ def test_a_run_that_is_not_there():
         await hf.run(greet, "ana", id="g")
         with pytest.raises(BadArguments, match="run 'g' is of agent 'greet', not of 'naps'"):
             await hf.get("g", naps).result()
-
-    serving(main)

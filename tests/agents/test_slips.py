@@ -43,25 +43,22 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_a_forgotten_await_in_an_expression_is_told(slip):
+async def test_a_forgotten_await_in_an_expression_is_told(slip):
     """The error names the step and says what to write."""
 
     @holdfast.agent
     async def agent() -> object:
         return SLIPS[slip](number(1))
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            with pytest.raises(
-                holdfast.RunFailed, match=r"number\(\.\.\.\) was used in an expression without await.*await number"
-            ):
-                await hf.run(agent)
-            assert hf.bodies[number] == 0
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        with pytest.raises(
+            holdfast.RunFailed, match=r"number\(\.\.\.\) was used in an expression without await.*await number"
+        ):
+            await hf.run(agent)
+        assert hf.bodies[number] == 0
 
 
-def test_an_attribute_of_a_call_is_told():
+async def test_an_attribute_of_a_call_is_told():
     """`step().field` says that the value is there after await only; looking for an attribute stays harmless."""
 
     @holdfast.agent
@@ -72,12 +69,9 @@ def test_an_attribute_of_a_call_is_told():
         await call
         return number(2).bit_length()
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            with pytest.raises(holdfast.RunFailed, match=r"not awaited.*\(await number\(\.\.\.\)\)\.bit_length"):
-                await hf.run(agent)
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        with pytest.raises(holdfast.RunFailed, match=r"not awaited.*\(await number\(\.\.\.\)\)\.bit_length"):
+            await hf.run(agent)
 
 
 def test_a_note_has_fields_of_any_name(caplog):
@@ -105,7 +99,7 @@ def test_a_note_has_fields_of_any_name(caplog):
     assert "outside {'text': 'field'}" in caplog.text
 
 
-def test_a_plain_step_outside_a_run_is_a_plain_call():
+async def test_a_plain_step_outside_a_run_is_a_plain_call():
     """A step written with `def` returns its value where no loop runs; in async code it is awaited, as in an agent."""
     assert plain(1) == 2
     assert Shop().price(4) == 8
@@ -117,13 +111,10 @@ def test_a_plain_step_outside_a_run_is_a_plain_call():
     assert key() != key()
     assert key()[1] == 1
 
-    async def main():
-        return await plain(1)
-
-    assert asyncio.run(main()) == 2
+    assert await plain(1) == 2
 
 
-def test_nondeterminism_names_what_the_code_does_now():
+async def test_nondeterminism_names_what_the_code_does_now():
     """The reason has both sides, and what to use instead of clocks and random numbers."""
     calls = [number, plain]
 
@@ -131,22 +122,19 @@ def test_nondeterminism_names_what_the_code_does_now():
     async def agent() -> None:
         await asyncio.gather(calls[0](1), holdfast.receive("go"))
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.wait("waiting", timeout=20)
-            calls.reverse()
-            await run.send("go", "x")
-            with pytest.raises(holdfast.NondeterminismError) as caught:
-                await run.result(timeout=20)
-        told = str(caught.value)
-        assert "number" in told
-        assert "it now calls plain(" in told
-        assert "'plain#0'" in told
-        for name in ("holdfast.now()", "holdfast.rng()", "holdfast.uuid4()"):
-            assert name in told
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.wait("waiting", timeout=20)
+        calls.reverse()
+        await run.send("go", "x")
+        with pytest.raises(holdfast.NondeterminismError) as caught:
+            await run.result(timeout=20)
+    told = str(caught.value)
+    assert "number" in told
+    assert "it now calls plain(" in told
+    assert "'plain#0'" in told
+    for name in ("holdfast.now()", "holdfast.rng()", "holdfast.uuid4()"):
+        assert name in told
 
 
 def test_an_error_of_the_store_has_one_traceback(tmp_path):

@@ -4,9 +4,10 @@ import asyncio
 import math
 
 import pytest
-from tests.agents.acting import finish, history, with_client
+from tests.agents.acting import finish, history
 
 import holdfast
+import holdfast.testing
 from holdfast import Spent
 
 
@@ -27,7 +28,7 @@ def spent_of(events):
     return [(event.kind, event.data["spent"]) for event in events if "spent" in event.data]
 
 
-def test_steps_are_counted_for_all_below_whatever_budgets_are_there():
+async def test_steps_are_counted_for_all_below_whatever_budgets_are_there():
     """A run without a budget counts the steps that completed, also those of a child that has one; that one counts bodies."""
 
     @holdfast.agent(budget=holdfast.Budget(steps=10))
@@ -40,16 +41,14 @@ def test_steps_are_counted_for_all_below_whatever_budgets_are_there():
         await in_a_thread()
         await child()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[parent, child]) as hf:
         run = await hf.start(parent, id="r")
         await run.result()
         assert {info.agent: info.spent.steps for info in await hf.runs()} == {"parent": 3, "child": 1}
         assert (await run.info()).spent.steps == 3
 
-    with_client(main, agents=[parent, child])
 
-
-def test_it_is_in_the_event_that_ends_the_attempt():
+async def test_it_is_in_the_event_that_ends_the_attempt():
     """A step's spending is part of its outcome, and no event of its own; sums of money are exact."""
 
     @holdfast.agent
@@ -57,7 +56,7 @@ def test_it_is_in_the_event_that_ends_the_attempt():
         await think(10)
         await in_a_thread()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[spender]) as hf:
         run = await hf.start(spender, id="r")
         await run.result()
         events = await history(hf, "r")
@@ -67,10 +66,8 @@ def test_it_is_in_the_event_that_ends_the_attempt():
         info = await run.info()
         assert info.spent == Spent(usd=0.55, input_tokens=10, output_tokens=2, model_calls=1, steps=2)
 
-    with_client(main, agents=[spender])
 
-
-def test_failed_and_stopped_attempts_have_cost_too():
+async def test_failed_and_stopped_attempts_have_cost_too():
     """A retry, a failure and a cancelled body each say what they had spent until then, once."""
 
     @holdfast.step(retry=2)
@@ -91,7 +88,7 @@ def test_failed_and_stopped_attempts_have_cost_too():
             async with asyncio.timeout(0.05):
                 await hangs()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[spender]) as hf:
         run = await hf.start(spender, id="r")
         await run.result()
         kinds = ["step.retrying", "step.failed", "step.cancelled"]
@@ -100,10 +97,8 @@ def test_failed_and_stopped_attempts_have_cost_too():
         )
         assert (await run.info()).spent == Spent(usd=5)
 
-    with_client(main, agents=[spender])
 
-
-def test_replayed_steps_cost_nothing():
+async def test_replayed_steps_cost_nothing():
     """However often a run is resumed, what its recorded steps cost is counted once, with what its children cost."""
 
     @holdfast.agent
@@ -117,18 +112,15 @@ def test_replayed_steps_cost_nothing():
             total += await think(n) + await child(n)
         return total
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[parent]):
-            run = await hf.start(parent, id="r")
-            assert await run.result() == 2
-            assert (await run.info()).spent == Spent(usd=1.0, input_tokens=2, output_tokens=8, model_calls=4, steps=4)
-            (first, *_) = await hf.runs(agent="child")
-            assert first.spent.usd == 0.25
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[parent]):
+        run = await hf.start(parent, id="r")
+        assert await run.result() == 2
+        assert (await run.info()).spent == Spent(usd=1.0, input_tokens=2, output_tokens=8, model_calls=4, steps=4)
+        (first, *_) = await hf.runs(agent="child")
+        assert first.spent.usd == 0.25
 
 
-def test_a_transaction_says_what_it_has_spent_with_its_record(tmp_path):
+async def test_a_transaction_says_what_it_has_spent_with_its_record(tmp_path):
     """What a transactional step spends is committed with it, and an attempt that was rolled back has cost as well."""
     failures = ["first"]
 
@@ -142,15 +134,13 @@ def test_a_transaction_says_what_it_has_spent_with_its_record(tmp_path):
     async def keeper() -> None:
         await keep()
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[keeper]) as hf:
         run = await hf.start(keeper)
         await run.result()
         assert (await run.info()).spent == Spent(usd=4, steps=1)
 
-    with_client(main, agents=[keeper])
 
-
-def test_prices_are_looked_up_by_model():
+async def test_prices_are_looked_up_by_model():
     """Without usd= the price is that of genai-prices; of a model nobody knows it stays unknown, and that can be seen."""
 
     @holdfast.step
@@ -161,7 +151,7 @@ def test_prices_are_looked_up_by_model():
     async def caller(model: str) -> None:
         await call(model)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[caller]) as hf:
         known = await hf.start(caller, "gpt-4o")
         unknown = await hf.start(caller, "no-such-model")
         await known.result()
@@ -169,8 +159,6 @@ def test_prices_are_looked_up_by_model():
         assert (await known.info()).spent == Spent(12.5, 1_000_000, 1_000_000, 1, steps=1)
         assert (await unknown.info()).spent == Spent(0, 1_000_000, 1_000_000, 1, unpriced=1, steps=1)
         assert str((await unknown.info()).spent) == "2,000,000 tokens, 1 model call of unknown price"
-
-    with_client(main, agents=[caller])
 
 
 @pytest.mark.parametrize(
@@ -215,13 +203,10 @@ async def counts() -> int:
     return await plain(0) + await counts_below()
 
 
-def test_steps_are_counted_without_a_budget():
+async def test_steps_are_counted_without_a_budget():
     """Those of the run and of all below it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[counts, counts_below]) as hf:
         run = await hf.start(counts, id="r")
         assert await run.result() == 3
         assert (await run.info()).spent.steps == 3
         assert {info.agent: info.spent.steps for info in await hf.runs()} == {"counts": 3, "counts_below": 2}
-
-    with_client(main, agents=[counts, counts_below])

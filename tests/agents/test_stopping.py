@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
-from tests.agents.acting import Gate, kinds, with_client
+from tests.agents.acting import Gate, kinds
 
 import holdfast
 import holdfast.testing
@@ -81,10 +81,9 @@ def actions(deeds):
     return sorted((deed.run, deed.action) for deed in deeds)
 
 
-def test_a_pause_outlives_its_owner_whatever_arrives_after_it():
+async def test_a_pause_outlives_its_owner_whatever_arrives_after_it():
     """A message that is taken in behind the request does not hide it from the next owner."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[works]) as hf:
         gate = GATES["two"] = Gate()
         run = await hf.start(works, id="r")
         await gate.reached.wait()
@@ -103,14 +102,11 @@ def test_a_pause_outlives_its_owner_whatever_arrives_after_it():
         assert await run.result() == ["one", "two", "three", "four"]
         assert (await kinds(hf, "r")).count("run.pausing") == 1
 
-    with_client(main, agents=[works])
-
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_cancel_comes_before_a_pause(crash):
+async def test_a_cancel_comes_before_a_pause(crash):
     """A run that was about to pause and is asked to stop tidies up and ends; it does not lie there paused."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[works]) as hf:
         gate, _ = GATES["two"], GATES["three"] = Gate(), Gate()
         run = await hf.start(works, id="r")
         await gate.reached.wait()
@@ -124,13 +120,10 @@ def test_a_cancel_comes_before_a_pause(crash):
         assert "run.paused" not in await kinds(hf, "r")
         assert actions(await hf.audit()) == [("r", "cancel"), ("r", "pause"), ("r", "start")]
 
-    with_client(main, agents=[works])
 
-
-def test_a_run_that_is_to_stop_cannot_be_paused():
+async def test_a_run_that_is_to_stop_cannot_be_paused():
     """It could not tidy up; that is said, and it ends in its time."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above]) as hf:
         gate = GATES["tidy"] = Gate()
         run = await hf.start(above, id="r")
         await until(waiting(hf, 2))
@@ -140,13 +133,10 @@ def test_a_run_that_is_to_stop_cannot_be_paused():
         gate.open.set()
         assert (await run.wait()).status == "cancelled"
 
-    with_client(main, agents=[above])
 
-
-def test_children_that_were_cancelled_themselves_tidy_up_all_the_same():
+async def test_children_that_were_cancelled_themselves_tidy_up_all_the_same():
     """What a parent passes on is no second request: cancelled by a label that all of them have, each tidies up once."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above]) as hf:
         await hf.start(above, id="r", labels={"team": "x"})
         await until(waiting(hf, 2))
         assert len(await hf.cancel(labels={"team": "x"}, grace="1h", by="ana")) == 2
@@ -154,8 +144,6 @@ def test_children_that_were_cancelled_themselves_tidy_up_all_the_same():
             await hf.get("r").result()
         assert LOG == ["child tidies", "child is tidy", "parent tidies"]
         assert len(await hf.audit(action="cancel")) == 2
-
-    with_client(main, agents=[above])
 
 
 @holdfast.agent
@@ -166,10 +154,9 @@ async def breeds() -> None:
         await act(f"next {number}")
 
 
-def test_children_that_are_started_meanwhile_are_told_too():
+async def test_children_that_are_started_meanwhile_are_told_too():
     """Nobody is left behind by a parent that goes on starting children while the first ones are told."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[breeds, below]) as hf:
         gate = GATES["next 3"] = Gate()
         run = await hf.start(breeds, id="r")
         await gate.reached.wait()
@@ -177,8 +164,6 @@ def test_children_that_are_started_meanwhile_are_told_too():
         gate.open.set()
         await run.wait()
         assert {info.status for info in await hf.runs(parent="r")} == {"cancelled"}
-
-    with_client(main, agents=[breeds, below])
 
 
 @holdfast.agent
@@ -203,10 +188,9 @@ async def deaf_child() -> None:
 
 
 @pytest.mark.parametrize("how", ["second", "grace"])
-def test_whoever_ends_a_run_ends_its_children(how):
+async def test_whoever_ends_a_run_ends_its_children(how):
     """At a second request, and when the grace is over, also if it is none at all."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[deaf, deaf_child]) as hf:
         run = await hf.start(deaf, id="r")
         await until(waiting(hf, 2))
         await run.cancel(grace="1 day" if how == "second" else 0)
@@ -219,8 +203,6 @@ def test_whoever_ends_a_run_ends_its_children(how):
         await hf.get(child.id).wait()
         assert {info.status for info in await hf.runs()} == {"cancelled"}
         assert hf.clock.now() - before < 3_600_000
-
-    with_client(main, agents=[deaf, deaf_child])
 
 
 async def _has_said(what):
@@ -235,11 +217,11 @@ async def one_at_a_time(name: str) -> str:
         await act(f"{name} tidies")
 
 
-def test_a_run_that_waits_for_a_slot_is_cancelled_at_once():
+async def test_a_run_that_waits_for_a_slot_is_cancelled_at_once():
     """It never began; the one that has the slot is not touched."""
     limited = holdfast.agent(limit=1, name="limited")(one_at_a_time.fn)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[limited]) as hf:
         gate = GATES["first"] = Gate()
         first = await hf.start(limited, "first", id="first")
         await gate.reached.wait()
@@ -257,14 +239,12 @@ def test_a_run_that_waits_for_a_slot_is_cancelled_at_once():
         assert await third.result() == "third"
         assert "second" not in LOG
 
-    with_client(main, agents=[limited])
 
-
-def test_a_cancelled_run_leaves_its_slot():
+async def test_a_cancelled_run_leaves_its_slot():
     """Whoever waits for it goes on."""
     limited = holdfast.agent(limit=1, name="limited-too")(one_at_a_time.fn)
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[limited]) as hf:
         gate = GATES["first"] = Gate()
         first = await hf.start(limited, "first", id="first")
         await gate.reached.wait()
@@ -275,18 +255,15 @@ def test_a_cancelled_run_leaves_its_slot():
         assert await second.result() == "second"
         assert LOG == ["first tidies", "second", "second tidies"]
 
-    with_client(main, agents=[limited])
-
 
 @holdfast.agent
 async def asks_for_leave() -> bool:
     return bool(await holdfast.approve("May I?"))
 
 
-def test_the_question_of_a_cancelled_run_is_withdrawn():
+async def test_the_question_of_a_cancelled_run_is_withdrawn():
     """Whoever answers too late is told so."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks_for_leave]) as hf:
         run = await hf.start(asks_for_leave, id="r")
         await run.wait("waiting")
         (question,) = await hf.approvals()
@@ -298,13 +275,10 @@ def test_the_question_of_a_cancelled_run_is_withdrawn():
         with pytest.raises(holdfast.HoldfastError, match="withdrawn"):
             await hf.approve(question.id, by="ana")
 
-    with_client(main, agents=[asks_for_leave])
 
-
-def test_a_paused_child_keeps_its_parent_waiting():
+async def test_a_paused_child_keeps_its_parent_waiting():
     """The parent goes on when the child was resumed and has ended."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above]) as hf:
         run = await hf.start(above, id="r")
         await until(waiting(hf, 2))
         child = hf.get((await hf.runs(parent="r"))[0].id)
@@ -315,13 +289,10 @@ def test_a_paused_child_keeps_its_parent_waiting():
         await run.result()
         assert LOG == ["child tidies", "child is tidy", "parent tidies"]
 
-    with_client(main, agents=[above])
 
-
-def test_a_paused_child_is_cancelled_with_its_parent():
+async def test_a_paused_child_is_cancelled_with_its_parent():
     """It goes on in order to tidy up, and ends first."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[above]) as hf:
         run = await hf.start(above, id="r")
         await until(waiting(hf, 2))
         await hf.get((await hf.runs(parent="r"))[0].id).pause()
@@ -329,21 +300,16 @@ def test_a_paused_child_is_cancelled_with_its_parent():
         await run.wait()
         assert LOG == ["child tidies", "child is tidy", "parent tidies"]
 
-    with_client(main, agents=[above])
 
-
-def test_what_is_cancelled_stays_cancelled():
+async def test_what_is_cancelled_stays_cancelled():
     """It cannot be retried, resumed or paused; it can be deleted."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[works]) as hf:
         run = await hf.start(works, id="r", after="1h")
         await run.cancel()
         for again in (run.retry, run.resume, run.pause):
             with pytest.raises(RunFinished, match="is cancelled"):
                 await again()
         assert await run.delete() == 1
-
-    with_client(main, agents=[works])
 
 
 @holdfast.agent
@@ -352,10 +318,9 @@ async def changes() -> None:
     await holdfast.receive("go")
 
 
-def test_a_run_whose_code_cannot_go_on_ends_all_the_same():
+async def test_a_run_whose_code_cannot_go_on_ends_all_the_same():
     """Asked to stop, a run that diverges has nobody who could tidy up: it does not lie there paused."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[changes]) as hf:
         run = await hf.start(changes, id="r")
         await run.wait("waiting")
         CHANGED.append("otherwise")
@@ -364,13 +329,10 @@ def test_a_run_whose_code_cannot_go_on_ends_all_the_same():
         assert info.status == "cancelled"
         assert "its code cannot go on" in info.reason
 
-    with_client(main, agents=[changes])
 
-
-def test_a_run_that_ends_its_process_again_and_again_is_cancelled_at_once():
+async def test_a_run_that_ends_its_process_again_and_again_is_cancelled_at_once():
     """It was stopped because it cannot go on; nobody carries it once more to tell it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[works]) as hf:
         gate = GATES["one"] = Gate()
         run = await hf.start(works, id="r")
         for _ in range(5):
@@ -382,8 +344,6 @@ def test_a_run_that_ends_its_process_again_and_again_is_cancelled_at_once():
         await run.cancel(by="ana")
         assert (await run.info()).status == "cancelled"
         assert LOG == []
-
-    with_client(main, agents=[works])
 
 
 # Code that never waits
@@ -412,10 +372,9 @@ def impatient(monkeypatch):
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_loop_that_never_waits_is_cancelled(impatient, first, crash):
+async def test_a_loop_that_never_waits_is_cancelled(impatient, first, crash):
     """It is told wherever it is, and tidies up; after a crash it does not begin to tidy up again."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[spins]) as hf:
         tidies = GATES["tidies"] = Gate()
         run = await hf.start(spins, first, False, id="r")
         await run.wait("running")
@@ -427,14 +386,11 @@ def test_a_loop_that_never_waits_is_cancelled(impatient, first, crash):
         assert (await run.wait(timeout=10)).reason == "cancelled by ana"
         assert [*([] if first else ["begins"]), "tidies"] == LOG
 
-    with_client(main, agents=[spins])
-
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_loop_that_never_waits_and_never_listens_ends_at_the_second_request(impatient, first):
+async def test_a_loop_that_never_waits_and_never_listens_ends_at_the_second_request(impatient, first):
     """Whatever its code does."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[spins]) as hf:
         run = await hf.start(spins, first, True, id="r")
         await run.wait("running")
         await run.cancel(grace="1h")
@@ -443,14 +399,11 @@ def test_a_loop_that_never_waits_and_never_listens_ends_at_the_second_request(im
         assert (await run.wait(timeout=10)).status == "cancelled"
         assert LOG.count("tidies") == 1
 
-    with_client(main, agents=[spins])
-
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_loop_that_never_waits_is_paused_and_given_back(impatient, first):
+async def test_a_loop_that_never_waits_is_paused_and_given_back(impatient, first):
     """It is paused, resumed, taken over after a crash, paused again, and lets its worker go."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[spins]) as hf:
         run = await hf.start(spins, first, False, id="r")
         await run.wait("running")
         await run.pause(by="ana")
@@ -467,5 +420,3 @@ def test_a_loop_that_never_waits_is_paused_and_given_back(impatient, first):
         await hf._worker.stop(60.0)
         assert asyncio.get_running_loop().time() - before < 30  # it is not waited for
         assert (await run.info()).status == "ready"
-
-    with_client(main, agents=[spins])

@@ -1,7 +1,6 @@
 """Streams as agents and steps write them, and as readers see them, with crashes and failures between."""
 
 import asyncio
-import functools
 
 import pytest
 from tests.engine.lives import history, lives
@@ -33,16 +32,11 @@ async def until_text(run, text, name="answer"):
     raise AssertionError(f"it ended with {seen!r}")
 
 
-def in_test(test):
-    """Run an async test, not for ever."""
-
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        global going  # noqa: PLW0603 - what bodies wait for belongs to the loop
-        going = asyncio.Event()
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 50))
-
-    return run
+@pytest.fixture(autouse=True)
+def closed() -> None:
+    """What bodies wait for belongs to the loop of one test."""
+    global going  # noqa: PLW0603
+    going = asyncio.Event()
 
 
 @holdfast.step
@@ -65,7 +59,6 @@ async def speaking(words: list[str], keep: bool) -> str:
     return await speak(words, keep)
 
 
-@in_test
 async def test_a_step_that_runs_again_begins_behind_a_mark():
     """After a crash the text of the dead attempt is salvaged; readers see it, the mark, and the new text, each once."""
     async with holdfast.testing.open(agents=[speaking]) as hf:
@@ -82,7 +75,6 @@ async def test_a_step_that_runs_again_begins_behind_a_mark():
         assert [chunk.attempt async for chunk in run.stream("answer")] == [1, 2, 2, 2]
 
 
-@in_test
 async def test_a_step_that_keeps_what_was_salvaged_goes_on_behind_it():
     """With keep() readers see one text and no mark; a second crash salvages all of it."""
     async with holdfast.testing.open(agents=[speaking]) as hf:
@@ -126,7 +118,6 @@ async def failing(how: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["failed", "timeout", "well"])
-@in_test
 async def test_why_an_attempt_broke_off_is_known_to_the_next_and_to_the_agent(how):
     """The next attempt, in another life, and the agent at the end are told why; the journal has no copy of the text."""
     reason, dot = ("timeout", "") if how == "timeout" else ("failed", "." if how == "well" else "")
@@ -159,7 +150,6 @@ async def speaking_once() -> list[str]:
         return [left.text, left.reason]
 
 
-@in_test
 async def test_a_step_that_is_not_run_again_hands_on_what_it_left():
     """A step that fails because it is in doubt after a crash has its text from the life before, and its stream ends."""
     async with holdfast.testing.open(agents=[speaking_once]) as hf:
@@ -185,7 +175,6 @@ async def impatient() -> str:
         return f"{last} {await holdfast.unfinished('answer')} {await holdfast.unfinished('other')}"
 
 
-@in_test
 async def test_a_step_that_nobody_waits_for_ends_its_stream():
     """Cancelling the step ends its stream with that reason; the agent finds what was left, and the next step writes behind."""
     async with holdfast.testing.open(agents=[impatient]) as hf:
@@ -218,7 +207,6 @@ async def busily() -> int:
     return sum(task.result() for task in booked)
 
 
-@in_test
 async def test_text_beside_a_transaction():
     """What one step writes while another has a transaction open is kept back and written in order, whatever crashes."""
     async for hf in holdfast.testing.crash_everywhere(agents=[busily]):
@@ -251,7 +239,6 @@ async def telling() -> int:
     return total
 
 
-@in_test
 async def test_agent_code_writes_once_what_it_writes_in_every_life():
     """Whatever crashes, and wherever the run is parked, readers see each character once."""
     async for hf in holdfast.testing.crash_everywhere(agents=[telling]):
@@ -356,7 +343,6 @@ async def saving() -> str:
     return problem
 
 
-@in_test
 async def test_a_checkpoint_names_an_open_stream():
     """A checkpoint inside a block is refused with its name; behind one it is taken, and a new era goes on with the stream."""
     async with holdfast.testing.open(agents=[saving]) as hf:
@@ -400,7 +386,6 @@ async def done() -> None:
 
 
 @pytest.mark.parametrize("agent_too", [False, True])
-@in_test
 async def test_two_at_once_is_an_error_that_names_the_other(agent_too):
     """The second one to open a stream is told who has it, live and on replay alike; later another one appends."""
     async with holdfast.testing.open(agents=[sharing], park=False) as hf:
@@ -425,7 +410,6 @@ async def ending(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled", "insisted"])
-@in_test
 async def test_readers_end_with_the_run(how):
     """A run that fails or is cancelled, with its code or without, ends what readers follow, and says how."""
     async with holdfast.testing.open(agents=[ending]) as hf:
@@ -472,7 +456,6 @@ async def turn(name: str) -> None:
 
 
 @pytest.mark.parametrize("crashing", [False, True])
-@in_test
 async def test_readers_follow_from_text_to_text(crashing):
     """The end of a text is passed on, and the next one comes behind it until the run is over; a silent block leaves nothing."""
     async with holdfast.testing.open(agents=[by_turns]) as hf:
@@ -545,7 +528,6 @@ async def wronging() -> list[str]:
     return [*found, await in_thread(), await in_transaction()]
 
 
-@in_test
 async def test_what_cannot_be_says_why():
     """A bad name, bytes, a write behind the end, a thread and a transaction are refused in words."""
     async with holdfast.testing.open(agents=[wronging]) as hf:
@@ -558,7 +540,6 @@ async def test_what_cannot_be_says_why():
         assert "transaction" in transaction
 
 
-@in_test
 async def test_readers_are_told_what_is_no_stream_and_no_offset():
     """A name and an offset are checked at once; a run that is not there when it is read."""
     async with holdfast.testing.open(agents=[]) as hf:
@@ -571,7 +552,6 @@ async def test_readers_are_told_what_is_no_stream_and_no_offset():
             await read(run)
 
 
-@in_test
 async def test_outside_a_run_a_stream_goes_nowhere():
     """A step that is called by itself writes, and nobody reads it."""
     going.set()
@@ -596,7 +576,6 @@ class Commits:
         pass
 
 
-@in_test
 async def test_text_is_durable_before_the_outcome():
     """What a step wrote until it returned is committed before its outcome, or with it, though no time had passed."""
     commits = Commits()
@@ -627,7 +606,6 @@ async def flooding(size: int) -> None:
     await flood(size)
 
 
-@in_test
 async def test_a_writer_waits_for_a_store_that_is_behind():
     """While nothing can be committed a step can write about 128 KiB; then it waits, and goes on when the store does."""
     written.clear()

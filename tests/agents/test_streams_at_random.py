@@ -97,30 +97,27 @@ def text_of(seen):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(10))
-def test_readers_that_come_back_see_everything_once(seed):
+async def test_readers_that_come_back_see_everything_once(seed):
     """Whatever crashes and breaks off, a reader has seen just what is in the stream at the end, and that is the result."""
-
-    async def main():
-        rng = random.Random(seed)
-        noise.seed(seed)
-        faults = Soon(rng)
-        async with holdfast.testing.open(agents=[talking], faults=faults, park=rng.random() < 0.5) as hf:
-            faults.crashed = _restart(hf)
-            runs = [await hf.start(talking, seed, id=f"r{n}") for n in range(RUNS)]
-            readers = {
-                (run.id, name): asyncio.create_task(follow(run, name, rng))
-                for run in runs
-                for name in ("s0", "s1", "s2", "agent")
-            }
-            for run in runs:
-                *said, again = await run.result(timeout=50)
-                expected = {"s0": [said[0], again], "s1": [said[1]], "s2": [said[2]]}
-                expected["agent"] = ["begins " + "".join([*said, again])]
-                for name, texts in expected.items():
-                    seen = await readers[run.id, name]
-                    stored = [(chunk.kind, chunk.data) async for chunk in run.stream(name)]
-                    assert seen == joined(stored)
-                    assert text_of(seen) == texts
-            return hf.crashes
-
-    assert asyncio.run(main()) > 0
+    rng = random.Random(seed)
+    noise.seed(seed)
+    faults = Soon(rng)
+    async with holdfast.testing.open(agents=[talking], faults=faults, park=rng.random() < 0.5) as hf:
+        faults.crashed = _restart(hf)
+        runs = [await hf.start(talking, seed, id=f"r{n}") for n in range(RUNS)]
+        readers = {
+            (run.id, name): asyncio.create_task(follow(run, name, rng))
+            for run in runs
+            for name in ("s0", "s1", "s2", "agent")
+        }
+        for run in runs:
+            *said, again = await run.result(timeout=50)
+            expected = {"s0": [said[0], again], "s1": [said[1]], "s2": [said[2]]}
+            expected["agent"] = ["begins " + "".join([*said, again])]
+            for name, texts in expected.items():
+                seen = await readers[run.id, name]
+                stored = [(chunk.kind, chunk.data) async for chunk in run.stream(name)]
+                assert seen == joined(stored)
+                assert text_of(seen) == texts
+        returned = hf.crashes
+    assert returned > 0

@@ -82,58 +82,46 @@ async def kinds(run):
     return [event.kind async for event in run.events(follow=False)]
 
 
-def test_a_timer_that_fires_meanwhile_comes_behind(postgres_url):  # noqa: F811
+async def test_a_timer_that_fires_meanwhile_comes_behind(postgres_url):  # noqa: F811
     """It has a number and nobody has seen it: it moves behind the message, and another life sees the same order."""
-
-    async def main():
-        hook = Holds()
-        async with Held(postgres_url, hook, both) as hf:
-            run, execution = await told(hf, both)
-            (timer,) = (call for call in execution.calls.values() if call.of == "timer")
-            execution.outside.run(timer._fire)  # its time has come
-            assert [append.expected_seq for append in execution.held()] == [1]
-            hook.opened.set()
-            assert await run.result(timeout=20) == ["rang", 7]
-            found = await kinds(run)
-            assert found[:3] == ["timer.set", "message.received", "timer.fired"]
-            assert [event.seq async for event in run.events(follow=False)] == list(range(len(found)))
-
-    asyncio.run(main())
+    hook = Holds()
+    async with Held(postgres_url, hook, both) as hf:
+        run, execution = await told(hf, both)
+        (timer,) = (call for call in execution.calls.values() if call.of == "timer")
+        execution.outside.run(timer._fire)  # its time has come
+        assert [append.expected_seq for append in execution.held()] == [1]
+        hook.opened.set()
+        assert await run.result(timeout=20) == ["rang", 7]
+        found = await kinds(run)
+        assert found[:3] == ["timer.set", "message.received", "timer.fired"]
+        assert [event.seq async for event in run.events(follow=False)] == list(range(len(found)))
 
 
-def test_a_worker_that_stops_meanwhile_gives_the_run_back(postgres_url):  # noqa: F811
+async def test_a_worker_that_stops_meanwhile_gives_the_run_back(postgres_url):  # noqa: F811
     """It waits for what is on its way; the next worker goes on with the message, which came once, and not after a lease."""
-
-    async def main():
-        hook = Holds()
-        async with Held(postgres_url, hook, listener) as hf:
-            run, execution = await told(hf, listener)
-            stopping = asyncio.ensure_future(hf._worker.stop(0.0))
-            while not execution.closing:
-                await asyncio.sleep(0)
-            assert execution.pen_held
-            hook.opened.set()
-            await stopping
-            assert (await hf.store.run(run.id)).status == "ready"  # before the store gives back what is left
-        async with holdfast.open(postgres_url, agents=[listener]) as other:
-            assert await other.get(run.id).result(timeout=20) == 7
-            assert (await kinds(other.get(run.id))).count("message.received") == 1
-
-    asyncio.run(main())
+    hook = Holds()
+    async with Held(postgres_url, hook, listener) as hf:
+        run, execution = await told(hf, listener)
+        stopping = asyncio.ensure_future(hf._worker.stop(0.0))
+        while not execution.closing:
+            await asyncio.sleep(0)
+        assert execution.pen_held
+        hook.opened.set()
+        await stopping
+        assert (await hf.store.run(run.id)).status == "ready"  # before the store gives back what is left
+    async with holdfast.open(postgres_url, agents=[listener]) as other:
+        assert await other.get(run.id).result(timeout=20) == 7
+        assert (await kinds(other.get(run.id))).count("message.received") == 1
 
 
-def test_a_message_whose_answer_was_lost_comes_once(postgres_url):  # noqa: F811
+async def test_a_message_whose_answer_was_lost_comes_once(postgres_url):  # noqa: F811
     """The commit happened and nobody was told: the run finds it in its journal and goes on in the same life."""
-
-    async def main():
-        hook = Holds()
-        hook.loses = True
-        async with Held(postgres_url, hook, listener) as hf:
-            run, execution = await told(hf, listener)
-            hook.opened.set()
-            assert await run.result(timeout=20) == 7
-            assert not hook.loses
-            assert (await hf.store.run(run.id)).lease_epoch == execution.run.lease_epoch
-            assert await kinds(run) == ["message.received", "step.completed", "run.completed"]
-
-    asyncio.run(main())
+    hook = Holds()
+    hook.loses = True
+    async with Held(postgres_url, hook, listener) as hf:
+        run, execution = await told(hf, listener)
+        hook.opened.set()
+        assert await run.result(timeout=20) == 7
+        assert not hook.loses
+        assert (await hf.store.run(run.id)).lease_epoch == execution.run.lease_epoch
+        assert await kinds(run) == ["message.received", "step.completed", "run.completed"]

@@ -11,6 +11,7 @@ import pytest
 from tests.agents.acting import fail, history, with_client
 
 import holdfast
+import holdfast.testing
 from holdfast import BadArguments, NotStorable, StepFailed
 
 KIB = 1024
@@ -43,10 +44,9 @@ async def echoes(text: str) -> str:
     return text
 
 
-def test_large_values_come_back_whole():
+async def test_large_values_come_back_whole():
     """Arguments, step results, messages, a child's input and result, and the run's result; after crashes too."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[carries, echoes]) as hf:
         run = await hf.start(carries, LARGE, id="r")
         again = await hf.start(carries, LARGE, id="r")
         with pytest.raises(holdfast.RunExists):
@@ -59,13 +59,10 @@ def test_large_values_come_back_whole():
         events = await history(hf, "r")
         assert all(len(str(event.data)) < 2000 for event in events)
 
-    with_client(main, agents=[carries, echoes])
 
-
-def test_a_large_value_is_stored_once_and_goes_with_its_run():
+async def test_a_large_value_is_stored_once_and_goes_with_its_run():
     """Equal values share a blob; the last run that names it takes it along."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[echoes]) as hf:
         for run in ("a", "b"):
             await hf.run(echoes, LARGE, id=run)
         assert await _blobs(hf) == 2  # the arguments and the result
@@ -74,8 +71,6 @@ def test_a_large_value_is_stored_once_and_goes_with_its_run():
         assert await hf.get("b").result() == LARGE
         await hf.get("b").delete()
         assert await _blobs(hf) == 0
-
-    with_client(main, agents=[echoes])
 
 
 async def _blobs(hf) -> int:
@@ -120,10 +115,9 @@ async def asks() -> str:
 SAYS = r"1(\.0)? MiB"
 
 
-def test_values_over_the_limit_are_refused_from_outside():
+async def test_values_over_the_limit_are_refused_from_outside():
     """Arguments, messages and answers: whoever gives them is told what is too large, and how large it may be."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[carries, echoes, asks], settings=SMALL) as hf:
         with pytest.raises(NotStorable, match=f"the arguments.*{SAYS}"):
             await hf.start(echoes, TOO_LARGE)
         assert await hf.runs() == []
@@ -136,8 +130,6 @@ def test_values_over_the_limit_are_refused_from_outside():
             await hf.answer("q", {"result": TOO_LARGE}, by="ana")
         await hf.answer("q", {"result": LARGE}, by="ana")
         assert await hf.get("q").result() == LARGE
-
-    with_client(main, agents=[carries, echoes, asks], settings=SMALL)
 
 
 def test_values_over_the_limit_are_refused_in_a_run():
@@ -156,16 +148,13 @@ def test_values_over_the_limit_are_refused_in_a_run():
 
 
 @pytest.mark.parametrize("size", [64 * KIB - 2, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1])
-def test_the_border_between_row_and_blob_is_not_seen(size):
+async def test_the_border_between_row_and_blob_is_not_seen(size):
     """Values of just under and just over 64 KiB are the same to everyone."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grows]) as hf:
         assert len(await hf.run(grows, size)) == size
 
-    with_client(main, agents=[grows])
 
-
-def test_what_looks_like_a_reference_is_a_value():
+async def test_what_looks_like_a_reference_is_a_value():
     """A user's dict that is written as our references are comes back as itself, wherever it is kept."""
     trap = {"$blob": "0" * 64}
 
@@ -177,12 +166,10 @@ def test_what_looks_like_a_reference_is_a_value():
     async def passes(value: dict[str, str]) -> list[dict[str, str]]:
         return [value, await same(value), await holdfast.receive("news")]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[passes]) as hf:
         run = await hf.start(passes, trap)
         await run.send("news", trap)
         assert await run.result() == [trap, trap, trap]
-
-    with_client(main, agents=[passes])
 
 
 class Scalar:
@@ -208,7 +195,7 @@ def counted() -> Any:
         (lambda: {"n": 1, "open": object()}, "object cannot be stored; return plain data", None),
     ],
 )
-def test_what_a_body_has_paid_for_is_kept_though_it_cannot_be_stored(value, told, kept):
+async def test_what_a_body_has_paid_for_is_kept_though_it_cannot_be_stored(value, told, kept):
     """The step fails and says how to mend it; the plain data that is left of its result is in the failure, for good."""
 
     @holdfast.step
@@ -223,7 +210,7 @@ def test_what_a_body_has_paid_for_is_kept_though_it_cannot_be_stored(value, told
             await holdfast.sleep("1h")
             return [failure.message, failure.data]
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[agent]) as hf:
         run = await hf.start(agent)
         await run.wait("waiting")
         await hf.crash()
@@ -231,8 +218,6 @@ def test_what_a_body_has_paid_for_is_kept_though_it_cannot_be_stored(value, told
         assert told in message
         assert found == kept
         assert hf.bodies[asks_a_model] == 1
-
-    with_client(main, agents=[agent])
 
 
 # The errors of the contract

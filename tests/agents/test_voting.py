@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.agents.acting import history, kinds, with_client
+from tests.agents.acting import history, kinds
 
 import holdfast
+import holdfast.testing
 from holdfast import Actor, AlreadyDecided, NotAllowed, Stale
 from holdfast.verbs.children import Child
 
@@ -49,10 +49,9 @@ async def counted(hf: Any, text: str) -> Any:
         await hf.advance("1s")  # and whatever is under way
 
 
-def test_two_must_agree():
+async def test_two_must_agree():
     """The second one decides; the votes of both are in the decision."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["dev"], 2)
         first = await hf.approve("r", by=ANA)
         assert (first.status, first.needs, [vote.by for vote in first.votes]) == ("open", 2, ["ana"])
@@ -62,26 +61,20 @@ def test_two_must_agree():
         assert await run.result() == [True, "bob", ["dev"], ["ana", "bob"]]
         assert await kinds(hf, "r") == ["approval.asked", "approval.voted", "approval.decided", "run.completed"]
 
-    with_client(main, agents=[grant])
 
-
-def test_one_no_ends_it():
+async def test_one_no_ends_it():
     """However many agree."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["dev"], 3)
         await hf.approve("r", by=ANA)
         await hf.deny("r", by="bob")
         assert (await run.result())[:2] == [False, "bob"]
 
-    with_client(main, agents=[grant])
-
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_how_many_must_agree_depends_on_the_edited_value(crash):
+async def test_how_many_must_agree_depends_on_the_edited_value(crash):
     """Only the worker knows; who edits to something that needs two has cast one vote, wherever it was edited."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["dev"])
         async with holdfast.open(f"sqlite:{hf.path}") as elsewhere:  # without the agent's code
             first = await elsewhere.approve("r", by=ANA, data={"groups": ["dev", "admin"]})
@@ -93,13 +86,10 @@ def test_how_many_must_agree_depends_on_the_edited_value(crash):
             assert (await elsewhere.approve(question, by="bob")).status == "decided"
         assert await run.result() == [True, "bob", ["dev", "admin"], ["ana", "bob"]]
 
-    with_client(main, agents=[grant])
 
-
-def test_an_edit_that_needs_one_is_decided_by_the_worker():
+async def test_an_edit_that_needs_one_is_decided_by_the_worker():
     """The one who edited it decided it, also in the audit."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["admin"])
         first = await hf.approve("r", by=ANA, data=Access(["dev"]))
         assert (first.status, first.decided_by) == ("decided", "ana")  # it was waited for the worker's word
@@ -110,10 +100,8 @@ def test_an_edit_that_needs_one_is_decided_by_the_worker():
             ("someone", "start"),
         ]
 
-    with_client(main, agents=[grant])
 
-
-def test_a_needs_function_that_fails_pauses_the_run():
+async def test_a_needs_function_that_fails_pauses_the_run():
     """Its reason says for whose edit; mended and resumed, the vote counts."""
     broken = [True]
 
@@ -126,7 +114,7 @@ def test_a_needs_function_that_fails_pauses_the_run():
     async def asks() -> list[str]:
         return (await holdfast.approve("So?", show=["dev"], edit=True, needs=needs)).data
 
-    async def main(hf):
+    async with holdfast.testing.open(agents=[asks]) as hf:
         run = await waiting(hf, asks)
         await hf.approve("r", by="ana", data=["admin"])
         info = await run.wait("paused")
@@ -135,13 +123,10 @@ def test_a_needs_function_that_fails_pauses_the_run():
         await run.resume()
         assert await run.result() == ["admin"]
 
-    with_client(main, agents=[asks])
 
-
-def test_votes_are_for_a_value():
+async def test_votes_are_for_a_value():
     """A vote for what was shown does not count for what somebody made of it."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["dev"], 2)
         (before,) = await run.approvals()
         await hf.approve(before, by=ANA)
@@ -162,14 +147,11 @@ def test_votes_are_for_a_value():
             ("vote", "ana", {"groups": ["dev"]}),
         ]
 
-    with_client(main, agents=[grant])
-
 
 @pytest.mark.parametrize("needs", [0, 2])
-def test_nobody_is_said_to_have_agreed_to_what_somebody_else_made_of_it(needs):
+async def test_nobody_is_said_to_have_agreed_to_what_somebody_else_made_of_it(needs):
     """A decision has the votes for what was decided only: who agreed to what was shown before did not agree to that."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["admin"], needs)
         await hf.approve("r", by=ANA)
         await hf.approve("r", by="bob", data=Access(["admin", "ops"]))
@@ -181,13 +163,10 @@ def test_nobody_is_said_to_have_agreed_to_what_somebody_else_made_of_it(needs):
         await hf.deny(question, by=CID) if needs else await hf.approve("r", by=CID, digest=question.digest)
         assert await run.result() == [not needs, "cid", ["admin"] if needs else ["admin", "ops"], ["bob", "cid"]]
 
-    with_client(main, agents=[grant])
 
-
-def test_only_those_it_is_for():
+async def test_only_those_it_is_for():
     """Others are told who may; a list for one person has what is that person's."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["dev"])
         for act in (hf.approve, hf.deny):
             with pytest.raises(NotAllowed, match=r"'eve' may not decide .*: it is for it, bob"):
@@ -199,13 +178,10 @@ def test_only_those_it_is_for():
         await hf.deny("r", by=CID)
         assert (await run.result())[:2] == [False, "cid"]
 
-    with_client(main, agents=[grant])
 
-
-def test_passed_on():
+async def test_passed_on():
     """Whoever may decide may pass it on, and then no longer may; the event tells bots, the audit who it was."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         run = await waiting(hf, grant, ["dev"])
         with pytest.raises(NotAllowed):
             await hf.delegate("r", to="eve", by="eve")
@@ -223,8 +199,6 @@ def test_passed_on():
         assert (await run.result())[:2] == [True, "eve"]
         told = [each["action"] for each in await hf.store.audit("r")]
         assert [each for each in told if each != "refused"] == ["approve", "delegate", "start"]
-
-    with_client(main, agents=[grant])
 
 
 # Nested
@@ -246,10 +220,9 @@ async def onboard(name: str) -> list[bool]:
     return [await accounts(name), await bystander]
 
 
-def test_a_question_deep_in_a_tree():
+async def test_a_question_deep_in_a_tree():
     """It is listed once, with its path, found from every run above it; deciding it wakes only the run that asked."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[onboard, accounts, privileges]) as hf:
         run = await hf.start(onboard, "ada", id="r")
         while len(await run.approvals()) < 2:
             await run.wait("waiting")
@@ -276,16 +249,13 @@ def test_a_question_deep_in_a_tree():
         await hf.approve("r", by="ana")  # one is left
         assert await run.result() == [True, True]
 
-    with_client(main, agents=[onboard, accounts, privileges])
-
 
 # Feeds, and crashes everywhere
 
 
-def test_a_bot_can_follow_all_questions():
+async def test_a_bot_can_follow_all_questions():
     """`kinds="approval"` is all that happens to questions in all runs, and goes on from any position."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[grant]) as hf:
         for name in ("a", "b"):
             await waiting(hf, grant, ["dev"], 2, run=name)
         await hf.approve("a", by="bob")
@@ -306,8 +276,6 @@ def test_a_bot_can_follow_all_questions():
         with pytest.raises(holdfast.BadArguments, match="no kind of event"):
             _ = [event async for event in hf.events(kinds="approvals")]
 
-    with_client(main, agents=[grant])
-
 
 @holdfast.agent
 async def everything() -> list[Any]:
@@ -317,28 +285,24 @@ async def everything() -> list[Any]:
     return [first.data, [vote.by for vote in first.votes], second, bool(third), third.expired]
 
 
-def test_a_crash_between_each_two_actions():
+async def test_a_crash_between_each_two_actions():
     """Votes, an edit, a delegation, expiries and reminders with a crash before and after every commit: nothing is lost."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[everything]):
-            run = await hf.start(everything, id="r")
-            question = await counted(hf, "First?")
-            await hf.approve(question, by="ana", data=["dev", "ops"])
-            question = await counted(hf, "First?")
-            await hf.delegate("r", to="eve", by="bob")
-            await hf.approve(question, by="eve")
-            question = await counted(hf, "Second?")
-            await hf.answer(question, 6, by="ana")
-            assert await run.result() == [["dev", "ops"], ["ana", "eve"], 6, True, True]
-            statuses = [each.status for each in await hf.approvals(open=False)]
-            assert statuses == ["decided", "decided", "expired"]
-            actions = [each["action"] for each in reversed(await hf.store.audit("r"))]
-            assert actions == ["start", "vote", "delegate", "approve", "answer"]
-            nths = [event.data["nth"] for event in await history(hf, "r") if event.kind == "approval.reminded"]
-            assert nths == sorted(set(nths))
-            passes += 1
-        assert passes > 20
-
-    asyncio.run(main())
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[everything]):
+        run = await hf.start(everything, id="r")
+        question = await counted(hf, "First?")
+        await hf.approve(question, by="ana", data=["dev", "ops"])
+        question = await counted(hf, "First?")
+        await hf.delegate("r", to="eve", by="bob")
+        await hf.approve(question, by="eve")
+        question = await counted(hf, "Second?")
+        await hf.answer(question, 6, by="ana")
+        assert await run.result() == [["dev", "ops"], ["ana", "eve"], 6, True, True]
+        statuses = [each.status for each in await hf.approvals(open=False)]
+        assert statuses == ["decided", "decided", "expired"]
+        actions = [each["action"] for each in reversed(await hf.store.audit("r"))]
+        assert actions == ["start", "vote", "delegate", "approve", "answer"]
+        nths = [event.data["nth"] for event in await history(hf, "r") if event.kind == "approval.reminded"]
+        assert nths == sorted(set(nths))
+        passes += 1
+    assert passes > 20

@@ -30,39 +30,31 @@ async def either() -> str:
     return "message"
 
 
-def test_code_past_the_message_runs_for_the_first_time(postgres_url):
+async def test_code_past_the_message_runs_for_the_first_time(postgres_url):
     """What ran before the wait is a replay, what runs after it is not; bodies run once and messages come in order."""
-
-    async def main():
-        settings = holdfast.Settings(park_grace_s=0.0)
-        async with holdfast.open(postgres_url, agents=[listener], settings=settings) as hf:
-            run = await hf.start(listener, 3)
-            for number in range(3):
-                while (info := await run.wait("waiting", timeout=20)).steps < number:
-                    await asyncio.sleep(0.005)
-                assert info.status == "waiting"
-                await run.send("mail", number)
-            seen = await run.result(timeout=20)
-            assert [value for _, _, value in seen] == [0, 1, 2]
-            assert [after for _, after, _ in seen[-1:]] == [False]
-            kinds = [event.kind async for event in run.events(follow=False)]
-            assert kinds == ["message.received", "step.completed"] * 3 + ["run.completed"]
-
-    asyncio.run(main())
+    settings = holdfast.Settings(park_grace_s=0.0)
+    async with holdfast.open(postgres_url, agents=[listener], settings=settings) as hf:
+        run = await hf.start(listener, 3)
+        for number in range(3):
+            while (info := await run.wait("waiting", timeout=20)).steps < number:
+                await asyncio.sleep(0.005)
+            assert info.status == "waiting"
+            await run.send("mail", number)
+        seen = await run.result(timeout=20)
+        assert [value for _, _, value in seen] == [0, 1, 2]
+        assert [after for _, after, _ in seen[-1:]] == [False]
+        kinds = [event.kind async for event in run.events(follow=False)]
+        assert kinds == ["message.received", "step.completed"] * 3 + ["run.completed"]
 
 
-def test_a_timer_that_was_due_first_comes_first(postgres_url):
+async def test_a_timer_that_was_due_first_comes_first(postgres_url):
     """A message that came after the end of the wait, while no worker was there, is not received in its place."""
-
-    async def main():
-        settings = holdfast.Settings(park_grace_s=0.0)
-        async with holdfast.open(postgres_url, agents=[either], settings=settings) as hf:
-            run = await hf.start(either)
-            await run.wait("waiting", timeout=20)
-        async with holdfast.open(postgres_url) as hf:
-            await asyncio.sleep(1.1)  # the time passes, and nobody is there
-            await hf.get(run.id).send("mail", 1)
-        async with holdfast.open(postgres_url, agents=[either], settings=settings) as hf:
-            assert await hf.get(run.id).result(timeout=20) == "timeout"
-
-    asyncio.run(main())
+    settings = holdfast.Settings(park_grace_s=0.0)
+    async with holdfast.open(postgres_url, agents=[either], settings=settings) as hf:
+        run = await hf.start(either)
+        await run.wait("waiting", timeout=20)
+    async with holdfast.open(postgres_url) as hf:
+        await asyncio.sleep(1.1)  # the time passes, and nobody is there
+        await hf.get(run.id).send("mail", 1)
+    async with holdfast.open(postgres_url, agents=[either], settings=settings) as hf:
+        assert await hf.get(run.id).result(timeout=20) == "timeout"

@@ -8,16 +8,16 @@ import logging
 
 import pytest
 from tests.agents.acting import Gate, history, kinds, with_client
-from tests.agents.test_runs import ALL, breaks, greet, listens, naps, parent, serving, work
+from tests.agents.test_runs import ALL, breaks, greet, listens, naps, parent, work
 
 import holdfast
+import holdfast.testing
 from holdfast import BadArguments, RunActive, RunFinished
 
 
-def test_events_of_one_run_can_be_followed():
+async def test_events_of_one_run_can_be_followed():
     """From the first or any later one, live until the end; the number of those seen is where to go on."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(listens, 2)
 
         async def follow():
@@ -30,13 +30,10 @@ def test_events_of_one_run_can_be_followed():
         assert [event.seq async for event in run.events(after=1)] == [1, 2]
         assert [event.run for event in await history(hf, run.id)] == [run.id] * 3
 
-    serving(main)
 
-
-def test_events_of_all_runs_can_be_followed():
+async def test_events_of_all_runs_can_be_followed():
     """In one order for all runs; a reader that comes back with its last position misses none and sees none twice."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         for n in range(3):
             await hf.run(greet, str(n), id=f"g{n}")
         everything = [event async for event in hf.events(follow=False)]
@@ -58,13 +55,10 @@ def test_events_of_all_runs_can_be_followed():
         await hf.start(breaks, id="b")
         assert (await waiting).run == "b"
 
-    serving(main)
 
-
-def test_messages_with_a_key_are_sent_once():
+async def test_messages_with_a_key_are_sent_once():
     """The same key twice is one message, also after a crash and after the end; without a key each is its own."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(listens, 3)
         await run.send("news", "a", key="1")
         await hf.crash()
@@ -77,41 +71,32 @@ def test_messages_with_a_key_are_sent_once():
         with pytest.raises(RunFinished, match="is completed and takes no more messages"):
             await run.send("news", "c")
 
-    serving(main)
-
 
 @pytest.mark.parametrize("topic", ["", "x" * 201, None, 3])
-def test_topics_are_checked(topic):
+async def test_topics_are_checked(topic):
     """A topic is a short string, where it is sent and where it is received."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(listens)
         with pytest.raises(BadArguments, match="is not a topic"):
             await run.send(topic, 1)
 
-    serving(main)
 
-
-def test_a_message_that_cannot_be_stored_is_refused():
+async def test_a_message_that_cannot_be_stored_is_refused():
     """The sender is told; the run hears nothing."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         run = await hf.start(listens)
         with pytest.raises(holdfast.NotStorable):
             await run.send("news", object())
         await run.send("news", {"ok": (1, 2)})
         assert await run.result() == [{"ok": (1, 2)}]
 
-    serving(main)
-
 
 # Resuming and deleting
 
 
-def test_only_a_paused_run_is_resumed():
+async def test_only_a_paused_run_is_resumed():
     """Everything else is told apart: a run that goes on by itself, and one that has ended."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         nap = await hf.start(naps)
         await nap.wait("waiting")
         with pytest.raises(RunActive, match="is waiting and not paused: there is nothing to resume"):
@@ -124,8 +109,6 @@ def test_only_a_paused_run_is_resumed():
         await bad.wait()
         with pytest.raises(RunFinished, match="is failed and cannot be resumed; retry it instead"):
             await bad.resume()
-
-    serving(main)
 
 
 @holdfast.agent(name="changing")
@@ -161,10 +144,9 @@ def test_a_run_whose_arguments_no_longer_fit_is_paused(tmp_path):
     with_client(again, agents=[takes_one], path=path)
 
 
-def test_only_a_finished_run_is_deleted():
+async def test_only_a_finished_run_is_deleted():
     """Its children go with it; an unfinished run, or the child of one, is refused."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         nap = await hf.start(naps, id="n")
         await nap.wait("waiting")
         with pytest.raises(RunActive, match="run 'n' is waiting; cancel it first, or wait for its end"):
@@ -175,13 +157,10 @@ def test_only_a_finished_run_is_deleted():
         with pytest.raises(holdfast.UnknownRun):
             await hf.get("p").info()
 
-    serving(main)
 
-
-def test_old_runs_are_pruned():
+async def test_old_runs_are_pruned():
     """By age and status; failed ones only if asked for, and unfinished ones never."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=ALL) as hf:
         await hf.run(greet, "old", id="old")
         await (await hf.start(breaks, id="bad")).wait()
         await hf.start(listens, id="open")
@@ -196,29 +175,24 @@ def test_old_runs_are_pruned():
         with pytest.raises(BadArguments, match="is no state of a run"):
             await hf.prune("7 days", status="old")
 
-    serving(main)
-
 
 # Clients
 
 
-def test_a_client_that_is_not_open_says_so(tmp_path):
+async def test_a_client_that_is_not_open_says_so(tmp_path):
     """Before it is opened and after it was closed; opening twice is an error too."""
     client = holdfast.open(f"sqlite:{tmp_path / 'a.db'}")
 
-    async def main():
-        run = client.get("r")  # a handle needs nothing
-        for ask in (run.info, client.runs, lambda: client.start(greet, "a"), client.approvals):
-            with pytest.raises(BadArguments, match=r"not open; use `async with holdfast.open\(...\) as hf`"):
-                await ask()
-        async with client:
-            with pytest.raises(BadArguments, match="open already"):
-                await client.__aenter__()
-            assert await client.runs() == []
-        with pytest.raises(BadArguments, match="was closed, and is not open any more"):
-            await client.runs()
-
-    asyncio.run(main())
+    run = client.get("r")  # a handle needs nothing
+    for ask in (run.info, client.runs, lambda: client.start(greet, "a"), client.approvals):
+        with pytest.raises(BadArguments, match=r"not open; use `async with holdfast.open\(...\) as hf`"):
+            await ask()
+    async with client:
+        with pytest.raises(BadArguments, match="open already"):
+            await client.__aenter__()
+        assert await client.runs() == []
+    with pytest.raises(BadArguments, match="was closed, and is not open any more"):
+        await client.runs()
 
 
 @pytest.mark.parametrize(
@@ -257,7 +231,7 @@ def test_the_default_store(tmp_path, monkeypatch):
     assert {"holdfast.db", "env.db", "given.db"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_clients_in_one_process_do_not_meet():
+async def test_clients_in_one_process_do_not_meet():
     """Two stores with runs of the same id, served by agents of the same name, on one loop: each has its own."""
 
     def named(answer):
@@ -275,33 +249,27 @@ def test_clients_in_one_process_do_not_meet():
     gates = {"one": Gate(), "two": Gate()}
     one, two = named("one"), named("two")
 
-    async def main(first):
-        async with holdfast.testing.open(agents=[two]) as second:
-            runs = [await first.start("same", id="r"), await second.start("same", id="r")]
-            for gate in gates.values():
-                await gate.reached.wait()
-            await first.crash()
-            for gate in gates.values():
-                gate.open.set()
-            assert [await run.result() for run in runs] == ["one", "two"]
-            assert (first.bodies["say"], second.bodies["say"]) == (2, 1)
-
-    with_client(main, agents=[one])
+    async with holdfast.testing.open(agents=[one]) as first, holdfast.testing.open(agents=[two]) as second:
+        runs = [await first.start("same", id="r"), await second.start("same", id="r")]
+        for gate in gates.values():
+            await gate.reached.wait()
+        await first.crash()
+        for gate in gates.values():
+            gate.open.set()
+        assert [await run.result() for run in runs] == ["one", "two"]
+        assert (first.bodies["say"], second.bodies["say"]) == (2, 1)
 
 
-def test_a_worker_that_cannot_start_leaves_nothing_open(tmp_path):
+async def test_a_worker_that_cannot_start_leaves_nothing_open(tmp_path):
     """An agent whose annotation cannot be resolved is refused at the opening, and the store is closed again."""
 
     async def unresolved(x: Nowhere) -> None: ...  # noqa: F821
 
-    async def main():
-        with pytest.raises(BadArguments, match="'Nowhere' of its parameter 'x' cannot be resolved"):
-            async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[holdfast.agent(unresolved)]):
-                pass
-        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=ALL) as hf:
-            assert await hf.run(greet, "ana") == "hello ana"
-
-    asyncio.run(main())
+    with pytest.raises(BadArguments, match="'Nowhere' of its parameter 'x' cannot be resolved"):
+        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[holdfast.agent(unresolved)]):
+            pass
+    async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=ALL) as hf:
+        assert await hf.run(greet, "ana") == "hello ana"
 
 
 # Logs
@@ -344,18 +312,15 @@ def records():
     LOG.removeHandler(handler)
 
 
-def test_the_log_filter_drops_what_a_replay_repeats(records):
+async def test_the_log_filter_drops_what_a_replay_repeats(records):
     """Each record once, the very first too, with the run's id and the step's key; those from outside pass unchanged."""
-
-    async def main(hf):
+    async with holdfast.testing.open(agents=[logs]) as hf:
         run = await hf.start(logs, id="l")
         async for event in run.events():  # a message each time the run waits for one
             if event.kind in ("timer.fired", "message.received"):
                 await hf.advance("0s")
                 with contextlib.suppress(RunFinished):
                     await run.send("news", 1)
-
-    with_client(main, agents=[logs])
     log_in_step()
     LOG.info("outside")
     assert records == [
@@ -364,7 +329,7 @@ def test_the_log_filter_drops_what_a_replay_repeats(records):
     ]  # fmt: skip
 
 
-def test_a_crash_loses_no_record(records):
+async def test_a_crash_loses_no_record(records):
     """What was logged after the last commit is logged again by whoever takes over; nothing is left out."""
 
     @holdfast.agent
@@ -373,11 +338,8 @@ def test_a_crash_loses_no_record(records):
         await work("x")
         LOG.info("after")
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[short]):
-            records.clear()
-            await hf.run(short, id="s")
-            assert list(dict.fromkeys(records)) == [("before", "s", ""), ("after", "s", "")]
-            assert len(records) <= 2 + hf.crashes
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[short]):
+        records.clear()
+        await hf.run(short, id="s")
+        assert list(dict.fromkeys(records)) == [("before", "s", ""), ("after", "s", "")]
+        assert len(records) <= 2 + hf.crashes

@@ -1,6 +1,5 @@
 """What a worker says about itself, and how it is told what to serve."""
 
-import asyncio
 import signal
 
 import pytest
@@ -54,17 +53,13 @@ def test_a_worker_tells_what_it_carries(terminal):
     assert worker.wait() == 0
 
 
-def test_a_slow_terminal_costs_no_memory(capsys):
+async def test_a_slow_terminal_costs_no_memory(capsys):
     """More lines than can be printed are counted, not kept."""
-
-    async def main():
-        report = Report()
-        for seq in range(_MOST_LINES + 7):
-            report.recorded(Event(seq, "note", None, {"text": f"number {seq}"}, run="r"))
-        async with report:
-            pass
-
-    asyncio.run(main())
+    report = Report()
+    for seq in range(_MOST_LINES + 7):
+        report.recorded(Event(seq, "note", None, {"text": f"number {seq}"}, run="r"))
+    async with report:
+        pass
     printed = capsys.readouterr().err
     assert f"number {_MOST_LINES - 1}" in printed
     assert f"number {_MOST_LINES}\n" not in printed

@@ -52,7 +52,7 @@ def test_slices_are_joined():
     assert joined([]) == []
 
 
-def test_loading_reads_each_message_once():
+async def test_loading_reads_each_message_once():
     """A run that has read its last twenty messages many times loads each of them once when it resumes."""
 
     @holdfast.agent
@@ -65,15 +65,12 @@ def test_loading_reads_each_message_once():
             await holdfast.sleep("1m")
             return total
 
-    async def main():
-        async with holdfast.testing.open(agents=[rereads], park=False) as hf:
-            run = await hf.start(rereads)
-            async for event in run.events():
-                if event.kind == "timer.set":
-                    break
-            loaded = await recollect(hf.store, await hf.store.journal(run.id))
-            assert list(loaded.values()) == [f'"{turn}"' for turn in range(30)]
-            await hf.crash()
-            assert await run.result() == sum(min(20, turn + 1) for turn in range(30))
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[rereads], park=False) as hf:
+        run = await hf.start(rereads)
+        async for event in run.events():
+            if event.kind == "timer.set":
+                break
+        loaded = await recollect(hf.store, await hf.store.journal(run.id))
+        assert list(loaded.values()) == [f'"{turn}"' for turn in range(30)]
+        await hf.crash()
+        assert await run.result() == sum(min(20, turn + 1) for turn in range(30))

@@ -80,19 +80,15 @@ def test_killed_at_random(workers):
 
 
 @pytest.mark.parametrize("park", [True, False], ids=["parked", "kept"])
-def test_a_crash_at_every_commit(park):
+async def test_a_crash_at_every_commit(park):
     """Two runs on one conversation, a crash before and after each commit: both turns are whole, in either order."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[chat], park=park):
-            runs = [await hf.start(chat, "c", text, id=text) for text in "ab"]
-            results = {run.id: await run.result() for run in runs}
-            check([each.value for each in await hf.conversation("c").messages()], results)
-            passes += 1
-        assert passes > 20
-
-    asyncio.run(asyncio.wait_for(main(), 60))
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[chat], park=park):
+        runs = [await hf.start(chat, "c", text, id=text) for text in "ab"]
+        results = {run.id: await run.result() for run in runs}
+        check([each.value for each in await hf.conversation("c").messages()], results)
+        passes += 1
+    assert passes > 20
 
 
 @holdfast.agent
@@ -118,37 +114,33 @@ async def wander(seed: int, names: list[str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_schedules(seed):
+async def test_random_schedules(seed):
     """Runs that wait, lose patience, are refused and are interrupted at random: what they say stands once and in turns."""
+    choice = random.Random(seed)
+    park = bool(seed % 2)
+    async with holdfast.testing.open(agents=[wander], park=park) as hf:
+        runs = [await hf.start(wander, seed * 100 + n, ["p", "q"], id=f"w{n}") for n in range(6)]
 
-    async def main():
-        choice = random.Random(seed)
-        park = bool(seed % 2)
-        async with holdfast.testing.open(agents=[wander], park=park) as hf:
-            runs = [await hf.start(wander, seed * 100 + n, ["p", "q"], id=f"w{n}") for n in range(6)]
+        async def crashes():
+            async for _ in hf.events():
+                # After two crashes a run is carried alone, and while it is kept in memory nobody would go on.
+                if choice.random() < 0.03 and (park or not hf.crashes):
+                    await hf.crash()
 
-            async def crashes():
-                async for _ in hf.events():
-                    # After two crashes a run is carried alone, and while it is kept in memory nobody would go on.
-                    if choice.random() < 0.03 and (park or not hf.crashes):
-                        await hf.crash()
-
-            crashing = asyncio.create_task(crashes())
-            told = [await run.result() for run in runs]
-            crashing.cancel()
-            await asyncio.gather(crashing, return_exceptions=True)
-            found = []
-            for name in ("p", "q"):
-                messages = await hf.conversation(name, str).messages()
-                found += [f"{name} {message.value}" for message in messages]
-                turns = [message.value.rpartition(".")[0] for message in messages]
-                assert [turn for n, turn in enumerate(turns) if turn != (turns[n - 1] if n else "")] == list(
-                    dict.fromkeys(turns)
-                )
-                info = await hf.conversation(name).info()
-                assert info is None or (info.run, info.waiting) == (None, 0)
-            assert len(set(found)) == len(found)
-            meant, done = ({word for each in told for word in each[which]} for which in (0, 1))
-            assert done <= set(found) <= meant
-
-    asyncio.run(asyncio.wait_for(main(), 40))
+        crashing = asyncio.create_task(crashes())
+        told = [await run.result() for run in runs]
+        crashing.cancel()
+        await asyncio.gather(crashing, return_exceptions=True)
+        found = []
+        for name in ("p", "q"):
+            messages = await hf.conversation(name, str).messages()
+            found += [f"{name} {message.value}" for message in messages]
+            turns = [message.value.rpartition(".")[0] for message in messages]
+            assert [turn for n, turn in enumerate(turns) if turn != (turns[n - 1] if n else "")] == list(
+                dict.fromkeys(turns)
+            )
+            info = await hf.conversation(name).info()
+            assert info is None or (info.run, info.waiting) == (None, 0)
+        assert len(set(found)) == len(found)
+        meant, done = ({word for each in told for word in each[which]} for which in (0, 1))
+        assert done <= set(found) <= meant

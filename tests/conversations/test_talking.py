@@ -442,17 +442,14 @@ async def chorus() -> list[str]:
         return await talk.messages()
 
 
-def test_two_tasks_in_one_conversation():
+async def test_two_tasks_in_one_conversation():
     """Tasks of one run add in an order that every life of the run agrees on, whatever crashes."""
     broken.clear()
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[chorus]):
-            heard = await hf.run(chorus)
-            assert heard == await said(hf)
-            assert sorted(heard) == ["a0", "a1", "b0", "b1"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[chorus]):
+        heard = await hf.run(chorus)
+        assert heard == await said(hf)
+        assert sorted(heard) == ["a0", "a1", "b0", "b1"]
 
 
 @holdfast.agent
@@ -481,18 +478,14 @@ async def hasty(then: str) -> list[str]:
 
 @pytest.mark.parametrize("then", ["checkpoint", "entry"])
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_conversation_that_is_left_in_haste_is_left(then, crash):
+async def test_a_conversation_that_is_left_in_haste_is_left(then, crash):
     """A second cancellation while it is left keeps the run neither from a checkpoint nor from entering it again."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[hasty]) as hf:
-            run = await hf.start(hasty, then, id="r")
-            await run.wait("waiting")
-            await run.send("go")
-            if crash:
-                await hf.crash()
-            expected = ["hello", "again", "left" if then == "checkpoint" else "hello"]
-            assert await run.result(timeout=20) == expected
-            assert await said(hf) == ["hello", "again"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[hasty]) as hf:
+        run = await hf.start(hasty, then, id="r")
+        await run.wait("waiting")
+        await run.send("go")
+        if crash:
+            await hf.crash()
+        expected = ["hello", "again", "left" if then == "checkpoint" else "hello"]
+        assert await run.result(timeout=20) == expected
+        assert await said(hf) == ["hello", "again"]

@@ -84,36 +84,29 @@ def test_checkpoint():
     ("card", "starts"),
     [("good", "hf_"), ("empty", "declined: no money"), ("broken", "Permanent after 1: no such card"), ("busy", "hf_")],
 )
-def test_failing(card, starts):
+async def test_failing(card, starts):
     """Declared errors come back as themselves, permanent ones stop, and RetryAfter is obeyed."""
-
-    async def main():
-        guide = module(PAGE, "guide: failing")
-        async with holdfast.testing.open(agents=[guide.checkout]) as hf:
-            result = await hf.run(guide.checkout, card)
-            assert result.startswith(starts)
-            assert hf.bodies[guide.charge] == {"good": 1, "empty": 3, "broken": 1, "busy": 2}[card]
-
-    asyncio.run(main())
+    guide = module(PAGE, "guide: failing")
+    async with holdfast.testing.open(agents=[guide.checkout]) as hf:
+        result = await hf.run(guide.checkout, card)
+        assert result.startswith(starts)
+        assert hf.bodies[guide.charge] == {"good": 1, "empty": 3, "broken": 1, "busy": 2}[card]
 
 
-def test_in_doubt():
+async def test_in_doubt():
     """The probe finds a mail that was sent before the crash; the question of a crashed wire is answered by a person."""
     guide = module(PAGE, "guide: in doubt")
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[guide.pay]):
-            guide.sent.clear()
-            run = await hf.start(guide.pay, 10, id="p")
-            result = asyncio.create_task(run.result())
-            while not result.done():
-                for question in await hf.approvals():
-                    await hf.answer(question, {"result": "wired 10"}, by="ana")
-                await asyncio.wait([result], timeout=0.01)
-            assert await result == ["mail to ana", "wired 10"]
-            assert len(guide.sent) == 1
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[guide.pay]):
+        guide.sent.clear()
+        run = await hf.start(guide.pay, 10, id="p")
+        result = asyncio.create_task(run.result())
+        while not result.done():
+            for question in await hf.approvals():
+                await hf.answer(question, {"result": "wired 10"}, by="ana")
+            await asyncio.wait([result], timeout=0.01)
+        assert await result == ["mail to ana", "wired 10"]
+        assert len(guide.sent) == 1
 
 
 def test_transaction():
@@ -122,20 +115,17 @@ def test_transaction():
     assert ran(guide, guide.pay_back) == {"ana": 70, "bo": 130}
 
 
-def test_conversation():
+async def test_conversation():
     """Each run knows what the ones before it said, and a crash anywhere loses and doubles nothing."""
     guide = module(PAGE, "guide: conversation")
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[guide.reply]):
-            for number, prompt in enumerate(["price", "size"]):
-                told = f"{prompt}? You have asked {number} times before."
-                assert await hf.run(guide.reply, "user-42", prompt, id=prompt) == told
-            messages = await hf.conversation("user-42", str).messages()
-            assert [message.value for message in messages][::2] == ["price", "size"]
-            assert len(messages) == 4
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[guide.reply]):
+        for number, prompt in enumerate(["price", "size"]):
+            told = f"{prompt}? You have asked {number} times before."
+            assert await hf.run(guide.reply, "user-42", prompt, id=prompt) == told
+        messages = await hf.conversation("user-42", str).messages()
+        assert [message.value for message in messages][::2] == ["price", "size"]
+        assert len(messages) == 4
 
 
 def test_resource():
@@ -144,29 +134,23 @@ def test_resource():
     assert ran(guide, guide.read, "x") == "page x"
 
 
-def test_waiting():
+async def test_waiting():
     """The reminder sleeps two days, hears an answer, or does not."""
     guide = module(PAGE, "guide: waiting")
 
-    async def main():
-        async with holdfast.testing.open(agents=[guide.reminder]) as hf:
-            run = await hf.start(guide.reminder, "ana")
-            await run.send("answer", "yes")
-            assert await run.result() == "ana said yes"
-            assert await hf.run(guide.reminder, "bo") == "bo did not answer"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[guide.reminder]) as hf:
+        run = await hf.start(guide.reminder, "ana")
+        await run.send("answer", "yes")
+        assert await run.result() == "ana said yes"
+        assert await hf.run(guide.reminder, "bo") == "bo did not answer"
 
 
-def test_race():
+async def test_race():
     """The first answer wins, also after a crash at any point."""
     guide = module(PAGE, "guide: race")
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[guide.first_answer]):
-            assert (await hf.run(guide.first_answer, "?")).endswith("says yes")
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[guide.first_answer]):
+        assert (await hf.run(guide.first_answer, "?")).endswith("says yes")
 
 
 def test_strict(tmp_path, monkeypatch):
@@ -183,33 +167,27 @@ def test_children():
     assert ran(guide, guide.book, ["a", "b", "c", "d"]) == "A B C D"
 
 
-def test_flow():
+async def test_flow():
     """The agents of the section on many runs work, alone and called in numbers."""
     guide = module(PAGE, "guide: flow")
 
-    async def main():
-        async with holdfast.testing.open(agents=[guide]) as hf:
-            runs = [await hf.start(guide.answer_mail, "ana", f"text {n}") for n in range(4)]
-            assert [await run.result() for run in runs] == [f"ANA: TEXT {n}" for n in range(4)]
-            assert (await hf.store.run(runs[0].id)).queue == "mail"
-            first, again = [await hf.start(guide.sync_mailbox, "bo") for _ in range(2)]
-            assert first.id == again.id
-            await first.send("done")
-            assert await again.result() == "synced bo"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[guide]) as hf:
+        runs = [await hf.start(guide.answer_mail, "ana", f"text {n}") for n in range(4)]
+        assert [await run.result() for run in runs] == [f"ANA: TEXT {n}" for n in range(4)]
+        assert (await hf.store.run(runs[0].id)).queue == "mail"
+        first, again = [await hf.start(guide.sync_mailbox, "bo") for _ in range(2)]
+        assert first.id == again.id
+        await first.send("done")
+        assert await again.result() == "synced bo"
 
 
-def test_versions():
+async def test_versions():
     """Of two versions of a name a new run gets the last one, and each object starts its own."""
     guide = module(PAGE, "guide: versions")
 
-    async def main():
-        async with holdfast.testing.open(agents=[guide]) as hf:
-            assert await hf.run("report", "otters") == "otters, the new way"
-            assert await hf.run(guide.report_1, "otters") == "otters, the old way"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[guide]) as hf:
+        assert await hf.run("report", "otters") == "otters, the new way"
+        assert await hf.run(guide.report_1, "otters") == "otters, the old way"
 
 
 def test_patched():
@@ -234,16 +212,13 @@ def test_testing():
         asyncio.run(check(publishes_twice, guide.search, guide.publish))
 
 
-def test_deadline(tmp_path):
+async def test_deadline(tmp_path):
     """The page starts a run within a deadline of its own."""
     guide, start = module(PAGE, "guide: research"), module(PAGE, "guide: deadline").start_or_tell
 
-    async def main():
-        async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", settings=holdfast.Settings(deadline_s=0.1)) as hf:
-            assert await start(hf, guide.research, "otters") == "research-otters"
-            assert [info.id for info in await hf.runs()] == ["research-otters"]
-
-    asyncio.run(main())
+    async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", settings=holdfast.Settings(deadline_s=0.1)) as hf:
+        assert await start(hf, guide.research, "otters") == "research-otters"
+        assert [info.id for info in await hf.runs()] == ["research-otters"]
 
 
 def test_plain_code(tmp_path, capsys):
@@ -301,84 +276,72 @@ def test_provider():
     assert (fake.asked, fake.paid, [request.prompt for request in fake.requests]) == (3, 2, ["What do otters do?"] * 3)
 
 
-def test_asking():
+async def test_asking():
     """The page's agent: edited to what needs two, agreed by both, answered; or denied, or nobody there."""
     page = module(PAGE, "guide: asking")
 
-    async def main():
-        async with holdfast.testing.open(agents=[page.privileges]) as hf:
-            run = await hf.start(page.privileges, "ada", id="a")
-            await run.wait("waiting")
-            (question,) = await run.approvals()
-            assert question.shown == {"groups": ["dev"], "days": 30}
-            await hf.approve("a", by="ana", data={"groups": ["admin"], "days": 1})
-            while (question := (await run.approvals())[0]).needs is None:
-                await hf.advance("1s")
-            await hf.approve(question, by=holdfast.Actor("bob", ["it-admins"]))
-            assert await run.result() == "ada is in admin for 1 days, and sits anywhere"
-            run = await hf.start(page.privileges, "eve", id="e")
-            await run.wait("waiting")
-            await hf.deny("e", by="ana", note="who is that?")
-            assert await run.result() == "ana said no: who is that?"
-            assert await hf.run(page.privileges, "bob") == "nobody decided"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[page.privileges]) as hf:
+        run = await hf.start(page.privileges, "ada", id="a")
+        await run.wait("waiting")
+        (question,) = await run.approvals()
+        assert question.shown == {"groups": ["dev"], "days": 30}
+        await hf.approve("a", by="ana", data={"groups": ["admin"], "days": 1})
+        while (question := (await run.approvals())[0]).needs is None:
+            await hf.advance("1s")
+        await hf.approve(question, by=holdfast.Actor("bob", ["it-admins"]))
+        assert await run.result() == "ada is in admin for 1 days, and sits anywhere"
+        run = await hf.start(page.privileges, "eve", id="e")
+        await run.wait("waiting")
+        await hf.deny("e", by="ana", note="who is that?")
+        assert await run.result() == "ana said no: who is that?"
+        assert await hf.run(page.privileges, "bob") == "nobody decided"
 
 
-def test_deciding(tmp_path):
+async def test_deciding(tmp_path):
     """A process without the agent's code decides what is for one person."""
     asking, deciding = module(PAGE, "guide: asking"), module(PAGE, "guide: deciding")
 
-    async def main():
-        url = f"sqlite:{tmp_path / 'people.db'}"
-        async with holdfast.open(url, agents=[asking.privileges]) as hf:
-            run = await hf.start(asking.privileges, "ada")
-            async for event in run.events():
-                if event.kind == "approval.asked" and event.data["kind"] == "approve":
-                    await deciding.decide_all(url)
-                elif event.kind == "approval.asked":
-                    await hf.answer(run.id, "by the window", by="ada")
-            assert await run.result() == "ada is in dev for 30 days, and sits by the window"
-
-    asyncio.run(main())
+    url = f"sqlite:{tmp_path / 'people.db'}"
+    async with holdfast.open(url, agents=[asking.privileges]) as hf:
+        run = await hf.start(asking.privileges, "ada")
+        async for event in run.events():
+            if event.kind == "approval.asked" and event.data["kind"] == "approve":
+                await deciding.decide_all(url)
+            elif event.kind == "approval.asked":
+                await hf.answer(run.id, "by the window", by="ada")
+        assert await run.result() == "ada is in dev for 30 days, and sits by the window"
 
 
-def test_control(tmp_path):
+async def test_control(tmp_path):
     """Paused, resumed and cancelled as the guide does it: the agent gives back what it rented, and the filter finds its run."""
     guide = module(PAGE, "guide: control")
     url = f"sqlite:{tmp_path / 'a.db'}"
 
-    async def main():
-        async with holdfast.open(url, agents=[guide.experiment], settings=holdfast.Settings(park_grace_s=0)) as hf:
-            run = await hf.start(guide.experiment, "big", id="exp-1")
-            other = await hf.start(guide.experiment, "small", id="exp-2", labels={"team": "night"})
-            await asyncio.gather(run.wait("waiting"), other.wait("waiting"))
-            assert await guide.stop(url) == ["exp-2"]
-            with pytest.raises(holdfast.RunCancelled, match="cancelled by ben: no budget left"):
-                await run.result(timeout=20)
-            assert (await other.wait(timeout=20)).status == "cancelled"
-            done = [event.data["name"] async for event in run.events(follow=False) if event.kind == "step.completed"]
-            assert done == ["rent", "give_back"]
-
-    asyncio.run(main())
+    async with holdfast.open(url, agents=[guide.experiment], settings=holdfast.Settings(park_grace_s=0)) as hf:
+        run = await hf.start(guide.experiment, "big", id="exp-1")
+        other = await hf.start(guide.experiment, "small", id="exp-2", labels={"team": "night"})
+        await asyncio.gather(run.wait("waiting"), other.wait("waiting"))
+        assert await guide.stop(url) == ["exp-2"]
+        with pytest.raises(holdfast.RunCancelled, match="cancelled by ben: no budget left"):
+            await run.result(timeout=20)
+        assert (await other.wait(timeout=20)).status == "cancelled"
+        done = [event.data["name"] async for event in run.events(follow=False) if event.kind == "step.completed"]
+        assert done == ["rent", "give_back"]
 
 
-def test_steering():
+async def test_steering():
     """The order reaches the watchman once, and its receipt says where."""
     guide = module(PAGE, "guide: steering")
 
-    async def main():
-        async with holdfast.testing.open(agents=[guide.watchman]) as hf:
-            run = await hf.start(guide.watchman, 3, id="w")
-            await run.wait("waiting")
-            await guide.order(hf, "w")
-            await guide.order(hf, "w")
-            assert await run.result() == ["look at the gate"]
-            seen = await guide.order(hf, "w")
-            events = [event async for event in run.events(follow=False)]
-            assert events[seen].kind == "message.received"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[guide.watchman]) as hf:
+        run = await hf.start(guide.watchman, 3, id="w")
+        await run.wait("waiting")
+        await guide.order(hf, "w")
+        await guide.order(hf, "w")
+        assert await run.result() == ["look at the gate"]
+        seen = await guide.order(hf, "w")
+        events = [event async for event in run.events(follow=False)]
+        assert events[seen].kind == "message.received"
 
 
 def test_progress():
@@ -387,24 +350,21 @@ def test_progress():
     assert ran(guide, guide.digest, 2) == "- [x] read\n- [ ] write\n- [ ] send\n- [ ] celebrate"
 
 
-def test_audit():
+async def test_audit():
     """Who did what, the newest first."""
     guide, control = module(PAGE, "guide: audit"), module(PAGE, "guide: control")
 
-    async def main():
-        async with holdfast.testing.open(agents=[control.experiment]) as hf:
-            run = await hf.start(control.experiment, "big", id="e", after="1h")
-            await run.pause(by="ana", reason="lunch")
-            await run.resume(by="ana")
-            await run.cancel(by="ben")
-            assert await guide.who_did_what(hf, "e") == [
-                "ben: cancel", "ana: resume", "ana: pause lunch", "someone: start",
-            ]  # fmt: skip
-            assert await guide.what_ana_approved(hf) == []
-            assert await guide.forget(hf, "e") == 2
-            assert "ana: pause" in await guide.who_did_what(hf, "e")
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[control.experiment]) as hf:
+        run = await hf.start(control.experiment, "big", id="e", after="1h")
+        await run.pause(by="ana", reason="lunch")
+        await run.resume(by="ana")
+        await run.cancel(by="ben")
+        assert await guide.who_did_what(hf, "e") == [
+            "ben: cancel", "ana: resume", "ana: pause lunch", "someone: start",
+        ]  # fmt: skip
+        assert await guide.what_ana_approved(hf) == []
+        assert await guide.forget(hf, "e") == 2
+        assert "ana: pause" in await guide.who_did_what(hf, "e")
 
 
 def test_models():
@@ -462,7 +422,7 @@ def test_budget():
     ]
 
 
-def test_renaming(tmp_path):
+async def test_renaming(tmp_path):
     """A state and a result from before the field was renamed lose nothing."""
     page = module(PAGE, "guide: renaming")
 
@@ -480,11 +440,9 @@ def test_renaming(tmp_path):
         await look()
         await holdfast.receive("wake")
 
-    async def main():
-        async with holdfast.testing.open(agents=[newsletter], path=tmp_path / "a.db") as hf:
-            await (await hf.start(newsletter, id="r")).wait("waiting")
-        async with holdfast.testing.open(agents=[page.newsletter], path=tmp_path / "a.db") as hf:
-            await hf.get("r").send("wake")
-            return await hf.get("r").result(timeout=20)
-
-    assert asyncio.run(main()) == ["ana", "bob"]
+    async with holdfast.testing.open(agents=[newsletter], path=tmp_path / "a.db") as hf:
+        await (await hf.start(newsletter, id="r")).wait("waiting")
+    async with holdfast.testing.open(agents=[page.newsletter], path=tmp_path / "a.db") as hf:
+        await hf.get("r").send("wake")
+        returned = await hf.get("r").result(timeout=20)
+    assert returned == ["ana", "bob"]

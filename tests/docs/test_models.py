@@ -59,20 +59,17 @@ def test_an_override_holds_in_a_run_of_the_testing_kit():
         assert fake.paid == 0
 
 
-def test_the_plain_agent_and_the_durable_one_answer_alike():
+async def test_the_plain_agent_and_the_durable_one_answer_alike():
     """And the durable one through a crash at every point, as the section on tests says."""
     script = [Tool("look_up", animal="otters"), "Otters sleep at sea."]
     durable, check = module(PAGE, "models: durable"), module(PAGE, "models: testing").check
 
-    async def main():
-        with provider(script) as fake:
-            os.environ.update(fake.env)
-            plain = module(PAGE, "models: plain")  # whose client is made at once
-            assert await plain.answer("Where do otters sleep?") == script[-1]
-            await plain.clerk.model.client.close()
-        await check(durable.answer)
-
-    asyncio.run(main())
+    with provider(script) as fake:
+        os.environ.update(fake.env)
+        plain = module(PAGE, "models: plain")  # whose client is made at once
+        assert await plain.answer("Where do otters sleep?") == script[-1]
+        await plain.clerk.model.client.close()
+    await check(durable.answer)
 
 
 def test_each_request_and_each_tool_call_is_one_step():
@@ -178,20 +175,17 @@ def test_a_stream_goes_on_where_it_broke_off(name):
     assert fake.requests[1].messages[-2]["content"] == "Otters hold "
 
 
-def test_a_conversation_is_remembered_by_the_next_run():
+async def test_a_conversation_is_remembered_by_the_next_run():
     """The second message is answered with the first one in sight, also over a crash."""
     page = module(PAGE, "models: conversation")
 
-    async def main():
-        with provider(lambda request: f"You said {len(request.messages) // 2 + 1} things.") as fake:
-            os.environ.update(fake.env)
-            async with holdfast.testing.open(agents=[page.reply]) as hf:
-                assert await hf.run(page.reply, "ana", "Hello") == "You said 1 things."
-                await hf.crash()
-                assert await hf.run(page.reply, "ana", "And hello again") == "You said 2 things."
-            assert fake.paid == 2
-
-    asyncio.run(main())
+    with provider(lambda request: f"You said {len(request.messages) // 2 + 1} things.") as fake:
+        os.environ.update(fake.env)
+        async with holdfast.testing.open(agents=[page.reply]) as hf:
+            assert await hf.run(page.reply, "ana", "Hello") == "You said 1 things."
+            await hf.crash()
+            assert await hf.run(page.reply, "ana", "And hello again") == "You said 2 things."
+        assert fake.paid == 2
 
 
 def test_the_page_is_linked():

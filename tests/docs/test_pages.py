@@ -17,7 +17,7 @@ import holdfast.testing
 from holdfast.words.model import KINDS, TRANSITIONS
 
 
-def test_the_readme_example_runs_and_is_short():
+async def test_the_readme_example_runs_and_is_short():
     """The example at the top of the README has at most 15 non-blank lines and survives a crash at every point."""
     code = block("README.md", "readme: research")
     assert len([line for line in code.splitlines() if line.strip()]) <= 15
@@ -26,16 +26,13 @@ def test_the_readme_example_runs_and_is_short():
     async def at_once(url):
         return url.upper()
 
-    async def main():
-        replace = {readme.summarise: at_once}
-        async for hf in holdfast.testing.crash_everywhere(agents=[readme.research], replace=replace):
-            run = await hf.start(readme.research, "o", id="o")
-            async for event in run.events():
-                if event.kind == "approval.asked":
-                    await hf.approve("o", by="ana")
-            assert await run.result() == "published: O.EXAMPLE/0, O.EXAMPLE/1, O.EXAMPLE/2"
-
-    asyncio.run(main())
+    replace = {readme.summarise: at_once}
+    async for hf in holdfast.testing.crash_everywhere(agents=[readme.research], replace=replace):
+        run = await hf.start(readme.research, "o", id="o")
+        async for event in run.events():
+            if event.kind == "approval.asked":
+                await hf.approve("o", by="ana")
+        assert await run.result() == "published: O.EXAMPLE/0, O.EXAMPLE/1, O.EXAMPLE/2"
 
 
 def test_the_readme_runs_as_it_is_pasted(terminal):

@@ -48,7 +48,7 @@ def finish(agent, *, expected=None, agents=(), crashes=False, **options):
     return asyncio.run(main())
 
 
-def test_a_resumed_run_replays_only_the_tail():
+async def test_a_resumed_run_replays_only_the_tail():
     """After a checkpoint nothing before it is read, called or run again; the state alone is what is known of it."""
     calls: list[str] = []
 
@@ -64,14 +64,11 @@ def test_a_resumed_run_replays_only_the_tail():
             state = await holdfast.checkpoint({"n": state["n"] + 1})
         return state["n"]
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=20) == 20
-            assert hf.bodies[work] == 100
-            assert await counted(run, "checkpoint") == 20
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=20) == 20
+        assert hf.bodies[work] == 100
+        assert await counted(run, "checkpoint") == 20
     assert len(calls) == 100
 
 
@@ -158,7 +155,7 @@ def test_build_runs_once():
     assert built == ["once"]
 
 
-def test_restore_must_be_first_and_once():
+async def test_restore_must_be_first_and_once():
     """Restore after any other durable call, or a second time, is an error that says so, live and resumed alike."""
 
     @holdfast.agent
@@ -184,17 +181,14 @@ def test_restore_must_be_first_and_once():
             return str(error)
         return ""
 
-    async def main():
-        async with holdfast.testing.open(agents=[late, after_message, twice]) as hf:
-            for agent in (late, after_message, twice):
-                run = await hf.start(agent, id=agent.name)
-                await run.send("news", 1)
-                assert "first durable call" in await run.result(timeout=20)
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[late, after_message, twice]) as hf:
+        for agent in (late, after_message, twice):
+            run = await hf.start(agent, id=agent.name)
+            await run.send("news", 1)
+            assert "first durable call" in await run.result(timeout=20)
 
 
-def test_a_checkpoint_says_what_is_open():
+async def test_a_checkpoint_says_what_is_open():
     """A checkpoint while something is open is an error that names it, and the run may go on."""
 
     @holdfast.agent
@@ -228,13 +222,11 @@ def test_a_checkpoint_says_what_is_open():
         state = await holdfast.checkpoint({"fine": True})
         return out if state else []
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            return await run.result(timeout=20), await counted(run, "checkpoint")
-
     # After the checkpoint a resumed run would begin again at the top: this one ends in its first life after it.
-    (no_restore, task, timeout, tick, scope, pending, other), checkpoints = asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        returned = await run.result(timeout=20), await counted(run, "checkpoint")
+    (no_restore, task, timeout, tick, scope, pending, other), checkpoints = returned
     assert "restore" in no_restore
     assert "receive" in task
     assert ":timeout#0" in timeout
@@ -267,7 +259,7 @@ def test_a_state_that_cannot_be_stored_is_an_error_live_and_resumed():
     assert not [event for event in events if event.kind == "checkpoint"]
 
 
-def test_unread_messages_are_carried():
+async def test_unread_messages_are_carried():
     """Messages that nobody has received are there after the checkpoint, in order, in every life, each once."""
 
     @holdfast.agent
@@ -278,14 +270,11 @@ def test_unread_messages_are_carried():
             state = await holdfast.checkpoint({"got": got})
         return state["got"]
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            for n in range(6):
-                await run.send("news", f"m{n}", key=str(n))
-            assert await run.result(timeout=20) == [f"m{n}" for n in range(6)]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        for n in range(6):
+            await run.send("news", f"m{n}", key=str(n))
+        assert await run.result(timeout=20) == [f"m{n}" for n in range(6)]
 
 
 def test_code_that_lost_its_restore_is_paused(tmp_path):

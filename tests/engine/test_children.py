@@ -153,7 +153,7 @@ def test_a_failed_child_raises_in_its_parent(spawned):
     crash_everywhere(parent, None, ["ValueError", "no luck", "went on"])
 
 
-def test_a_child_outlives_the_return_of_its_parent():
+async def test_a_child_outlives_the_return_of_its_parent():
     """A spawned child goes on after its parent has returned."""
 
     @holdfast.agent
@@ -161,18 +161,15 @@ def test_a_child_outlives_the_return_of_its_parent():
         child = await holdfast.spawn(slow, "x")
         return child.id
 
-    async def main():
-        async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
-            run = await hf.start(parent, id="r")
-            child = hf.get(await run.result(timeout=20))
-            assert (await child.info()).status != "completed"
-            await hf.crash()
-            assert await child.result(timeout=20) == "slow x"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
+        run = await hf.start(parent, id="r")
+        child = hf.get(await run.result(timeout=20))
+        assert (await child.info()).status != "completed"
+        await hf.crash()
+        assert await child.result(timeout=20) == "slow x"
 
 
-def test_children_nest():
+async def test_children_nest():
     """Children of children of children give their results upwards, across crashes, in one tree."""
 
     @holdfast.agent
@@ -181,37 +178,31 @@ def test_children_nest():
             return await work("ground")
         return f"{depth}({await level(depth - 1)})"
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[level]):
-            run = await hf.start(level, 3, id="r")
-            assert await run.result(timeout=20) == "3(2(1(ground)))"
-            everyone = await hf.runs(agent=level)
-            assert len(everyone) == 4
-            assert {info.root for info in everyone} == {"r"}
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[level]):
+        run = await hf.start(level, 3, id="r")
+        assert await run.result(timeout=20) == "3(2(1(ground)))"
+        everyone = await hf.runs(agent=level)
+        assert len(everyone) == 4
+        assert {info.root for info in everyone} == {"r"}
 
 
-def test_fifty_children_in_parallel():
+async def test_fifty_children_in_parallel():
     """Fifty children at once give fifty results in their parent's order, after a crash in their midst."""
 
     @holdfast.agent
     async def parent() -> list[str]:
         return list(await asyncio.gather(*(slow(str(n)) for n in range(50))))
 
-    async def main():
-        async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
-            run = await hf.start(parent, id="r")
-            while await counted(run, "child.started") < 50:
-                await asyncio.sleep(0.001)
-            await hf.crash()
-            assert await run.result(timeout=40) == [f"slow {n}" for n in range(50)]
-            assert len(await hf.runs(parent="r", limit=200)) == 50
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
+        run = await hf.start(parent, id="r")
+        while await counted(run, "child.started") < 50:
+            await asyncio.sleep(0.001)
+        await hf.crash()
+        assert await run.result(timeout=40) == [f"slow {n}" for n in range(50)]
+        assert len(await hf.runs(parent="r", limit=200)) == 50
 
 
-def test_a_childs_id_is_the_same_in_every_life():
+async def test_a_childs_id_is_the_same_in_every_life():
     """The id of a child is known from its place in the run, and is another one for another place or run."""
     seen: list[str] = []
 
@@ -222,14 +213,11 @@ def test_a_childs_id_is_the_same_in_every_life():
         await holdfast.sleep("1h")
         return [first.id, second.id]
 
-    async def main():
-        async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
-            results = [await (await hf.start(parent, id=name)).result(timeout=20) for name in ("a", "b")]
-        assert len({child for result in results for child in result}) == 4
-        assert len(seen) == 4
-        assert set(seen) == {results[0][0], results[1][0]}
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
+        results = [await (await hf.start(parent, id=name)).result(timeout=20) for name in ("a", "b")]
+    assert len({child for result in results for child in result}) == 4
+    assert len(seen) == 4
+    assert set(seen) == {results[0][0], results[1][0]}
 
 
 def test_a_wait_for_a_child_can_be_given_up():
@@ -282,7 +270,7 @@ def test_a_large_result_of_a_child():
     crash_everywhere(parent, None, [300_000], large)
 
 
-def test_only_an_agent_can_be_spawned():
+async def test_only_an_agent_can_be_spawned():
     """Spawning what is no agent, or with arguments that do not fit, is an error at the call, and nothing is started."""
 
     @holdfast.agent
@@ -295,14 +283,11 @@ def test_only_an_agent_can_be_spawned():
                 problems.append(str(error))
         return problems
 
-    async def main():
-        async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
-            run = await hf.start(parent, id="r")
-            assert len(await run.result(timeout=20)) == 3
-            assert not await hf.runs(parent="r")
-            assert [event.kind for event in await history(run)] == ["run.completed"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[parent, greet, slow]) as hf:
+        run = await hf.start(parent, id="r")
+        assert len(await run.result(timeout=20)) == 3
+        assert not await hf.runs(parent="r")
+        assert [event.kind for event in await history(run)] == ["run.completed"]
 
 
 def test_two_children_with_one_name_are_told_apart():

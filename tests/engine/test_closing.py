@@ -111,7 +111,7 @@ def test_a_hostile_agent_leaves(tmp_path, monkeypatch, name, way):
 
 
 @pytest.mark.parametrize("name", schedules.ALL)
-def test_every_schedule_parks_at_every_wait(monkeypatch, name):
+async def test_every_schedule_parks_at_every_wait(monkeypatch, name):
     """The canonical schedules end right when every step of theirs is a wait at which the run leaves memory."""
     noise = []
 
@@ -132,27 +132,25 @@ def test_every_schedule_parks_at_every_wait(monkeypatch, name):
         monkeypatch.setattr(schedules, old, new)
     schedules.lives.clear()
 
-    async def main():
-        noisy(noise)
-        async with holdfast.testing.open(agents=[schedules.ALL[name]]) as hf:
-            run = await hf.start(schedules.ALL[name], id="r")
-            if name == "mailing":
-                for n in range(6):
-                    await run.wait("waiting")
-                    await run.send("mail", f"m{n}")
-            result = await run.result(timeout=40)
-            assert not await history(run, "foreign")
-            await quiet(noise)
-            return result
-
-    assert schedules.CHECKS[name](asyncio.run(main()))
+    noisy(noise)
+    async with holdfast.testing.open(agents=[schedules.ALL[name]]) as hf:
+        run = await hf.start(schedules.ALL[name], id="r")
+        if name == "mailing":
+            for n in range(6):
+                await run.wait("waiting")
+                await run.send("mail", f"m{n}")
+        result = await run.result(timeout=40)
+        assert not await history(run, "foreign")
+        await quiet(noise)
+        returned = result
+    assert schedules.CHECKS[name](returned)
     *lives, last = schedules.lives["r"]
     assert len(lives) > 1
     for life in lives:
         assert life == last[: len(life)]
 
 
-def test_a_generator_left_in_a_live_run_is_closed_by_it():
+async def test_a_generator_left_in_a_live_run_is_closed_by_it():
     """The `finally` of a generator that a loop was broken out of runs in its own run: its step is recorded, once."""
 
     async def numbers():
@@ -170,16 +168,13 @@ def test_a_generator_left_in_a_live_run_is_closed_by_it():
         await holdfast.sleep("1h")
         return await hostile.prepare()
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=10) == "prepared"
-            assert [event.key for event in await history(run, "step.completed")] == ["task#0/effect#0", "prepare#0"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=10) == "prepared"
+        assert [event.key for event in await history(run, "step.completed")] == ["task#0/effect#0", "prepare#0"]
 
 
-def test_a_generator_of_one_run_is_not_closed_in_another():
+async def test_a_generator_of_one_run_is_not_closed_in_another():
     """A generator that is collected while another run's code runs is closed in its own run, or not at all."""
     cycles, closed = [], []
 
@@ -205,25 +200,22 @@ def test_a_generator_of_one_run_is_not_closed_in_another():
         cycles.append(1)
         return await hostile.prepare()
 
-    async def main():
-        gc.disable()
-        try:
-            async with holdfast.testing.open(agents=[leaver, collector]) as hf:
-                await (await hf.start(leaver, id="leaver")).wait("waiting")
-                run = await hf.start(collector, id="collector")
-                assert await run.result(timeout=10) == "prepared"
-                await asyncio.sleep(0.01)
-                assert closed == ["leaver"]
-                assert hf.bodies[hostile.effect] == 0
-                assert len(await history(run)) == 3
-        finally:
-            gc.enable()
-
-    asyncio.run(main())
+    gc.disable()
+    try:
+        async with holdfast.testing.open(agents=[leaver, collector]) as hf:
+            await (await hf.start(leaver, id="leaver")).wait("waiting")
+            run = await hf.start(collector, id="collector")
+            assert await run.result(timeout=10) == "prepared"
+            await asyncio.sleep(0.01)
+            assert closed == ["leaver"]
+            assert hf.bodies[hostile.effect] == 0
+            assert len(await history(run)) == 3
+    finally:
+        gc.enable()
     assert cycles == [1]
 
 
-def test_an_agent_that_calls_exit_ends_its_run_only():
+async def test_an_agent_that_calls_exit_ends_its_run_only():
     """sys.exit() in agent code fails the run with a word about it; the worker and its other runs go on."""
 
     @holdfast.agent
@@ -235,18 +227,15 @@ def test_an_agent_that_calls_exit_ends_its_run_only():
     async def goes_on() -> str:
         return await holdfast.receive("go", str)
 
-    async def main():
-        async with holdfast.testing.open(agents=[exits, goes_on], park=False) as hf:
-            other = await hf.start(goes_on, id="other")
-            with pytest.raises(holdfast.RunFailed, match="SystemExit: 3"):
-                await (await hf.start(exits, id="r")).result(timeout=10)
-            await other.send("go", "still here")
-            assert await other.result(timeout=10) == "still here"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[exits, goes_on], park=False) as hf:
+        other = await hf.start(goes_on, id="other")
+        with pytest.raises(holdfast.RunFailed, match="SystemExit: 3"):
+            await (await hf.start(exits, id="r")).result(timeout=10)
+        await other.send("go", "still here")
+        assert await other.result(timeout=10) == "still here"
 
 
-def test_a_body_that_runs_while_the_lease_is_lost_is_stopped():
+async def test_a_body_that_runs_while_the_lease_is_lost_is_stopped():
     """A body is cancelled when its run is taken over, and what it returns is not recorded."""
     stopped = []
 
@@ -262,13 +251,10 @@ def test_a_body_that_runs_while_the_lease_is_lost_is_stopped():
     async def agent() -> str:
         return await long()
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent], park=False) as hf:
-            run = await hf.start(agent, id="r")
-            while not hf.bodies[long]:
-                await asyncio.sleep(0.001)
-            await lose_lease(hf, run)
-            assert stopped == ["long#0"]
-            assert not await history(run, "step.completed", "step.cancelled", "step.failed")
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent], park=False) as hf:
+        run = await hf.start(agent, id="r")
+        while not hf.bodies[long]:
+            await asyncio.sleep(0.001)
+        await lose_lease(hf, run)
+        assert stopped == ["long#0"]
+        assert not await history(run, "step.completed", "step.cancelled", "step.failed")

@@ -167,7 +167,7 @@ def test_an_effect_in_agent_code_is_told_with_its_line(effect, tmp_path, caplog)
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_a_strict_agent_is_paused_before_the_effect(effect, tmp_path):
+async def test_a_strict_agent_is_paused_before_the_effect(effect, tmp_path):
     """The run of a strict agent stops with the line, before anything was done, whatever the agent catches."""
     caught = []
 
@@ -184,17 +184,14 @@ def test_a_strict_agent_is_paused_before_the_effect(effect, tmp_path):
                 caught.append(error)
         return await work("done")
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.wait("paused", timeout=20)
-            reason = (await run.info()).reason
-            assert f"{__file__}:" in reason
-            assert "strict" in reason
-            assert hf.bodies[work] == 0
-
     (tmp_path / "given").write_text("x")
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.wait("paused", timeout=20)
+        reason = (await run.info()).reason
+        assert f"{__file__}:" in reason
+        assert "strict" in reason
+        assert hf.bodies[work] == 0
     assert caught
     assert not any(isinstance(error, Exception) for error in caught)
     assert (tmp_path / "given").exists()
@@ -248,7 +245,7 @@ def test_a_strict_agent_is_paused_before_a_thread_a_process_or_a_connection(tmp_
 
 
 @pytest.mark.parametrize("where", ["task", "callback", "timer"])
-def test_a_strict_agent_is_paused_before_what_it_does_in_an_empty_context(where, tmp_path):
+async def test_a_strict_agent_is_paused_before_what_it_does_in_an_empty_context(where, tmp_path):
     """Whatever runs it, of the run or of the loop on its behalf."""
 
     def inside() -> None:
@@ -265,13 +262,10 @@ def test_a_strict_agent_is_paused_before_what_it_does_in_an_empty_context(where,
             loop.call_later(0, inside)
         return await holdfast.receive("never")
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.wait("paused", timeout=20)
-            assert f"{__file__}:" in (await run.info()).reason
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.wait("paused", timeout=20)
+        assert f"{__file__}:" in (await run.info()).reason
     assert list(tmp_path.iterdir()) == []
 
 

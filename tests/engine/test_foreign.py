@@ -106,7 +106,7 @@ def test_a_foreign_wait_is_reported_and_resumed(caplog, wait, first):
     assert any("'reader#0'" in line and "test_foreign.py:" in line and "Put it into a step" in line for line in told)
 
 
-def test_a_slow_foreign_wait_does_not_count_as_a_divergence(monkeypatch):
+async def test_a_slow_foreign_wait_does_not_count_as_a_divergence(monkeypatch):
     """A replay waits for raw I/O that takes longer than a divergence would be given, once it is known to do such things."""
     monkeypatch.setattr(ending, "STALL_GRACE_S", 0.01)
 
@@ -117,20 +117,17 @@ def test_a_slow_foreign_wait_does_not_count_as_a_divergence(monkeypatch):
         out.append(await of_another_loop())
         return [*out, await work("after"), await holdfast.receive("go", str)]
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.wait("waiting")
-            while await counted(run, "step.completed") < 1:
-                await hf.advance("1h")
-            await hf.crash()
-            await run.send("go", "on")
-            assert await run.result(timeout=20) == ["slow", "another loop", "after", "on"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.wait("waiting")
+        while await counted(run, "step.completed") < 1:
+            await hf.advance("1h")
+        await hf.crash()
+        await run.send("go", "on")
+        assert await run.result(timeout=20) == ["slow", "another loop", "after", "on"]
 
 
-def test_a_run_is_not_parked_while_a_foreign_wait_is_outstanding():
+async def test_a_run_is_not_parked_while_a_foreign_wait_is_outstanding():
     """A run that waits for a thread and for a message stays in memory: parked, the thread's result would never come."""
 
     @holdfast.agent
@@ -142,12 +139,9 @@ def test_a_run_is_not_parked_while_a_foreign_wait_is_outstanding():
             task.cancel()
         return done.pop().result()
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=5) == "thread"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=5) == "thread"
 
 
 def test_a_stalled_run_is_reported(caplog, monkeypatch):
@@ -178,7 +172,7 @@ def test_a_stalled_run_is_reported(caplog, monkeypatch):
 
 
 @pytest.mark.parametrize("replayed", [True, False])
-def test_a_run_that_never_settles_is_paused(monkeypatch, replayed):
+async def test_a_run_that_never_settles_is_paused(monkeypatch, replayed):
     """A run that spins around asyncio.sleep(0) while an outcome waits is paused, with the line."""
     monkeypatch.setattr(gate, "UNSETTLED_LIMIT_S", 0.2)
 
@@ -193,16 +187,13 @@ def test_a_run_that_never_settles_is_paused(monkeypatch, replayed):
         task = asyncio.create_task(work("beside"))
         await spinner()
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            with pytest.raises(holdfast.RunPaused, match=r"never settles.*test_foreign.py:\d+ in spinner"):
-                await run.result(timeout=10)
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        with pytest.raises(holdfast.RunPaused, match=r"never settles.*test_foreign.py:\d+ in spinner"):
+            await run.result(timeout=10)
 
 
-def test_a_busy_run_is_not_taken_for_one_that_never_settles(monkeypatch):
+async def test_a_busy_run_is_not_taken_for_one_that_never_settles(monkeypatch):
     """A run that is busy for longer than the limit goes on, if it rests soon after an outcome has come."""
     monkeypatch.setattr(gate, "UNSETTLED_LIMIT_S", 0.3)
     turns = []
@@ -222,15 +213,12 @@ def test_a_busy_run_is_not_taken_for_one_that_never_settles(monkeypatch):
             await asyncio.sleep(0)
         return await task
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            assert await (await hf.start(agent, id="r")).result(timeout=10) == "slow"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        assert await (await hf.start(agent, id="r")).result(timeout=10) == "slow"
     assert len(turns) > 100
 
 
-def test_what_is_open_when_the_agent_returns_is_cancelled_and_shown():
+async def test_what_is_open_when_the_agent_returns_is_cancelled_and_shown():
     """An agent that returns with open tasks and calls cancels them, and the history says so, the same in every life."""
     ends = []
 
@@ -249,19 +237,16 @@ def test_what_is_open_when_the_agent_returns_is_cancelled_and_shown():
         await work("beside")
         return "returned"
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent], park=False) as hf:
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=10) == "returned"
-            events = await history(run)
-            assert [event.key for event in events if event.kind == "step.cancelled"] == ["open_task#0/hang#0"]
-            assert [event.key for event in events if event.kind == "step.completed"][-1] == "open_task#0/work#0"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent], park=False) as hf:
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=10) == "returned"
+        events = await history(run)
+        assert [event.key for event in events if event.kind == "step.cancelled"] == ["open_task#0/hang#0"]
+        assert [event.key for event in events if event.kind == "step.completed"][-1] == "open_task#0/work#0"
     assert ends == ["cancelled"]
 
 
-def test_a_call_that_is_never_awaited_fails_the_run():
+async def test_a_call_that_is_never_awaited_fails_the_run():
     """An agent that calls a step and never awaits it fails with its name: nothing may look done and not be."""
 
     @holdfast.agent
@@ -269,13 +254,10 @@ def test_a_call_that_is_never_awaited_fails_the_run():
         work("forgotten")
         return "returned"
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            with pytest.raises(holdfast.RunFailed, match=r"work.*await"):
-                await (await hf.start(agent, id="r")).result(timeout=10)
-            assert not hf.bodies
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        with pytest.raises(holdfast.RunFailed, match=r"work.*await"):
+            await (await hf.start(agent, id="r")).result(timeout=10)
+        assert not hf.bodies
 
 
 def test_the_limits_are_what_they_say():

@@ -40,15 +40,11 @@ async def relay(depth: int) -> list[str]:
     return seen
 
 
-def test_a_result_on_its_way_is_not_overtaken():
+async def test_a_result_on_its_way_is_not_overtaken():
     """One that goes through a chain of callbacks arrives before the next outcome is delivered, live and after a crash."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[relay]):
-            run = await hf.start(relay, QUIET_TURNS - 4, id="r")
-            assert await run.result(timeout=20) == ["far", "near"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[relay]):
+        run = await hf.start(relay, QUIET_TURNS - 4, id="r")
+        assert await run.result(timeout=20) == ["far", "near"]
 
 
 def hops(carried: asyncio.Future, depth: int, context: contextvars.Context | None) -> asyncio.Future:
@@ -118,31 +114,23 @@ async def ways(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("depth", [1, 20, 33, 34, 64, 200])
-def test_a_chain_of_any_length_is_not_overtaken(depth):
+async def test_a_chain_of_any_length_is_not_overtaken(depth):
     """However many callbacks carry a result to its task, no outcome is delivered before it is there."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[relay]):
-            run = await hf.start(relay, depth, id="r")
-            assert await run.result(timeout=20) == ["far", "near"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[relay]):
+        run = await hf.start(relay, depth, id="r")
+        assert await run.result(timeout=20) == ["far", "near"]
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(12))
-def test_results_on_their_ways_arrive_in_one_order(seed):
+async def test_results_on_their_ways_arrive_in_one_order(seed):
     """Results that come through chains of callbacks of all kinds arrive in the same order live and after every crash."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[ways]):
-            run = await hf.start(ways, seed, id="r")
-            result = await run.result(timeout=20)
-            assert [event.data["text"] for event in await history(run, "note")] == [" ".join(result)]
-            assert not await history(run, "foreign")
-            await hf.crash()
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[ways]):
+        run = await hf.start(ways, seed, id="r")
+        result = await run.result(timeout=20)
+        assert [event.data["text"] for event in await history(run, "note")] == [" ".join(result)]
+        assert not await history(run, "foreign")
+        await hf.crash()
 
 
 @holdfast.agent(name="gate-alone")
@@ -168,18 +156,14 @@ async def alone(depth: int, where: str) -> list[str]:
 
 @pytest.mark.parametrize("where", ["in its own", "in an empty context", "inside an empty context"])
 @pytest.mark.parametrize("depth", [0, 3, 40])
-def test_the_callbacks_of_the_only_task_are_not_overtaken_either(depth, where):
+async def test_the_callbacks_of_the_only_task_are_not_overtaken_either(depth, where):
     """A run with one task waits for the callbacks it has set off, too, whatever context they run in, or come from."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[alone]):
-            run = await hf.start(alone, depth, where, id="r")
-            assert await run.result(timeout=20) == ["hopped", "worked"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[alone]):
+        run = await hf.start(alone, depth, where, id="r")
+        assert await run.result(timeout=20) == ["hopped", "worked"]
 
 
-def test_timers_in_empty_contexts_are_recorded():
+async def test_timers_in_empty_contexts_are_recorded():
     """A timer that is set in an empty context is one of the run, and so is what it has the loop call."""
 
     @holdfast.agent
@@ -195,14 +179,11 @@ def test_timers_in_empty_contexts_are_recorded():
         later(2)
         return await arrived
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=20) == "arrived"
-            assert len(await history(run, "tick")) == 3
-            assert not await history(run, "foreign")
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=20) == "arrived"
+        assert len(await history(run, "tick")) == 3
+        assert not await history(run, "foreign")
 
 
 @holdfast.agent(name="gate-older")
@@ -286,33 +267,30 @@ def test_an_idle_loop_needs_no_counting():
     assert settled_after(spinning) >= QUIET_TURNS
 
 
-def test_what_steps_a_task_is_told_from_other_callbacks():
+async def test_what_steps_a_task_is_told_from_other_callbacks():
     """A task's own steps and wake-ups are no callbacks to wait for, on this version of Python; all else is."""
     told = []
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        schedule = loop.call_soon
+    loop = asyncio.get_running_loop()
+    schedule = loop.call_soon
 
-        def listening(callback, *args, context=None):
-            told.append((_steps_a_task(callback), callback))
-            return schedule(callback, *args, context=context)
+    def listening(callback, *args, context=None):
+        told.append((_steps_a_task(callback), callback))
+        return schedule(callback, *args, context=context)
 
-        loop.call_soon = listening
-        ended = loop.create_future()
+    loop.call_soon = listening
+    ended = loop.create_future()
 
-        async def waits():
-            await asyncio.sleep(0)
-            await ended
+    async def waits():
+        await asyncio.sleep(0)
+        await ended
 
-        task = loop.create_task(waits())
-        loop.call_later(0.001, ended.set_result, None)
-        await task
-        assert [steps for steps, _ in told] == [True] * len(told), told
-        assert len(told) >= 3
-        told.clear()
-        loop.call_soon(task.cancel)
-        loop.call_soon(list)
-        assert [steps for steps, _ in told] == [False, False]
-
-    asyncio.run(main())
+    task = loop.create_task(waits())
+    loop.call_later(0.001, ended.set_result, None)
+    await task
+    assert [steps for steps, _ in told] == [True] * len(told), told
+    assert len(told) >= 3
+    told.clear()
+    loop.call_soon(task.cancel)
+    loop.call_soon(list)
+    assert [steps for steps, _ in told] == [False, False]

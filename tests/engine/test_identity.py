@@ -313,7 +313,7 @@ def test_a_scope_is_open_once():
     assert keys_of(agent)[0] == ["NoneType", "HoldfastError", *["bad"] * 5]
 
 
-def test_a_task_factory_from_before_keeps_working():
+async def test_a_task_factory_from_before_keeps_working():
     """A task factory installed before ours still makes the tasks outside runs."""
     made = []
 
@@ -326,20 +326,17 @@ def test_a_task_factory_from_before_keeps_working():
     async def agent() -> list[str]:
         return list(await asyncio.gather(work("a"), work("b")))
 
-    async def main():
-        asyncio.get_running_loop().set_task_factory(library)
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            assert await (await hf.start(agent, id="r")).result(timeout=20) == ["a", "b"]
-            count = len(made)
+    asyncio.get_running_loop().set_task_factory(library)
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        assert await (await hf.start(agent, id="r")).result(timeout=20) == ["a", "b"]
+        count = len(made)
 
-            async def mine() -> int:
-                return 7
+        async def mine() -> int:
+            return 7
 
-            task = asyncio.create_task(mine(), name="mine")
-            assert await task == 7
-            assert made[count:] == [task]
-
-    asyncio.run(main())
+        task = asyncio.create_task(mine(), name="mine")
+        assert await task == 7
+        assert made[count:] == [task]
 
 
 def test_tasks_of_a_run_keep_their_names_and_contexts():

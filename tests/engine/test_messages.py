@@ -35,7 +35,7 @@ async def listener(count: int) -> list[str]:
     return [await holdfast.receive("news", str) for _ in range(count)]
 
 
-def test_messages_sent_before_anyone_listens_are_received_in_order():
+async def test_messages_sent_before_anyone_listens_are_received_in_order():
     """Messages sent before the agent asks for them are received in the order sent, topic by topic."""
 
     @holdfast.agent
@@ -44,34 +44,27 @@ def test_messages_sent_before_anyone_listens_are_received_in_order():
         out = [await holdfast.receive("a", str) for _ in range(3)]
         return out + [await holdfast.receive("b", str) for _ in range(3)]
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            for n in range(3):
-                await run.send("b", f"b{n}")
-                await run.send("a", f"a{n}")
-            assert await run.result(timeout=20) == ["a0", "a1", "a2", "b0", "b1", "b2"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        for n in range(3):
+            await run.send("b", f"b{n}")
+            await run.send("a", f"a{n}")
+        assert await run.result(timeout=20) == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
-def test_a_message_wakes_a_parked_run():
+async def test_a_message_wakes_a_parked_run():
     """A run that waits for a message is parked, and one of its topic makes it go on."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[listener]) as hf:
-            run = await hf.start(listener, 2, id="r")
-            assert (await run.wait("waiting")).waits_for == "message"
-            await run.send("other", "not this")
-            await run.send("news", "one")
-            await run.wait("waiting")
-            await run.send("news", "two")
-            assert await run.result(timeout=20) == ["one", "two"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[listener]) as hf:
+        run = await hf.start(listener, 2, id="r")
+        assert (await run.wait("waiting")).waits_for == "message"
+        await run.send("other", "not this")
+        await run.send("news", "one")
+        await run.wait("waiting")
+        await run.send("news", "two")
+        assert await run.result(timeout=20) == ["one", "two"]
 
 
-def test_messages_are_typed():
+async def test_messages_are_typed():
     """A message comes as the type the agent names: a dataclass, a pydantic model, or plain data."""
 
     @holdfast.agent
@@ -82,22 +75,19 @@ def test_messages_are_typed():
         plain = await holdfast.receive("plain")
         return [repr(value) for value in (order, payment, many, plain)]
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.send("order", Order("tea", 2))
-            await run.send("payment", {"cents": 5})
-            await run.send("many", [{"item": "x"}])
-            await run.send("plain", {"a": [1, (2, 3)]})
-            assert await run.result(timeout=20) == [
-                "Order(item='tea', count=2)", "Payment(cents=5)", "[Order(item='x', count=1)]", "{'a': [1, (2, 3)]}",
-            ]  # fmt: skip
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.send("order", Order("tea", 2))
+        await run.send("payment", {"cents": 5})
+        await run.send("many", [{"item": "x"}])
+        await run.send("plain", {"a": [1, (2, 3)]})
+        assert await run.result(timeout=20) == [
+            "Order(item='tea', count=2)", "Payment(cents=5)", "[Order(item='x', count=1)]", "{'a': [1, (2, 3)]}",
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize("way", ["receive", "receive_nowait"])
-def test_a_message_of_another_type_is_a_clear_error(way):
+async def test_a_message_of_another_type_is_a_clear_error(way):
     """A message that does not fit raises an error that names its topic, is taken away, and the next ones are not lost."""
 
     @holdfast.agent
@@ -115,20 +105,17 @@ def test_a_message_of_another_type_is_a_clear_error(way):
         await work("after")
         return out
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            await run.send("count", "many", key="1")
-            await run.send("count", 7, key="2")
-            problem, count = await run.result(timeout=20)
-            assert "'count'" in problem
-            assert count == "7"
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        await run.send("count", "many", key="1")
+        await run.send("count", 7, key="2")
+        problem, count = await run.result(timeout=20)
+        assert "'count'" in problem
+        assert count == "7"
 
 
 @pytest.mark.parametrize("park", [True, False])
-def test_receive_times_out(park):
+async def test_receive_times_out(park):
     """A receive without a message in time raises TimeoutError, and what comes later is there for the next one."""
 
     @holdfast.agent
@@ -142,21 +129,18 @@ def test_receive_times_out(park):
         await holdfast.sleep("5h")  # past every deadline
         return out
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent], park=park) as hf:
-            run = await hf.start(agent, id="r")
-            while not await counted(run, "timer.fired"):
-                await hf.advance("1h")
-            await hf.crash()
-            await run.send("news", "late")
-            problem, late = await run.result(timeout=20)
-            assert "'news'" in problem
-            assert late == "late"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent], park=park) as hf:
+        run = await hf.start(agent, id="r")
+        while not await counted(run, "timer.fired"):
+            await hf.advance("1h")
+        await hf.crash()
+        await run.send("news", "late")
+        problem, late = await run.result(timeout=20)
+        assert "'news'" in problem
+        assert late == "late"
 
 
-def test_a_cancelled_receiver_takes_nothing():
+async def test_a_cancelled_receiver_takes_nothing():
     """A receiver that is cancelled leaves the message to the next one, also when it comes at that very moment."""
 
     @holdfast.agent
@@ -174,101 +158,79 @@ def test_a_cancelled_receiver_takes_nothing():
             out.append(await holdfast.receive("news", str))
         return out
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            for n in range(5):
-                await run.send("news", f"m{n}", key=f"{n}")
-            assert await run.result(timeout=20) == [f"m{n}" for n in range(5)]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        for n in range(5):
+            await run.send("news", f"m{n}", key=f"{n}")
+        assert await run.result(timeout=20) == [f"m{n}" for n in range(5)]
 
 
-def test_a_message_given_to_a_receiver_that_is_gone_goes_to_the_next():
+async def test_a_message_given_to_a_receiver_that_is_gone_goes_to_the_next():
     """A message whose receiver was cancelled before it could look goes to another one that waits already."""
-
-    async def main():
-        mailbox, loop = Mailbox(), asyncio.get_running_loop()
-        first, second = loop.create_future(), loop.create_future()
-        mailbox.wait("message", "news", first)
-        mailbox.wait("message", "news", second)
-        message = Event(1, "message.received", data={"topic": "news"})
-        mailbox.deliver(message)
-        mailbox.forget("message", "news", first)
-        assert second.result() is message
-        mailbox.forget("message", "news", second)
-        assert mailbox.take("news") is message
-
-    asyncio.run(main())
+    mailbox, loop = Mailbox(), asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    mailbox.wait("message", "news", first)
+    mailbox.wait("message", "news", second)
+    message = Event(1, "message.received", data={"topic": "news"})
+    mailbox.deliver(message)
+    mailbox.forget("message", "news", first)
+    assert second.result() is message
+    mailbox.forget("message", "news", second)
+    assert mailbox.take("news") is message
 
 
-def test_two_receivers_share_a_topic():
+async def test_two_receivers_share_a_topic():
     """Two receivers of one topic get its messages in the order they asked, across crashes."""
 
     @holdfast.agent
     async def agent() -> list[str]:
         return list(await asyncio.gather(*(holdfast.receive("news", str) for _ in range(4))))
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        for n in range(4):
+            await run.send("news", f"m{n}", key=f"{n}")
+        assert await run.result(timeout=20) == ["m0", "m1", "m2", "m3"]
+
+
+async def test_messages_whose_times_are_not_in_their_order_are_taken_in_their_order():
+    """Senders' clocks differ: what came first counts, and a crash while they are taken loses and doubles none."""
+    async for hf in holdfast.testing.crash_everywhere(agents=[listener]):
+        run = await hf.start(listener, 4, id="r")
+        await run.wait("waiting", "completed")
+        if (await run.info()).status != "completed":
+            await run.pause()
+            await run.wait("paused", "completed")
             for n in range(4):
                 await run.send("news", f"m{n}", key=f"{n}")
-            assert await run.result(timeout=20) == ["m0", "m1", "m2", "m3"]
-
-    asyncio.run(main())
-
-
-def test_messages_whose_times_are_not_in_their_order_are_taken_in_their_order():
-    """Senders' clocks differ: what came first counts, and a crash while they are taken loses and doubles none."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[listener]):
-            run = await hf.start(listener, 4, id="r")
-            await run.wait("waiting", "completed")
-            if (await run.info()).status != "completed":
-                await run.pause()
-                await run.wait("paused", "completed")
-                for n in range(4):
-                    await run.send("news", f"m{n}", key=f"{n}")
-                with contextlib.closing(apsw.Connection(hf.store.path)) as db:
-                    db.set_busy_timeout(5000)
-                    db.execute("UPDATE signals SET sent_at = sent_at - position * 100")
-                await run.resume()
-            assert await run.result(timeout=20) == [f"m{n}" for n in range(4)]
-            assert await counted(run, "message.received") == 4
-
-    asyncio.run(main())
+            with contextlib.closing(apsw.Connection(hf.store.path)) as db:
+                db.set_busy_timeout(5000)
+                db.execute("UPDATE signals SET sent_at = sent_at - position * 100")
+            await run.resume()
+        assert await run.result(timeout=20) == [f"m{n}" for n in range(4)]
+        assert await counted(run, "message.received") == 4
 
 
-def test_no_message_is_lost_or_doubled_in_a_crash():
+async def test_no_message_is_lost_or_doubled_in_a_crash():
     """Whatever commit a crash comes at, each message is received once, in order."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[listener]):
-            run = await hf.start(listener, 5, id="r")
-            for n in range(5):
-                await run.send("news", f"m{n}", key=f"{n}")
-            assert await run.result(timeout=20) == [f"m{n}" for n in range(5)]
-            assert await counted(run, "message.received") == 5
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[listener]):
+        run = await hf.start(listener, 5, id="r")
+        for n in range(5):
+            await run.send("news", f"m{n}", key=f"{n}")
+        assert await run.result(timeout=20) == [f"m{n}" for n in range(5)]
+        assert await counted(run, "message.received") == 5
 
 
-def test_a_message_sent_twice_with_one_key_is_one():
+async def test_a_message_sent_twice_with_one_key_is_one():
     """The same key twice is one message, whoever sends it; another key is another."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[listener]) as hf:
-            run = await hf.start(listener, 2, id="r")
-            for key in ("k", "k", "k2", "k"):
-                await run.send("news", key, key=key)
-            assert await run.result(timeout=20) == ["k", "k2"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[listener]) as hf:
+        run = await hf.start(listener, 2, id="r")
+        for key in ("k", "k", "k2", "k"):
+            await run.send("news", key, key=key)
+        assert await run.result(timeout=20) == ["k", "k2"]
 
 
-def test_receive_nowait_is_the_same_on_replay():
+async def test_receive_nowait_is_the_same_on_replay():
     """receive_nowait gives what had arrived at that line, and gives it again to every later life."""
     seen: list[list[list[str]]] = []
 
@@ -281,23 +243,20 @@ def test_receive_nowait_is_the_same_on_replay():
             await holdfast.sleep("1h")
         return [text for look in looks for text in look]
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            for n in range(4):
-                await run.wait("waiting")
-                await run.send("news", f"m{n}")
-                await run.send("other", "not this")
-                await hf.advance("61m")
-            assert await run.result(timeout=20) == [f"m{n}" for n in range(4)]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        for n in range(4):
+            await run.wait("waiting")
+            await run.send("news", f"m{n}")
+            await run.send("other", "not this")
+            await hf.advance("61m")
+        assert await run.result(timeout=20) == [f"m{n}" for n in range(4)]
     for earlier, later in zip(seen, seen[1:], strict=False):
         assert later[: len(earlier)] == earlier
     assert len(seen) > 3
 
 
-def test_a_large_message_outlives_a_checkpoint():
+async def test_a_large_message_outlives_a_checkpoint():
     """A message too large for the journal's row is carried over a checkpoint like any other, resumed or not."""
     large = "x" * 200_000
 
@@ -310,17 +269,14 @@ def test_a_large_message_outlives_a_checkpoint():
         text = await holdfast.receive("news", str)
         return len(text)
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            await run.send("news", large, key="1")
-            assert await run.result(timeout=20) == 200_000
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        await run.send("news", large, key="1")
+        assert await run.result(timeout=20) == 200_000
 
 
 @pytest.mark.parametrize("topic", ["", "x" * 201, None, 3])
-def test_what_is_no_topic_is_refused(topic):
+async def test_what_is_no_topic_is_refused(topic):
     """A topic that is none is an error for sender and receiver, and nothing is written."""
 
     @holdfast.agent
@@ -333,12 +289,9 @@ def test_what_is_no_topic_is_refused(topic):
             return f"{verb} took it"
         return "refused"
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent, listener]) as hf:
-            run = await hf.start(listener, 1, id="l")
-            with pytest.raises(holdfast.BadArguments):
-                await run.send(topic, "x")
-            assert await (await hf.start(agent, id="r")).result(timeout=20) == "refused"
-            assert not await history(hf.get("l"), "message.received")
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent, listener]) as hf:
+        run = await hf.start(listener, 1, id="l")
+        with pytest.raises(holdfast.BadArguments):
+            await run.send(topic, "x")
+        assert await (await hf.start(agent, id="r")).result(timeout=20) == "refused"
+        assert not await history(hf.get("l"), "message.received")

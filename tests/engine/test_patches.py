@@ -38,18 +38,15 @@ async def new_code() -> list[str]:
     return [first, await work("last")]
 
 
-def test_a_new_run_takes_the_new_side():
+async def test_a_new_run_takes_the_new_side():
     """A run that first reaches the line with the new code gets True, writes it down once, and keeps it across crashes."""
     agent = agent_of(new_code)
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            await run.send("go", key="1")
-            assert await run.result(timeout=20) == ["between", "last"]
-            assert await counted(run, "patched") == 1
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        await run.send("go", key="1")
+        assert await run.result(timeout=20) == ["between", "last"]
+        assert await counted(run, "patched") == 1
 
 
 def test_an_old_run_that_passed_the_line_keeps_the_old_side(tmp_path):
@@ -108,7 +105,7 @@ def test_an_old_run_that_has_not_passed_the_line_takes_the_new_side(tmp_path):
     assert lives(tmp_path / "a.db", agent_of(short), agent_of(longer), act=act)[-1] == ["between", "last"]
 
 
-def test_the_answer_is_one_for_the_run():
+async def test_the_answer_is_one_for_the_run():
     """Asked again, in other tasks and later, a patch has the same answer."""
     answers = []
 
@@ -126,13 +123,10 @@ def test_the_answer_is_one_for_the_run():
 
     agent = agent_of(body)
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.result(timeout=20)
-            assert await counted(run, "patched") == 1
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.result(timeout=20)
+        assert await counted(run, "patched") == 1
     assert len(answers) > 4
     assert all(answers)
 
@@ -203,7 +197,7 @@ def test_a_removed_line_is_nondeterminism(tmp_path):
     assert lives(tmp_path / "a.db", *agents, act=act)[-1] == ["between", "last"]
 
 
-def test_a_patch_reached_just_before_the_end_is_written():
+async def test_a_patch_reached_just_before_the_end_is_written():
     """A patch that is the last thing a run does is in its history like any other."""
 
     async def body() -> list[str]:
@@ -211,13 +205,10 @@ def test_a_patch_reached_just_before_the_end_is_written():
 
     agent = agent_of(body)
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=20) == ["True"]
-            assert await counted(run, "patched") == 1
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=20) == ["True"]
+        assert await counted(run, "patched") == 1
 
 
 @pytest.mark.parametrize("name", ["", None, 3])

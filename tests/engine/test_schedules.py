@@ -76,15 +76,11 @@ def check(run, events):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", schedules.ALL)
-def test_a_dropped_run_goes_on_as_if_nothing_had_happened(name):
+async def test_a_dropped_run_goes_on_as_if_nothing_had_happened(name):
     """Dropped at random commits and opened anew, each life sees what the one before saw, in order, and the end is right."""
     crashes = 0
 
-    async def main():
-        nonlocal crashes
-        for seed in range(files):
-            crashes += await together(name, seed)
-
     files = schedules.rounds(name, ROUNDS) // TOGETHER
-    asyncio.run(main())
+    for seed in range(files):
+        crashes += await together(name, seed)
     assert crashes > files

@@ -114,7 +114,7 @@ def test_what_is_ahead_ends_at_what_may_have_been_used():
     assert seen[0] == []  # live, there is nothing ahead
 
 
-def test_nothing_cannot_be_skipped():
+async def test_nothing_cannot_be_skipped():
     """An empty list is a mistake of whoever asks."""
 
     @holdfast.agent
@@ -124,8 +124,6 @@ def test_nothing_cannot_be_skipped():
         except holdfast.BadArguments as error:
             return str(error)
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            return await hf.run(agent)
-
-    assert "nothing to pass over" in asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        returned = await hf.run(agent)
+    assert "nothing to pass over" in returned

@@ -62,7 +62,7 @@ def test_asyncio_sleep_replays_at_once():
     assert resumed_after(agent, 20, ticks=20) < 2
 
 
-def test_asyncio_sleep_begins_afresh_when_it_had_not_fired():
+async def test_asyncio_sleep_begins_afresh_when_it_had_not_fired():
     """A plain sleep that a crash interrupted is waited for in full again."""
 
     @holdfast.agent
@@ -70,25 +70,22 @@ def test_asyncio_sleep_begins_afresh_when_it_had_not_fired():
         await work("before")
         await asyncio.sleep(3600)
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            while not await counted(run, "step.completed"):
-                await asyncio.sleep(0.001)
-            await hf.advance("50m")
-            assert not await counted(run, "tick")
-            await hf.crash()
-            await hf.advance("50m")
-            assert (await run.info()).status == "running"
-            await hf.advance("11m")
-            await run.result(timeout=20)
-            assert await counted(run, "tick") == 1
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        while not await counted(run, "step.completed"):
+            await asyncio.sleep(0.001)
+        await hf.advance("50m")
+        assert not await counted(run, "tick")
+        await hf.crash()
+        await hf.advance("50m")
+        assert (await run.info()).status == "running"
+        await hf.advance("11m")
+        await run.result(timeout=20)
+        assert await counted(run, "tick") == 1
 
 
 @pytest.mark.parametrize("way", ["timeout", "timeout_at", "wait_for"])
-def test_a_plain_timeout_replays_exactly(way):
+async def test_a_plain_timeout_replays_exactly(way):
     """asyncio.timeout, timeout_at and wait_for end the same way in every life, late or in time."""
 
     @holdfast.agent
@@ -108,21 +105,18 @@ def test_a_plain_timeout_replays_exactly(way):
         await holdfast.receive("go")
         return out
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            while not hf.bodies[hang]:
-                await asyncio.sleep(0.001)
-            await hf.advance("31s")
-            await run.wait("waiting")
-            for _ in range(2):
-                await hf.crash()
-            await run.send("go")
-            assert await run.result(timeout=20) == ["late", "after", "quick", "after"]
-            assert await counted(run, "tick") == 1
-            assert await counted(run, "step.cancelled") == 1
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        while not hf.bodies[hang]:
+            await asyncio.sleep(0.001)
+        await hf.advance("31s")
+        await run.wait("waiting")
+        for _ in range(2):
+            await hf.crash()
+        await run.send("go")
+        assert await run.result(timeout=20) == ["late", "after", "quick", "after"]
+        assert await counted(run, "tick") == 1
+        assert await counted(run, "step.cancelled") == 1
 
 
 def test_a_deadline_that_passed_during_a_step_stays_passed():
@@ -150,7 +144,7 @@ def test_a_deadline_that_passed_during_a_step_stays_passed():
     crash_everywhere(agent, ["True", "late", "later", "True", "end"])
 
 
-def test_time_stands_still_between_outcomes():
+async def test_time_stands_still_between_outcomes():
     """Between two outcomes the loop's time does not pass for agent code, so a slow machine takes no other branch."""
 
     @holdfast.agent
@@ -165,16 +159,13 @@ def test_time_stands_still_between_outcomes():
                 pass
         return "end"
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.result(timeout=20)
-            assert await counted(run, "tick") == 20
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.result(timeout=20)
+        assert await counted(run, "tick") == 20
 
 
-def test_the_loops_time_is_the_same_on_replay():
+async def test_the_loops_time_is_the_same_on_replay():
     """loop.time() in agent code gives each life the same values, and never goes back."""
     seen: list[list[float]] = []
 
@@ -190,11 +181,8 @@ def test_the_loops_time_is_the_same_on_replay():
                 await holdfast.sleep("1h")
             values.append(loop.time())
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            await (await hf.start(agent, id="r")).result(timeout=20)
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        await (await hf.start(agent, id="r")).result(timeout=20)
     assert len(seen) == 4
     for earlier, later in zip(seen, seen[1:], strict=False):
         assert later[: len(earlier)] == earlier
@@ -243,7 +231,7 @@ def test_a_timer_set_by_a_timer():
     crash_everywhere(agent, ["4", "3", "2", "1", "0", "end"])
 
 
-def test_an_error_in_a_timer_goes_to_the_loop():
+async def test_an_error_in_a_timer_goes_to_the_loop():
     """An exception in a timer's callback goes to the loop's exception handler, and the run goes on."""
     problems = []
 
@@ -256,16 +244,13 @@ def test_an_error_in_a_timer_goes_to_the_loop():
         await asyncio.sleep(2)
         return await work("went on")
 
-    async def main():
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            assert await (await hf.start(agent, id="r")).result(timeout=20) == "went on"
-
-    asyncio.run(main())
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        assert await (await hf.start(agent, id="r")).result(timeout=20) == "went on"
     assert [type(problem["exception"]) for problem in problems] == [ValueError]
 
 
-def test_ticks_race_in_recorded_order():
+async def test_ticks_race_in_recorded_order():
     """Which of two equal timers came first is recorded, and the same in every life."""
     seen: list[list[int]] = []
 
@@ -282,16 +267,13 @@ def test_ticks_race_in_recorded_order():
         await holdfast.sleep("1h")
         return out
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            return await (await hf.start(agent, id="r")).result(timeout=20)
-
-    result = asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        result = await (await hf.start(agent, id="r")).result(timeout=20)
     assert len(seen) == 2
     assert seen[0] == seen[1] == result
 
 
-def test_a_timer_from_a_thread_is_refused():
+async def test_a_timer_from_a_thread_is_refused():
     """A plain timer set by a thread of the agent is an error there: its place in the history would be chance."""
     problems = []
 
@@ -307,9 +289,6 @@ def test_a_timer_from_a_thread_is_refused():
 
         await asyncio.to_thread(in_thread)
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            await (await hf.start(agent, id="r")).result(timeout=20)
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        await (await hf.start(agent, id="r")).result(timeout=20)
     assert len(problems) == 1

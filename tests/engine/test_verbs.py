@@ -55,54 +55,42 @@ def test_sleep_never_ends_early(park):
     assert fired.at - was_set.at >= timedelta(minutes=90)
 
 
-def test_sleep_until_a_moment_ends_at_it():
+async def test_sleep_until_a_moment_ends_at_it():
     """A sleep until a moment is over at that moment or later, and one in the past is over at once."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[sleeps_until]) as hf:
-            for name, offset in (("future", timedelta(days=2)), ("past", -timedelta(days=2))):
-                now = datetime.fromtimestamp(hf.clock.now() / 1000, UTC)
-                run = await hf.start(sleeps_until, now + offset, id=name)
-                await run.result(timeout=20)
-                _, fired = timers(await history(run))
-                assert fired.at >= now + offset - timedelta(milliseconds=1)
-                assert fired.at - now < offset + timedelta(minutes=1) if offset > timedelta() else True
-
-    asyncio.run(main())
-
-
-def test_sleep_keeps_its_due_time_across_a_crash():
-    """After a crash a sleep ends when it would have ended without one."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[sleeps]) as hf:
-            run = await hf.start(sleeps, "10h", id="r")
-            before = (await run.wait("waiting")).due_at
-            await hf.advance("6h")
-            await hf.crash()
-            assert (await run.wait("waiting")).due_at == before
-            await hf.advance("3h")
-            assert (await run.info()).status == "waiting"
-            await hf.advance("61m")
-            assert (await run.wait()).status == "completed"
-            assert await counted(run, "timer.set") == 1
-
-    asyncio.run(main())
-
-
-def test_sleep_that_fell_due_while_nobody_ran_ends_at_once():
-    """A sleep whose time passed while no process was there is over when one comes."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[sleeps], park=False) as hf:
-            run = await hf.start(sleeps, "1h", id="r")
-            while not await counted(run, "timer.set"):
-                await asyncio.sleep(0.001)
-            hf.clock._ahead_ms += 7_200_000
-            await hf.crash()
+    async with holdfast.testing.open(agents=[sleeps_until]) as hf:
+        for name, offset in (("future", timedelta(days=2)), ("past", -timedelta(days=2))):
+            now = datetime.fromtimestamp(hf.clock.now() / 1000, UTC)
+            run = await hf.start(sleeps_until, now + offset, id=name)
             await run.result(timeout=20)
+            _, fired = timers(await history(run))
+            assert fired.at >= now + offset - timedelta(milliseconds=1)
+            assert fired.at - now < offset + timedelta(minutes=1) if offset > timedelta() else True
 
-    asyncio.run(main())
+
+async def test_sleep_keeps_its_due_time_across_a_crash():
+    """After a crash a sleep ends when it would have ended without one."""
+    async with holdfast.testing.open(agents=[sleeps]) as hf:
+        run = await hf.start(sleeps, "10h", id="r")
+        before = (await run.wait("waiting")).due_at
+        await hf.advance("6h")
+        await hf.crash()
+        assert (await run.wait("waiting")).due_at == before
+        await hf.advance("3h")
+        assert (await run.info()).status == "waiting"
+        await hf.advance("61m")
+        assert (await run.wait()).status == "completed"
+        assert await counted(run, "timer.set") == 1
+
+
+async def test_sleep_that_fell_due_while_nobody_ran_ends_at_once():
+    """A sleep whose time passed while no process was there is over when one comes."""
+    async with holdfast.testing.open(agents=[sleeps], park=False) as hf:
+        run = await hf.start(sleeps, "1h", id="r")
+        while not await counted(run, "timer.set"):
+            await asyncio.sleep(0.001)
+        hf.clock._ahead_ms += 7_200_000
+        await hf.crash()
+        await run.result(timeout=20)
 
 
 @pytest.mark.parametrize("bad", [("",), (-1,), ("soon",), (None,)])
@@ -123,7 +111,7 @@ def test_sleep_refuses_what_is_no_duration(bad):
 
 
 @pytest.mark.parametrize("park", [True, False])
-def test_timeout_fires(park):
+async def test_timeout_fires(park):
     """A block that takes longer than its timeout ends with TimeoutError, and the step in it is cancelled."""
 
     @holdfast.agent
@@ -135,21 +123,18 @@ def test_timeout_fires(park):
             return f"late {limit.expired}"
         return "in time"
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent], park=park) as hf:
-            run = await hf.start(agent, id="r")
-            while not (hf.bodies[hang] and await counted(run, "timer.set")):
-                await asyncio.sleep(0.001)
-            await hf.advance("9m")
-            assert (await run.info()).status == "running"
-            await hf.advance("2m")
-            assert await run.result(timeout=20) == "late True"
-            assert [event.key for event in await history(run, "step.cancelled")] == ["hang#0"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent], park=park) as hf:
+        run = await hf.start(agent, id="r")
+        while not (hf.bodies[hang] and await counted(run, "timer.set")):
+            await asyncio.sleep(0.001)
+        await hf.advance("9m")
+        assert (await run.info()).status == "running"
+        await hf.advance("2m")
+        assert await run.result(timeout=20) == "late True"
+        assert [event.key for event in await history(run, "step.cancelled")] == ["hang#0"]
 
 
-def test_timeout_fires_after_a_restart():
+async def test_timeout_fires_after_a_restart():
     """A timeout counts from where it was entered, also when the process died in between."""
 
     @holdfast.agent
@@ -161,22 +146,19 @@ def test_timeout_fires_after_a_restart():
             return await work("late")
         return "in time"
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            run = await hf.start(agent, id="r")
-            await run.wait("waiting")
-            await hf.advance("9h")
-            await hf.crash()
-            await run.wait("waiting")
-            await hf.advance("59m")
-            assert (await run.info()).status == "waiting"
-            await hf.advance("2m")
-            assert await run.result(timeout=20) == "late"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
+        await run.wait("waiting")
+        await hf.advance("9h")
+        await hf.crash()
+        await run.wait("waiting")
+        await hf.advance("59m")
+        assert (await run.info()).status == "waiting"
+        await hf.advance("2m")
+        assert await run.result(timeout=20) == "late"
 
 
-def test_timeouts_nest():
+async def test_timeouts_nest():
     """Of nested timeouts the one that fires ends its own block only."""
 
     @holdfast.agent
@@ -200,12 +182,9 @@ def test_timeouts_nest():
             out.append("outer")
         return [*out, await work("after")]
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=20) == ["inner", "between", "outer", "after"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=20) == ["inner", "between", "outer", "after"]
 
 
 def test_timeout_leaves_another_cancellation_alone():
@@ -226,7 +205,7 @@ def test_timeout_leaves_another_cancellation_alone():
     assert run_once(agent)[0] == ["CancelledError", "second"]
 
 
-def test_timeout_in_the_handler_of_its_own_cancellation():
+async def test_timeout_in_the_handler_of_its_own_cancellation():
     """Code that a timeout cancelled may use another timeout while it unwinds."""
 
     @holdfast.agent
@@ -246,12 +225,9 @@ def test_timeout_in_the_handler_of_its_own_cancellation():
             out.append("outer")
         return out
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            run = await hf.start(agent, id="r")
-            assert await run.result(timeout=20) == ["inner", "outer"]
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        run = await hf.start(agent, id="r")
+        assert await run.result(timeout=20) == ["inner", "outer"]
 
 
 def test_timeout_that_does_not_fire_changes_nothing():
@@ -332,7 +308,7 @@ def test_facts_are_the_same_on_replay():
     assert len(others) == len(set(others)) == 12
 
 
-def test_random_values_differ_between_tasks_eras_and_runs():
+async def test_random_values_differ_between_tasks_eras_and_runs():
     """uuid4 never gives the same value twice: not in two tasks, not after a checkpoint, not in two runs."""
 
     @holdfast.agent
@@ -350,16 +326,13 @@ def test_random_values_differ_between_tasks_eras_and_runs():
         state = await holdfast.checkpoint([*state, *found])
         return [*state, str(holdfast.uuid4())]
 
-    async def main():
-        async with holdfast.testing.open(agents=[agent]) as hf:
-            results = [await (await hf.start(agent, id=name)).result(timeout=20) for name in ("a", "b")]
-        values = [value for result in results for value in result[1:]]
-        assert len(values) == len(set(values)) == 10
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agent]) as hf:
+        results = [await (await hf.start(agent, id=name)).result(timeout=20) for name in ("a", "b")]
+    values = [value for result in results for value in result[1:]]
+    assert len(values) == len(set(values)) == 10
 
 
-def test_this_run_and_this_step_tell_where_code_is():
+async def test_this_run_and_this_step_tell_where_code_is():
     """this_run tells id, agent, labels, parent and root in agents and steps; this_step the key and the attempt."""
 
     @holdfast.step(retry=holdfast.Retry(2, first="1s"))
@@ -381,14 +354,11 @@ def test_this_run_and_this_step_tell_where_code_is():
         assert (run.id, run.agent, run.parent, run.root) == ("r", "outer", None, "r")
         return await inner()
 
-    async def main():
-        async with holdfast.testing.open(agents=[outer]) as hf:
-            run = await hf.start(outer, id="r", labels={"team": "blue"})
-            parent, root, team, child, agent, attempt, key = await run.result(timeout=20)
-        assert (parent, root, team, agent, attempt, key) == ("r", "r", "blue", "inner", "2", "look#0")
-        assert child.startswith("r.inner-")
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[outer]) as hf:
+        run = await hf.start(outer, id="r", labels={"team": "blue"})
+        parent, root, team, child, agent, attempt, key = await run.result(timeout=20)
+    assert (parent, root, team, agent, attempt, key) == ("r", "r", "blue", "inner", "2", "look#0")
+    assert child.startswith("r.inner-")
 
 
 @pytest.mark.parametrize(

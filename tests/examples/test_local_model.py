@@ -1,6 +1,5 @@
 """The real small model: it speaks the protocol, and the research agent runs on it over a crash."""
 
-import asyncio
 import importlib
 import json
 import re
@@ -91,7 +90,7 @@ def test_it_calls_tools_and_tells_what_they_returned(served):
 
 
 @pytest.mark.timeout(300)
-def test_the_research_agent_runs_on_it_over_a_crash(served, monkeypatch):
+async def test_the_research_agent_runs_on_it_over_a_crash(served, monkeypatch):
     """Killed in the middle of an answer, it goes on; a run that is over costs the model nothing when it is asked for again."""
     reading, release2 = part("reading"), part("release2")
     monkeypatch.setattr(reading, "MODEL_URL", served.url)
@@ -100,47 +99,40 @@ def test_the_research_agent_runs_on_it_over_a_crash(served, monkeypatch):
         with urllib.request.urlopen(served.metrics_url) as page:
             return int(re.search(r"^llamacpp:tokens_predicted_total (\d+)", page.read().decode(), re.MULTILINE)[1])
 
-    async def main():
-        with open_coast() as (site, _):
-            async with holdfast.testing.open(agents=[release2]) as hf:
-                run = await hf.start(release2.research, site.url + START, 2, id="otters")
-                async for event in run.events():
-                    if event.kind == "step.completed" and event.data["name"] == "ask":
-                        break
-                await hf.crash()
-                await run.wait("waiting")
-                (question,) = await hf.approvals()
-                assert len(question.shown) > 20
-                await hf.approve(question, by="ana")
-                assert await run.result() == f"{site.url}/reports/1"
-                assert site.books()["reports"] == [question.shown]
-                assert (
-                    4 <= hf.bodies[reading.ask] <= 4 + 1
-                )  # two notes, a section, the report; one may have been in the air
-                paid = made()
-                await hf.crash()
-                assert await hf.run(release2.research, site.url + START, 2, id="otters") == f"{site.url}/reports/1"
-                assert made() == paid > 20
-
-    asyncio.run(main())
+    with open_coast() as (site, _):
+        async with holdfast.testing.open(agents=[release2]) as hf:
+            run = await hf.start(release2.research, site.url + START, 2, id="otters")
+            async for event in run.events():
+                if event.kind == "step.completed" and event.data["name"] == "ask":
+                    break
+            await hf.crash()
+            await run.wait("waiting")
+            (question,) = await hf.approvals()
+            assert len(question.shown) > 20
+            await hf.approve(question, by="ana")
+            assert await run.result() == f"{site.url}/reports/1"
+            assert site.books()["reports"] == [question.shown]
+            assert (
+                4 <= hf.bodies[reading.ask] <= 4 + 1
+            )  # two notes, a section, the report; one may have been in the air
+            paid = made()
+            await hf.crash()
+            assert await hf.run(release2.research, site.url + START, 2, id="otters") == f"{site.url}/reports/1"
+            assert made() == paid > 20
 
 
 @pytest.mark.timeout(300)
-def test_the_support_chat_runs_on_it_over_a_crash(served, tmp_path, monkeypatch):
+async def test_the_support_chat_runs_on_it_over_a_crash(served, tmp_path, monkeypatch):
     """It looks an order up and speaks of it, then of another one after a crash; the conversation has all of it."""
-
-    async def main():
-        with open_shop(tmp_path, monkeypatch, served.url) as (shop, chat):
-            async with holdfast.testing.open(agents=[chat.support]) as hf:
-                first = await chat.say(hf, "ana", "Where is order 101?", "1")
-                await hf.crash()
-                second = await chat.say(hf, "ana", "Where is order 102?", "2")
-                found = [each.value for each in await hf.conversation("ana", ModelMessage).messages()]
-                said = [
-                    part.content for each in found for part in each.parts if isinstance(part, UserPromptPart | TextPart)
-                ]
-                assert said == ["Where is order 101?", first, "Where is order 102?", second]
-                assert first.strip() and second.strip()
-                assert shop.books()["requests"]["order"] >= 1
-
-    asyncio.run(main())
+    with open_shop(tmp_path, monkeypatch, served.url) as (shop, chat):
+        async with holdfast.testing.open(agents=[chat.support]) as hf:
+            first = await chat.say(hf, "ana", "Where is order 101?", "1")
+            await hf.crash()
+            second = await chat.say(hf, "ana", "Where is order 102?", "2")
+            found = [each.value for each in await hf.conversation("ana", ModelMessage).messages()]
+            said = [
+                part.content for each in found for part in each.parts if isinstance(part, UserPromptPart | TextPart)
+            ]
+            assert said == ["Where is order 101?", first, "Where is order 102?", second]
+            assert first.strip() and second.strip()
+            assert shop.books()["requests"]["order"] >= 1

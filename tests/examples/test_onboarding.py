@@ -1,6 +1,5 @@
 """The onboarding example, killed at every boundary of its journal: each variant ends right, each effect happens once."""
 
-import asyncio
 from contextlib import contextmanager
 
 import pytest
@@ -69,61 +68,49 @@ def new_office(tmp_path, monkeypatch):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("decide", [approved, denied, edited, expired, delegated])
-def test_killed_everywhere_it_ends_right_with_each_effect_once(decide, tmp_path, monkeypatch):
+async def test_killed_everywhere_it_ends_right_with_each_effect_once(decide, tmp_path, monkeypatch):
     """By the services' own books: one account, the groups that were allowed, one mail that says so."""
-
-    async def main():
-        passes, repeated, found = 0, set(), 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[agents]):
-            with new_office(tmp_path, monkeypatch) as office:
-                run = await hf.start(agents.onboard, "ada", id="ada")
-                groups, why = await decide(hf)
-                access = f"in {', '.join(groups) or 'no group yet'} ({why})"
-                assert await run.result() == f"ada is {access}"
-                books = office.books()
-                assert books["accounts"] == ["ada"]
-                assert books["grants"] == ([["ada", groups]] if groups else [])
-                assert books["mails"] == [["ada", f"Welcome, ada! Your account is ada. You are {access}."]]
-                assert books["requests"]["mails"] == 1
-                repeated |= {service for service, times in books["requests"].items() if times > 1}
-                found += hf.bodies[agents.send_mail] == books["requests"].get("looks") == 1  # and not sent again
-                assert await hf.approvals() == []
-            passes += 1
-        assert passes > 30
-        # A crash did fall between each effect and its record, and for the mail before the effect too.
-        assert repeated == ({"accounts", "grants"} if groups else {"accounts"})
-        assert found >= 2
-
-    asyncio.run(main())
+    passes, repeated, found = 0, set(), 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[agents]):
+        with new_office(tmp_path, monkeypatch) as office:
+            run = await hf.start(agents.onboard, "ada", id="ada")
+            groups, why = await decide(hf)
+            access = f"in {', '.join(groups) or 'no group yet'} ({why})"
+            assert await run.result() == f"ada is {access}"
+            books = office.books()
+            assert books["accounts"] == ["ada"]
+            assert books["grants"] == ([["ada", groups]] if groups else [])
+            assert books["mails"] == [["ada", f"Welcome, ada! Your account is ada. You are {access}."]]
+            assert books["requests"]["mails"] == 1
+            repeated |= {service for service, times in books["requests"].items() if times > 1}
+            found += hf.bodies[agents.send_mail] == books["requests"].get("looks") == 1  # and not sent again
+            assert await hf.approvals() == []
+        passes += 1
+    assert passes > 30
+    # A crash did fall between each effect and its record, and for the mail before the effect too.
+    assert repeated == ({"accounts", "grants"} if groups else {"accounts"})
+    assert found >= 2
 
 
-def test_the_deep_question_is_listed_once(tmp_path, monkeypatch):
+async def test_the_deep_question_is_listed_once(tmp_path, monkeypatch):
     """With its path, and reached from the root run and from every run on the way."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[agents]) as hf:
-            with new_office(tmp_path, monkeypatch):
-                run = await hf.start(agents.onboard, "ada", id="ada")
-                question = await asked(hf)
-                assert await hf.approvals() == await run.approvals() == [question]
-                assert question.path == ("onboard", "accounts", "privileges")
-                assert (question.question, question.root, question.to) == (QUESTION, "ada", ("it-admins",))
-                for level in await hf.runs():
-                    assert await hf.get(level.id).approvals() == [question]
-                await hf.approve("ada", by=BO)
-                assert await run.result() == "ada is in staff, code (allowed by bo)"
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agents]) as hf:
+        with new_office(tmp_path, monkeypatch):
+            run = await hf.start(agents.onboard, "ada", id="ada")
+            question = await asked(hf)
+            assert await hf.approvals() == await run.approvals() == [question]
+            assert question.path == ("onboard", "accounts", "privileges")
+            assert (question.question, question.root, question.to) == (QUESTION, "ada", ("it-admins",))
+            for level in await hf.runs():
+                assert await hf.get(level.id).approvals() == [question]
+            await hf.approve("ada", by=BO)
+            assert await run.result() == "ada is in staff, code (allowed by bo)"
 
 
-def test_people_are_reminded_until_it_expires(tmp_path, monkeypatch):
+async def test_people_are_reminded_until_it_expires(tmp_path, monkeypatch):
     """A bot that follows the feed hears of it every twelve hours, and then that it is over."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[agents]) as hf:
-            with new_office(tmp_path, monkeypatch):
-                await hf.run(agents.onboard, "ada")
-                heard = [event.kind async for event in hf.events(kinds={"approval"}, follow=False)]
-                assert heard == ["approval.asked", *["approval.reminded"] * 3, "approval.expired"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[agents]) as hf:
+        with new_office(tmp_path, monkeypatch):
+            await hf.run(agents.onboard, "ada")
+            heard = [event.kind async for event in hf.events(kinds={"approval"}, follow=False)]
+            assert heard == ["approval.asked", *["approval.reminded"] * 3, "approval.expired"]

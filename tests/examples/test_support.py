@@ -46,55 +46,48 @@ async def parts(hf, kind):
     return [part.content for request in requests for part in request.parts if isinstance(part, kind)]
 
 
-def test_it_remembers_and_pays_what_a_supervisor_allows(world):
+async def test_it_remembers_and_pays_what_a_supervisor_allows(world):
     """The second message means the order of the first; the amount is the one that the supervisor made of it, and paid once."""
     shop, chat = world
 
-    async def main():
-        async with holdfast.testing.open(agents=[chat.support]) as hf:
-            first = await chat.say(hf, "ana", "Where is order 101?", "1")
-            assert first == "Order 101, a kettle, is delivered on Monday."
-            assert await chat.say(hf, "bo", "Where is my parcel?", "1") == "Which order is it about?"
-            async with saying(hf, chat, "ana", "I want my money back", "2") as answer:
-                question = await asked(hf, 101)
-                assert (question.shown, question.to) == ({"number": 101, "amount": 40}, ("supervisors",))
-                by = holdfast.Actor("sue", groups=["supervisors"])
-                await hf.approve(question, by=by, data={"number": 101, "amount": 30})
-                assert await answer == "About order 101: 30 paid back to ana"
-            async with saying(hf, chat, "ana", "And my money for 102", "3") as answer:
-                await hf.deny(await asked(hf, 102), by=by, note="it is on its way")
-                assert await answer == "About order 102: it is on its way"
-            assert await chat.say(hf, "ana", "Where is order 101?", "1") == first  # said twice, heard once
-            assert len(await parts(hf, UserPromptPart)) == 3
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[chat.support]) as hf:
+        first = await chat.say(hf, "ana", "Where is order 101?", "1")
+        assert first == "Order 101, a kettle, is delivered on Monday."
+        assert await chat.say(hf, "bo", "Where is my parcel?", "1") == "Which order is it about?"
+        async with saying(hf, chat, "ana", "I want my money back", "2") as answer:
+            question = await asked(hf, 101)
+            assert (question.shown, question.to) == ({"number": 101, "amount": 40}, ("supervisors",))
+            by = holdfast.Actor("sue", groups=["supervisors"])
+            await hf.approve(question, by=by, data={"number": 101, "amount": 30})
+            assert await answer == "About order 101: 30 paid back to ana"
+        async with saying(hf, chat, "ana", "And my money for 102", "3") as answer:
+            await hf.deny(await asked(hf, 102), by=by, note="it is on its way")
+            assert await answer == "About order 102: it is on its way"
+        assert await chat.say(hf, "ana", "Where is order 101?", "1") == first  # said twice, heard once
+        assert len(await parts(hf, UserPromptPart)) == 3
     assert shop.books()["refunds"] == [[101, 30]]
     assert shop.model.asked == shop.model.paid == 9
 
 
 @pytest.mark.timeout(120)
-def test_steered_with_a_crash_everywhere(world):
+async def test_steered_with_a_crash_everywhere(world):
     """The customer takes it back before a supervisor has agreed: that question is withdrawn, the next one is paid, once."""
     shop, chat = world
     by, passes = holdfast.Actor("sue", groups=["supervisors"]), 0
 
-    async def main():
-        nonlocal passes
-        async for hf in holdfast.testing.crash_everywhere(agents=[chat.support]):
-            async with saying(hf, chat, "ana", "I want my money back for 101", "1") as first:
-                withdrawn = await asked(hf, 101)
-                async with saying(hf, chat, "ana", "No, I mean the money for 102", "2") as second:
-                    await hf.approve(await asked(hf, 102), by=by)
-                    assert await first == await second == "About order 102: 25 paid back to ana"
-            found = {question.shown["number"]: question.status for question in await hf.approvals(open=False)}
-            assert found == {101: "withdrawn", 102: "decided"}
-            assert withdrawn.run == "ana-1"
-            assert (await hf.runs())[0].id == "ana-1"  # the second message began no run of its own
-            said = ["I want my money back for 101", "No, I mean the money for 102"]
-            assert await parts(hf, UserPromptPart) == said
-            assert NEVER_RAN in await parts(hf, ToolReturnPart)
-            passes += 1
-            assert shop.books()["refunds"] == [[102, 25]] * passes
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[chat.support]):
+        async with saying(hf, chat, "ana", "I want my money back for 101", "1") as first:
+            withdrawn = await asked(hf, 101)
+            async with saying(hf, chat, "ana", "No, I mean the money for 102", "2") as second:
+                await hf.approve(await asked(hf, 102), by=by)
+                assert await first == await second == "About order 102: 25 paid back to ana"
+        found = {question.shown["number"]: question.status for question in await hf.approvals(open=False)}
+        assert found == {101: "withdrawn", 102: "decided"}
+        assert withdrawn.run == "ana-1"
+        assert (await hf.runs())[0].id == "ana-1"  # the second message began no run of its own
+        said = ["I want my money back for 101", "No, I mean the money for 102"]
+        assert await parts(hf, UserPromptPart) == said
+        assert NEVER_RAN in await parts(hf, ToolReturnPart)
+        passes += 1
+        assert shop.books()["refunds"] == [[102, 25]] * passes
     assert passes > 30

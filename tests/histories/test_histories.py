@@ -94,27 +94,23 @@ def test_every_run_ends_as_it_would_have_with_the_version_that_began_it(history)
     assert not lost, "events say less than they did"
 
 
-def test_starting_a_recorded_run_again_is_that_run(history):
-    async def main():
-        async with holdfast.open(history[1]) as hf:
-            return [(await start(hf, name)).created for name in SCENES if name in ended_then(history[0])["runs"]]
-
-    assert not any(asyncio.run(main()))
+async def test_starting_a_recorded_run_again_is_that_run(history):
+    async with holdfast.open(history[1]) as hf:
+        returned = [(await start(hf, name)).created for name in SCENES if name in ended_then(history[0])["runs"]]
+    assert not any(returned)
 
 
-def test_recorded_runs_can_be_looked_at(history):
-    async def main():
-        async with holdfast.open(history[1]) as hf:
-            infos = await hf.runs(limit=1000)
-            for info in infos:
-                run = hf.get(info.id)
-                seqs = [event.seq async for event in run.events(follow=False)]
-                assert seqs == sorted(set(seqs))
-                assert (seqs[-1] if seqs else -1) == (await run._row()).next_seq - 1
-                assert isinstance(await run.arguments(), dict)
-            return len(infos), len(await hf.approvals()), len(await hf.audit(limit=1000))
-
-    runs, open_questions, deeds = asyncio.run(main())
+async def test_recorded_runs_can_be_looked_at(history):
+    async with holdfast.open(history[1]) as hf:
+        infos = await hf.runs(limit=1000)
+        for info in infos:
+            run = hf.get(info.id)
+            seqs = [event.seq async for event in run.events(follow=False)]
+            assert seqs == sorted(set(seqs))
+            assert (seqs[-1] if seqs else -1) == (await run._row()).next_seq - 1
+            assert isinstance(await run.arguments(), dict)
+        returned = len(infos), len(await hf.approvals()), len(await hf.audit(limit=1000))
+    runs, open_questions, deeds = returned
     assert runs == len(ended_then(history[0])["runs"])
     assert open_questions >= 5
     assert deeds >= 10

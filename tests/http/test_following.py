@@ -50,69 +50,58 @@ async def read_all(followers, source, after=0, slowness=0.0, chance=None):
     return told(pieces)
 
 
-def test_many_followers_share_one_reader():
+async def test_many_followers_share_one_reader():
     """Fifty that have caught up cost one reading of what comes; when the last is gone nothing is read any more."""
-
-    async def main():
-        growing, followers = Growing(), Followers()
-        growing.grow(*range(10))
-        source = Source("a", growing.read)
-        reading = [asyncio.ensure_future(read_all(followers, source)) for _ in range(50)]
-        for n in range(10, 20):
-            await asyncio.sleep(0.001)
-            growing.grow(n)
-        growing.grow(over=True)
-        assert await asyncio.gather(*reading) == [list(range(1, 21))] * 50
-        assert growing.reads == 1
-        assert followers._tails == {}
-
-    asyncio.run(main())
+    growing, followers = Growing(), Followers()
+    growing.grow(*range(10))
+    source = Source("a", growing.read)
+    reading = [asyncio.ensure_future(read_all(followers, source)) for _ in range(50)]
+    for n in range(10, 20):
+        await asyncio.sleep(0.001)
+        growing.grow(n)
+    growing.grow(over=True)
+    assert await asyncio.gather(*reading) == [list(range(1, 21))] * 50
+    assert growing.reads == 1
+    assert followers._tails == {}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_slow_and_late_followers_miss_nothing(seed, monkeypatch):
+async def test_slow_and_late_followers_miss_nothing(seed, monkeypatch):
     """Whatever the pace of each, each gets every message once and in order, also when the shared tail is far too short."""
     monkeypatch.setattr(follow, "_TAIL_BYTES", 200)
 
-    async def main():
-        chance = random.Random(seed)
-        growing, followers = Growing(), Followers()
-        source = Source("a", growing.read)
-        reading, places = [], []
-        for _ in range(300):
-            if chance.random() < 0.1:
-                places.append(chance.randint(0, len(growing.items)))
-                reading.append(asyncio.ensure_future(read_all(followers, source, places[-1], chance.random(), chance)))
-            growing.grow(*range(chance.randrange(4)))
-            for _turn in range(chance.randrange(3)):
-                await asyncio.sleep(0)
-            if len(reading) > 3 and chance.random() < 0.02:
-                reading[0].cancel()
-        growing.grow(over=True)
-        for place, got in zip(places, await asyncio.gather(*reading, return_exceptions=True), strict=True):
-            if not isinstance(got, asyncio.CancelledError):
-                assert got == list(range(place + 1, len(growing.items) + 1))
-        assert followers._tails == {}
-
-    asyncio.run(main())
-
-
-def test_a_tail_is_bounded():
-    """However much comes, and however little of it is taken, it keeps no more than so many bytes."""
-
-    async def main():
-        growing = Growing()
-        tail = Tail(Source("a", growing.read), 0)
-        growing.grow(*["x" * 1000] * 1000, over=True)
-        while not tail.over:
+    chance = random.Random(seed)
+    growing, followers = Growing(), Followers()
+    source = Source("a", growing.read)
+    reading, places = [], []
+    for _ in range(300):
+        if chance.random() < 0.1:
+            places.append(chance.randint(0, len(growing.items)))
+            reading.append(asyncio.ensure_future(read_all(followers, source, places[-1], chance.random(), chance)))
+        growing.grow(*range(chance.randrange(4)))
+        for _turn in range(chance.randrange(3)):
             await asyncio.sleep(0)
-        assert sum(len(message) for _, message in tail._kept) <= follow._TAIL_BYTES
-        assert await tail.behind(0) is None
-        found = await tail.behind(tail.start)
-        assert found[-1][0] == 1000
-        await tail.close()
+        if len(reading) > 3 and chance.random() < 0.02:
+            reading[0].cancel()
+    growing.grow(over=True)
+    for place, got in zip(places, await asyncio.gather(*reading, return_exceptions=True), strict=True):
+        if not isinstance(got, asyncio.CancelledError):
+            assert got == list(range(place + 1, len(growing.items) + 1))
+    assert followers._tails == {}
 
-    asyncio.run(main())
+
+async def test_a_tail_is_bounded():
+    """However much comes, and however little of it is taken, it keeps no more than so many bytes."""
+    growing = Growing()
+    tail = Tail(Source("a", growing.read), 0)
+    growing.grow(*["x" * 1000] * 1000, over=True)
+    while not tail.over:
+        await asyncio.sleep(0)
+    assert sum(len(message) for _, message in tail._kept) <= follow._TAIL_BYTES
+    assert await tail.behind(0) is None
+    found = await tail.behind(tail.start)
+    assert found[-1][0] == 1000
+    await tail.close()
 
 
 @on_a_server

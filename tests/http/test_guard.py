@@ -1,7 +1,5 @@
 """Who may ask: tokens, and what each may do."""
 
-import asyncio
-
 import httpx2
 import pytest
 from tests.http.serving import on_a_server, served
@@ -64,23 +62,20 @@ async def test_a_token_may_do_what_its_scopes_say(site, scope):
         assert (answer.status_code == 403) == (each.needs != scope), (each.path, answer.text)
 
 
-def test_an_address_that_others_reach_needs_a_token(tmp_path):
+async def test_an_address_that_others_reach_needs_a_token(tmp_path):
     """Without one it is refused with what to do, a revoked one counts for nothing; with one it serves whoever has it."""
     url = f"sqlite:{tmp_path}/runs.db"
 
-    async def main():
-        async with holdfast.open(url) as hf:
-            for _ in range(2):
-                with listening("0.0.0.0", 0) as listener, pytest.raises(holdfast.BadArguments) as refused:
-                    await serving(hf, listener).__aenter__()
-                assert "`holdfast token NAME`, or serve this computer alone" in str(refused.value)
-                token, _ = await hf.create_token("ana")
-                await hf.revoke_token(token.id)
-            _, secret = await hf.create_token("ana", scopes=["read"])
-        async with served(url, host="0.0.0.0") as site, httpx2.AsyncClient() as web:
-            address = site.address.replace("0.0.0.0", "127.0.0.1") + "/api/runs"
-            headers = {"Host": "holdfast.example", "X-Forwarded-For": "1.2.3.4"}
-            assert (await web.get(address)).status_code == 401
-            assert (await web.get(address, headers=headers | bearer(secret))).status_code == 200
-
-    asyncio.run(main())
+    async with holdfast.open(url) as hf:
+        for _ in range(2):
+            with listening("0.0.0.0", 0) as listener, pytest.raises(holdfast.BadArguments) as refused:
+                await serving(hf, listener).__aenter__()
+            assert "`holdfast token NAME`, or serve this computer alone" in str(refused.value)
+            token, _ = await hf.create_token("ana")
+            await hf.revoke_token(token.id)
+        _, secret = await hf.create_token("ana", scopes=["read"])
+    async with served(url, host="0.0.0.0") as site, httpx2.AsyncClient() as web:
+        address = site.address.replace("0.0.0.0", "127.0.0.1") + "/api/runs"
+        headers = {"Host": "holdfast.example", "X-Forwarded-For": "1.2.3.4"}
+        assert (await web.get(address)).status_code == 401
+        assert (await web.get(address, headers=headers | bearer(secret))).status_code == 200

@@ -112,14 +112,10 @@ async def test_a_document_is_bounded(site):
     assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_large")
 
 
-def test_text_that_no_database_takes(store_url):
+async def test_text_that_no_database_takes(store_url):
     """NUL and half a pair of surrogates in any place are stored or refused with a reason; the server has no fault."""
-
-    async def main():
-        async with served(store_url) as site:
-            await send_odd_text(site)
-
-    asyncio.run(main())
+    async with served(store_url) as site:
+        await send_odd_text(site)
 
 
 async def send_odd_text(site):
@@ -156,45 +152,39 @@ async def test_a_fault_is_logged_and_not_told(site, caplog, tmp_path):
     assert (await site.get("/api/runs"))["runs"] == []
 
 
-def test_a_store_that_does_not_answer_is_told(tmp_path):
+async def test_a_store_that_does_not_answer_is_told(tmp_path):
     """The request gets 503 in time, and what it asked for does not happen later; asked again it does."""
     document = {"agent": "listener", "args": [1], "id": "a"}
 
-    async def main():
-        async with served(f"sqlite:{tmp_path}/runs.db", settings=holdfast.Settings(deadline_s=0.5)) as site:
-            db = apsw.Connection(str(tmp_path / "runs.db"))
-            db.execute("BEGIN IMMEDIATE")  # nobody else can write
-            refused = await site.post("/api/runs", document, 503)
-            assert refused["error"]["code"] == "store_unavailable"
-            assert "was not written within 500 ms" in refused["error"]["message"]
-            db.execute("COMMIT")
-            db.close()
-            await site.post("/api/runs", document | {"id": "b"}, 201)
-            assert [run["id"] for run in (await site.get("/api/runs"))["runs"]] == ["b"]
-            await site.post("/api/runs", document, 201)
-
-    asyncio.run(main())
+    async with served(f"sqlite:{tmp_path}/runs.db", settings=holdfast.Settings(deadline_s=0.5)) as site:
+        db = apsw.Connection(str(tmp_path / "runs.db"))
+        db.execute("BEGIN IMMEDIATE")  # nobody else can write
+        refused = await site.post("/api/runs", document, 503)
+        assert refused["error"]["code"] == "store_unavailable"
+        assert "was not written within 500 ms" in refused["error"]["message"]
+        db.execute("COMMIT")
+        db.close()
+        await site.post("/api/runs", document | {"id": "b"}, 201)
+        assert [run["id"] for run in (await site.get("/api/runs"))["runs"]] == ["b"]
+        await site.post("/api/runs", document, 201)
 
 
-def test_a_store_that_is_away_is_told(own_server):
+async def test_a_store_that_is_away_is_told(own_server):
     """Requests get 503 and are not lost in waiting; ready says why, alive stays; when it is back all goes on."""
     again = {"agent": "twice", "args": [2], "id": "b"}
 
-    async def main():
-        settings = holdfast.Settings(deadline_s=1.0)
-        async with served(own_server.url, agents=[twice], settings=settings) as site:
-            await site.start("twice", 1, id="a")
-            await site.until("a", "completed")
-            own_server.kill()
-            for refused in (await site.get("/api/runs/a", 503), await site.post("/api/runs", again, 503)):
-                assert refused["error"]["code"] == "store_unavailable"
-            assert (await site.get("/readyz", 503))["status"] == "unavailable"
-            assert (await site.get("/healthz"))["status"] == "ok"
-            assert "holdfast_store_up 0.0" in (await site.web.get("/metrics")).text
-            own_server.start()
-            while (await site.web.get("/readyz")).status_code != 200:
-                await asyncio.sleep(0.01)
-            assert (await site.web.post("/api/runs", json=again)).status_code in (200, 201)
-            assert (await site.get("/api/runs/b/result?timeout=20"))["result"] == 4
-
-    asyncio.run(main())
+    settings = holdfast.Settings(deadline_s=1.0)
+    async with served(own_server.url, agents=[twice], settings=settings) as site:
+        await site.start("twice", 1, id="a")
+        await site.until("a", "completed")
+        own_server.kill()
+        for refused in (await site.get("/api/runs/a", 503), await site.post("/api/runs", again, 503)):
+            assert refused["error"]["code"] == "store_unavailable"
+        assert (await site.get("/readyz", 503))["status"] == "unavailable"
+        assert (await site.get("/healthz"))["status"] == "ok"
+        assert "holdfast_store_up 0.0" in (await site.web.get("/metrics")).text
+        own_server.start()
+        while (await site.web.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.01)
+        assert (await site.web.post("/api/runs", json=again)).status_code in (200, 201)
+        assert (await site.get("/api/runs/b/result?timeout=20"))["result"] == 4

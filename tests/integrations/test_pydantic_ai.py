@@ -245,7 +245,7 @@ def test_messages_are_the_same_on_every_replay():
 
 
 @pytest.mark.timeout(180)  # the framework goes through all messages at each request
-def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path):
+async def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path):
     """400 turns of 2 KB, each request given all that came before, take at most 1.5 times those 2 KB."""
     turns, size = 400, 2048
     script = Script(lambda turn, _m: says("".join(random.Random(turn).choices(string.ascii_letters, k=size))))
@@ -261,15 +261,13 @@ def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path):
     def taken():
         return sum(file.stat().st_size for file in tmp_path.iterdir())
 
-    async def main():
-        async with holdfast.open(f"sqlite:{tmp_path / 'file.db'}", agents=[job]):
-            pass
-        empty = taken()
-        async with holdfast.open(f"sqlite:{tmp_path / 'file.db'}", agents=[job]) as hf:
-            assert await hf.run(job) == 2 * turns
-        return taken() - empty
-
-    assert asyncio.run(main()) <= 1.5 * turns * size
+    async with holdfast.open(f"sqlite:{tmp_path / 'file.db'}", agents=[job]):
+        pass
+    empty = taken()
+    async with holdfast.open(f"sqlite:{tmp_path / 'file.db'}", agents=[job]) as hf:
+        assert await hf.run(job) == 2 * turns
+    returned = taken() - empty
+    assert returned <= 1.5 * turns * size
 
 
 def test_holdfast_alone_does_not_import_the_framework():

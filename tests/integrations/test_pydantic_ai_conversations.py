@@ -1,6 +1,5 @@
 """A conversation as the message history of a Pydantic AI agent."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -49,23 +48,19 @@ async def reply(customer: str, prompt: str) -> str:
         return result.output
 
 
-def test_message_history():
+async def test_message_history():
     """Each run sends the model what the runs before it said, also after a crash anywhere; messages are stored once."""
-
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[reply], park=False):
-            script.forget()
-            assert await hf.run(reply, "user-42", "price", id="one") == "PRICE after []"
-            assert await hf.run(reply, "user-42", "size", id="two") == "SIZE after ['price']"
-            messages = [each.value for each in await hf.conversation("user-42", ModelMessage).messages()]
-            assert prompts(messages) == ["price", "size"]
-            assert [type(each) for each in messages] == [ModelRequest, ModelResponse] * 4
-            assert not script.again
-            passes += 1
-        assert passes > 20
-
-    asyncio.run(main())
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[reply], park=False):
+        script.forget()
+        assert await hf.run(reply, "user-42", "price", id="one") == "PRICE after []"
+        assert await hf.run(reply, "user-42", "size", id="two") == "SIZE after ['price']"
+        messages = [each.value for each in await hf.conversation("user-42", ModelMessage).messages()]
+        assert prompts(messages) == ["price", "size"]
+        assert [type(each) for each in messages] == [ModelRequest, ModelResponse] * 4
+        assert not script.again
+        passes += 1
+    assert passes > 20
 
 
 def test_what_is_known_of_a_call_stays():

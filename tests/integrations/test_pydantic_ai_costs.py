@@ -1,6 +1,5 @@
 """What agents of Pydantic AI spend, and what they are told of it."""
 
-import asyncio
 from decimal import Decimal
 
 import pytest
@@ -31,7 +30,7 @@ def spender(answer, **options):
     return clerk
 
 
-def test_what_requests_cost_is_spent_by_the_run():
+async def test_what_requests_cost_is_spent_by_the_run():
     """Tokens and money of each response are in the run's account, once, whatever crashed and was replayed."""
     clerk = spender(lambda turn, _m: calls(("look", {})) if turn < 2 else says("done"))
 
@@ -39,18 +38,15 @@ def test_what_requests_cost_is_spent_by_the_run():
     async def job() -> str:
         return (await clerk.run("go")).output
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            run = await hf.start(job, id="r")
-            await run.result(timeout=20)
-            await hf.crash()
-            return (await hf.get("r").info()).spent
-
-    spent = asyncio.run(main())
+    async with holdfast.testing.open(agents=[job]) as hf:
+        run = await hf.start(job, id="r")
+        await run.result(timeout=20)
+        await hf.crash()
+        spent = (await hf.get("r").info()).spent
     assert (spent.tokens, spent.model_calls, round(spent.usd, 6)) == (300, 3, 0.03)
 
 
-def test_the_soft_limit_is_told_to_the_model_and_not_to_the_history():
+async def test_the_soft_limit_is_told_to_the_model_and_not_to_the_history():
     """Past it every request ends with what is left; the messages of the agent do not have it."""
     told = []
 
@@ -64,15 +60,13 @@ def test_the_soft_limit_is_told_to_the_model_and_not_to_the_history():
     async def job() -> str:
         return str((await clerk.run("go")).all_messages())
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            return await hf.run(job)
-
-    assert "Budget:" not in asyncio.run(main())
+    async with holdfast.testing.open(agents=[job]) as hf:
+        returned = await hf.run(job)
+    assert "Budget:" not in returned
     assert told == [False, False, True, True]
 
 
-def test_an_agent_that_goes_round_in_circles_is_stopped_by_a_person():
+async def test_an_agent_that_goes_round_in_circles_is_stopped_by_a_person():
     """The same call with the same result again and again is a question to people, before it is made once more."""
     clerk = spender(lambda *_: calls(("look", {})))
 
@@ -83,20 +77,18 @@ def test_an_agent_that_goes_round_in_circles_is_stopped_by_a_person():
         except holdfast.LoopDetected as error:
             return str(error)
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            run = await hf.start(job, id="r")
-            await run.wait("waiting")
-            await hf.crash()
-            assert hf.bodies["look"] == 5
-            await hf.deny("r", by="ana", note="enough")
-            return await hf.get("r").result(timeout=20)
-
-    assert "ana stopped a loop (enough)" in asyncio.run(main())
+    async with holdfast.testing.open(agents=[job]) as hf:
+        run = await hf.start(job, id="r")
+        await run.wait("waiting")
+        await hf.crash()
+        assert hf.bodies["look"] == 5
+        await hf.deny("r", by="ana", note="enough")
+        returned = await hf.get("r").result(timeout=20)
+    assert "ana stopped a loop (enough)" in returned
 
 
 @pytest.mark.parametrize("at_limit", ["raise", "hand on"])
-def test_a_run_that_hits_a_limit_ends_with_the_best_it_has(at_limit):
+async def test_a_run_that_hits_a_limit_ends_with_the_best_it_has(at_limit):
     """What the agent had said is in the exception, or is its answer; it says that it is not whole."""
 
     def answer(_turn, messages):
@@ -113,11 +105,9 @@ def test_a_run_that_hits_a_limit_ends_with_the_best_it_has(at_limit):
             return ["raised", holdfast.partial(error)["clerk"].text]
         return [result.response.metadata["holdfast"], result.output]
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            return await hf.run(job)
-
-    mark, text = asyncio.run(main())
+    async with holdfast.testing.open(agents=[job]) as hf:
+        returned = await hf.run(job)
+    mark, text = returned
     assert text.startswith("Thought 2.")
     assert mark == ("raised" if at_limit == "raise" else {"partial": "limit"})
     assert at_limit == "raise" or "[Not finished: " in text

@@ -1,7 +1,5 @@
 """An ordered list of models for an agent of Pydantic AI."""
 
-import asyncio
-
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
@@ -15,7 +13,7 @@ from holdfast.integrations.pydantic_ai import HoldfastDurability
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 
-def test_the_next_model_answers_and_is_asked_first_from_then_on():
+async def test_the_next_model_answers_and_is_asked_first_from_then_on():
     """A model that refuses for good is asked once; the choice holds for the run, over a crash at each commit."""
 
     def refuse(*_):
@@ -34,20 +32,17 @@ def test_the_next_model_answers_and_is_asked_first_from_then_on():
     async def job() -> str:
         return (await clerk.run("go")).output
 
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[job]):
-            assert await hf.run(job, id="r") == "done"
-            journal = await hf.store.journal("r")
-            keys = [event.key for event in journal if (event.key or "").startswith("clerk-0:model/")]
-            assert keys == [f"clerk-0:model/clerk.model#{n}" for n in range(4)]
-            assert sum(large.paid.values()) <= 1 + hf.crashes and sum(small.paid.values()) <= 3 + hf.crashes
-            large.forget()
-            small.forget()
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[job]):
+        assert await hf.run(job, id="r") == "done"
+        journal = await hf.store.journal("r")
+        keys = [event.key for event in journal if (event.key or "").startswith("clerk-0:model/")]
+        assert keys == [f"clerk-0:model/clerk.model#{n}" for n in range(4)]
+        assert sum(large.paid.values()) <= 1 + hf.crashes and sum(small.paid.values()) <= 3 + hf.crashes
+        large.forget()
+        small.forget()
 
 
-def test_an_empty_answer_is_asked_for_again():
+async def test_an_empty_answer_is_asked_for_again():
     """Nothing is no answer: the model is asked again, and in the end another one."""
     mute = Script(lambda *_: ModelResponse(parts=[]))
     durable = HoldfastDurability(models={"small": Script(lambda *_: says("here")).model}, fallback=["default", "small"])
@@ -57,11 +52,9 @@ def test_an_empty_answer_is_asked_for_again():
     async def job() -> str:
         return (await clerk.run("go")).output
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            return await hf.run(job)
-
-    assert asyncio.run(main()) == "here" and sum(mute.paid.values()) == 3
+    async with holdfast.testing.open(agents=[job]) as hf:
+        returned = await hf.run(job)
+    assert returned == "here" and sum(mute.paid.values()) == 3
 
 
 def test_models_that_are_not_known_are_refused():

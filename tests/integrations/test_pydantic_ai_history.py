@@ -169,7 +169,7 @@ def latest(messages):
     return int(found[0].content.split()[1]) + 1 if found else 0
 
 
-def test_a_long_history_is_trimmed_in_a_recorded_step():
+async def test_a_long_history_is_trimmed_in_a_recorded_step():
     """With `Trim` no request has more than so many messages; a crash at each commit changes nothing of it."""
     lengths = []
 
@@ -181,23 +181,21 @@ def test_a_long_history_is_trimmed_in_a_recorded_step():
 
     job = looker(Script(answer), Trim(keep=2, above=6))
 
-    async def main():
-        passes = 0
-        async for hf in holdfast.testing.crash_everywhere(agents=[job]):
-            run = await hf.start(job, id="r")
-            assert await run.result(timeout=20) == "done count"
-            journal = await hf.store.journal("r")
-            cuts = [json.loads(event.value)["cut"] for event in journal if "clerk.compact" in (event.key or "")]
-            assert len(cuts) == 2 and max(lengths) <= 6
-            results = [event for event in journal if event.key and "/look#" in event.key]
-            assert len(results) == 6  # the originals
-            passes += 1
-        return passes
-
-    assert asyncio.run(main()) > 10
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[job]):
+        run = await hf.start(job, id="r")
+        assert await run.result(timeout=20) == "done count"
+        journal = await hf.store.journal("r")
+        cuts = [json.loads(event.value)["cut"] for event in journal if "clerk.compact" in (event.key or "")]
+        assert len(cuts) == 2 and max(lengths) <= 6
+        results = [event for event in journal if event.key and "/look#" in event.key]
+        assert len(results) == 6  # the originals
+        passes += 1
+    returned = passes
+    assert returned > 10
 
 
-def test_a_long_history_is_summarised_by_a_model():
+async def test_a_long_history_is_summarised_by_a_model():
     """Once a request takes too many tokens a model sums up the middle, once; what it said stands in every later request."""
     summaries, seen = [], []
 
@@ -215,13 +213,10 @@ def test_a_long_history_is_summarised_by_a_model():
 
     job = looker(Script(answer), Summarise(model=FunctionModel(sum_up), above_tokens=1000, keep=4))
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            assert await hf.run(job, id="r") == "done"
-            await hf.crash()
-            return [event.key for event in await hf.store.journal("r") if "compact" in (event.key or "")]
-
-    keys = asyncio.run(main())
+    async with holdfast.testing.open(agents=[job]) as hf:
+        assert await hf.run(job, id="r") == "done"
+        await hf.crash()
+        keys = [event.key for event in await hf.store.journal("r") if "compact" in (event.key or "")]
     assert len(keys) == len(summaries) >= 1 and keys[0] == "clerk-0:compact/clerk.compact#0"
     assert 'look({"n":0})' in summaries[0] and "look returned: saw 0" in summaries[0]
     assert "looked 1 times" in seen[-1] or "looked 2 times" in seen[-1]
@@ -237,7 +232,7 @@ def test_histories_that_would_be_emptied_are_refused():
 # Trying again
 
 
-def test_requests_and_tools_are_tried_again_by_default():
+async def test_requests_and_tools_are_tried_again_by_default():
     """A provider that is overloaded and a tool that stumbles are asked again; a mistake in using the framework is not."""
     stumbles = []
 
@@ -262,18 +257,15 @@ def test_requests_and_tools_are_tried_again_by_default():
     async def job(prompt: str) -> str:
         return (await clerk.run(prompt)).output
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            assert await hf.run(job, "go") == "{'look': 'seen'}"
-            assert (stumbles.count("model"), stumbles.count("tool")) == (3, 3)
-            with pytest.raises(holdfast.RunFailed, match="no"):
-                await hf.run(job, "wrong")
-            assert stumbles.count("model") == 4
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[job]) as hf:
+        assert await hf.run(job, "go") == "{'look': 'seen'}"
+        assert (stumbles.count("model"), stumbles.count("tool")) == (3, 3)
+        with pytest.raises(holdfast.RunFailed, match="no"):
+            await hf.run(job, "wrong")
+        assert stumbles.count("model") == 4
 
 
-def test_a_model_that_is_given_to_one_run_is_asked():
+async def test_a_model_that_is_given_to_one_run_is_asked():
     """By its name in `models=`, or as it is: agent code gives it again in every life."""
     clerk = Agent(Script(lambda *_: says("default")).model, name="clerk", capabilities=[HoldfastDurability()])
     other = FunctionModel(lambda *_: says("other"), model_name="other")
@@ -288,8 +280,6 @@ def test_a_model_that_is_given_to_one_run_is_asked():
         runs = [(known, other), (known, "other"), (clerk, other), (clerk, None)]
         return [(await agent.run("go", model=model)).output for agent, model in runs]
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            return await hf.run(job)
-
-    assert asyncio.run(main()) == ["other", "other", "other", "default"]
+    async with holdfast.testing.open(agents=[job]) as hf:
+        returned = await hf.run(job)
+    assert returned == ["other", "other", "other", "default"]

@@ -112,14 +112,11 @@ async def together(name, seed):
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # by a task that was dropped before its first step
 @pytest.mark.parametrize("name", CASES)
-def test_a_dropped_run_ends_right_and_pays_no_recorded_request_again(name):
+async def test_a_dropped_run_ends_right_and_pays_no_recorded_request_again(name):
     """200 of 200 runs, dropped at random commits, have the right result; what was recorded is never asked again."""
-
-    async def main():
-        ended = [await together(name, seed) for seed in range(RUNS // TOGETHER)]
-        return [sum(column) for column in zip(*ended, strict=True)]
-
-    crashes, lost = asyncio.run(main())
+    ended = [await together(name, seed) for seed in range(RUNS // TOGETHER)]
+    returned = [sum(column) for column in zip(*ended, strict=True)]
+    crashes, lost = returned
     assert crashes > RUNS // TOGETHER
     assert lost <= crashes * TOGETHER * 3  # only what was under way when a crash came
 

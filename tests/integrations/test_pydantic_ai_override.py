@@ -1,7 +1,5 @@
 """Models that are put in place of an agent's own: by `run(model=...)`, by `agent.override(...)`, inside a run and around it."""
 
-import asyncio
-
 import openai
 import pytest
 from pydantic_ai import Agent, FunctionToolset, RunContext
@@ -81,47 +79,36 @@ async def overriding(how: str, who: str) -> str:
 
 @pytest.mark.parametrize("who", ["clerk", "careful"])
 @pytest.mark.parametrize("how", ["block", "given", "named"])
-def test_a_model_that_agent_code_puts_in_place_is_asked_in_every_life(how, who):
+async def test_a_model_that_agent_code_puts_in_place_is_asked_in_every_life(how, who):
     """The model that the code gives is asked alone, whichever models there are to fall back on."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[overriding]):
-            assert await hf.run(overriding, how, who) == ("test" if how != "named" else "success (no tool calls)")
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[overriding]):
+        assert await hf.run(overriding, how, who) == ("test" if how != "named" else "success (no tool calls)")
 
 
 @pytest.mark.parametrize("agent", [answer, parent, answer_carefully])
-def test_the_testing_kit_carries_an_override_into_runs(agent):
+async def test_the_testing_kit_carries_an_override_into_runs(agent):
     """Pydantic AI's way to test: what is overridden where a run is started holds in it, its children and all their lives."""
-
-    async def main():
-        async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
-            with clerk.override(model=stand_in()), careful.override(model=stand_in()):
-                run = await hf.start(agent)
-            assert await run.result() == (["test", "test"] if agent is parent else "test")
-
-    asyncio.run(main())
+    async for hf in holdfast.testing.crash_everywhere(agents=[agent]):
+        with clerk.override(model=stand_in()), careful.override(model=stand_in()):
+            run = await hf.start(agent)
+        assert await run.result() == (["test", "test"] if agent is parent else "test")
 
 
-def test_each_run_has_the_override_under_which_it_was_started():
+async def test_each_run_has_the_override_under_which_it_was_started():
     """Two at once do not disturb each other; one that is started without has the agent's own model."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[answer]) as hf:
-            runs = []
-            for text in ("one", "two"):
-                with clerk.override(model=TestModel(custom_output_text=text)):
-                    runs.append(await hf.start(answer))
-            runs.append(await hf.start(answer, id="own"))
-            return [await run.result() for run in runs]
-
-    assert asyncio.run(main()) == ["one", "two", "real"]
+    async with holdfast.testing.open(agents=[answer]) as hf:
+        runs = []
+        for text in ("one", "two"):
+            with clerk.override(model=TestModel(custom_output_text=text)):
+                runs.append(await hf.start(answer))
+        runs.append(await hf.start(answer, id="own"))
+        returned = [await run.result() for run in runs]
+    assert returned == ["one", "two", "real"]
     assert paid == ["own"]
     paid.clear()
 
 
-def test_what_else_is_overridden_is_carried_too():
+async def test_what_else_is_overridden_is_carried_too():
     """Dependencies, instructions and tools, as with the model."""
     seen = []
 
@@ -129,36 +116,28 @@ def test_what_else_is_overridden_is_carried_too():
         seen.append((messages[-1].instructions, [tool.name for tool in info.function_tools]))
         return says("seen")
 
-    async def main():
-        async with holdfast.testing.open(agents=[answer]) as hf:
-            with clerk.override(model=FunctionModel(look), deps="theirs"):
-                await hf.run(answer)
-            with clerk.override(model=FunctionModel(look), instructions="be brief"):
-                await hf.run(answer)
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[answer]) as hf:
+        with clerk.override(model=FunctionModel(look), deps="theirs"):
+            await hf.run(answer)
+        with clerk.override(model=FunctionModel(look), instructions="be brief"):
+            await hf.run(answer)
     assert seen == [("deps: theirs", []), ("be brief", [])]
 
 
-def test_elsewhere_an_override_around_a_start_is_refused(store_url):
+async def test_elsewhere_an_override_around_a_start_is_refused(store_url):
     """Another process may carry the run, and would ask the real model: nothing is started, and the error says what to do."""
-
-    async def main():
-        async with holdfast.open(store_url, agents=[answer]) as hf, holdfast.open(store_url) as other:
-            for client in (hf, other):
-                with (
-                    clerk.override(model=stand_in(), deps="theirs"),
-                    pytest.raises(
-                        holdfast.BadArguments, match=r"the deps and the model of agent 'clerk'.*testing\.open"
-                    ),
-                ):
-                    await client.start(answer if client is hf else "answer")
-            assert not await hf.runs()
-        with clerk.override(model=stand_in()):  # the worker is in it too
-            async with holdfast.open(store_url, agents=[answer]) as hf:
-                return await hf.run(answer)
-
-    assert asyncio.run(main()) == "test"
+    async with holdfast.open(store_url, agents=[answer]) as hf, holdfast.open(store_url) as other:
+        for client in (hf, other):
+            with (
+                clerk.override(model=stand_in(), deps="theirs"),
+                pytest.raises(holdfast.BadArguments, match=r"the deps and the model of agent 'clerk'.*testing\.open"),
+            ):
+                await client.start(answer if client is hf else "answer")
+        assert not await hf.runs()
+    with clerk.override(model=stand_in()):  # the worker is in it too
+        async with holdfast.open(store_url, agents=[answer]) as hf:
+            returned = await hf.run(answer)
+    assert returned == "test"
 
 
 @holdfast.agent
@@ -170,19 +149,15 @@ async def handing_on(spawns: bool) -> str:
 
 
 @pytest.mark.parametrize("spawns", [False, True])
-def test_an_override_around_a_child_is_refused(spawns):
+async def test_an_override_around_a_child_is_refused(spawns):
     """A child is a run of its own, which does not see what its parent has overridden."""
-
-    async def main():
-        async with holdfast.testing.open(agents=[handing_on]) as hf:
-            with pytest.raises(holdfast.RunFailed, match="the model of agent 'clerk' is overridden here"):
-                await hf.run(handing_on, spawns)
-            assert len(await hf.runs()) == 1
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[handing_on]) as hf:
+        with pytest.raises(holdfast.RunFailed, match="the model of agent 'clerk' is overridden here"):
+            await hf.run(handing_on, spawns)
+        assert len(await hf.runs()) == 1
 
 
-def test_a_summary_is_not_paid_under_an_override():
+async def test_a_summary_is_not_paid_under_an_override():
     """The model that sums up is not asked either: the one in place of all is."""
     summing = Agent(
         REAL,
@@ -203,17 +178,15 @@ def test_a_summary_is_not_paid_under_an_override():
     async def job() -> str:
         return (await summing.run("go")).output
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            with summing.override(model=FunctionModel(words)):
-                run = await hf.start(job)
-            await run.result()
-            return [event.key for event in await hf.store.journal(run.id) if event.kind == "step.completed"]
-
-    assert any("compact" in key for key in asyncio.run(main()))
+    async with holdfast.testing.open(agents=[job]) as hf:
+        with summing.override(model=FunctionModel(words)):
+            run = await hf.start(job)
+        await run.result()
+        returned = [event.key for event in await hf.store.journal(run.id) if event.kind == "step.completed"]
+    assert any("compact" in key for key in returned)
 
 
-def test_a_request_that_is_not_allowed_fails_at_once():
+async def test_a_request_that_is_not_allowed_fails_at_once():
     """`ALLOW_MODEL_REQUESTS = False` is no trouble that passes: it is not tried again, and nothing is sent."""
     model = OpenAIChatModel(
         "gpt-5-mini", provider=OpenAIProvider(openai_client=openai.AsyncOpenAI(api_key="x", base_url="http://[::1]:9"))
@@ -224,21 +197,19 @@ def test_a_request_that_is_not_allowed_fails_at_once():
     async def job() -> str:
         return (await strict.run("go")).output
 
-    async def main():
-        with override_allow_model_requests(False):
-            async with holdfast.testing.open(agents=[job]) as hf:
-                run = await hf.start(job)
-                with pytest.raises(holdfast.RunFailed, match="ALLOW_MODEL_REQUESTS"):
-                    await run.result()
-                kinds = [event.kind for event in await hf.store.journal(run.id)]
-                assert "step.retrying" not in kinds
-                with strict.override(model=stand_in()):
-                    return await hf.run(job)
-
-    assert asyncio.run(main()) == "test"
+    with override_allow_model_requests(False):
+        async with holdfast.testing.open(agents=[job]) as hf:
+            run = await hf.start(job)
+            with pytest.raises(holdfast.RunFailed, match="ALLOW_MODEL_REQUESTS"):
+                await run.result()
+            kinds = [event.kind for event in await hf.store.journal(run.id)]
+            assert "step.retrying" not in kinds
+            with strict.override(model=stand_in()):
+                returned = await hf.run(job)
+    assert returned == "test"
 
 
-def test_tools_that_are_put_in_place_are_refused_by_name():
+async def test_tools_that_are_put_in_place_are_refused_by_name():
     """They were not there when the agent was made, so they are no steps; nothing is asked before the error says so."""
     extra = FunctionToolset(id="extra")
 
@@ -246,9 +217,6 @@ def test_tools_that_are_put_in_place_are_refused_by_name():
     async def look() -> str:
         return "extra"
 
-    async def main():
-        async with holdfast.testing.open(agents=[answer]) as hf:
-            with clerk.override(model=TestModel(), toolsets=[extra]), pytest.raises(holdfast.RunFailed, match="extra"):
-                await hf.run(answer)
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[answer]) as hf:
+        with clerk.override(model=TestModel(), toolsets=[extra]), pytest.raises(holdfast.RunFailed, match="extra"):
+            await hf.run(answer)

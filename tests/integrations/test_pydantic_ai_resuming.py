@@ -106,7 +106,7 @@ def test_a_turn_that_went_wrong_is_replayed():
     assert resumed == bench.told(crash=False)
 
 
-def test_nodes_that_the_code_sees_are_seen_again():
+async def test_nodes_that_the_code_sees_are_seen_again():
     """`iter` shows every node after a crash too, for its loop may keep what it sees."""
     bench = Bench()
 
@@ -117,18 +117,16 @@ def test_nodes_that_the_code_sees_are_seen_again():
         await holdfast.receive("go on")
         return len(nodes)
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            run = await hf.start(job, id="r")
-            await run.wait("waiting")
-            await hf.crash()
-            await hf.get("r").send("go on", 1)
-            return await hf.get("r").result(timeout=20)
-
-    assert asyncio.run(main()) == 2 * (TURNS + 1) + 2
+    async with holdfast.testing.open(agents=[job]) as hf:
+        run = await hf.start(job, id="r")
+        await run.wait("waiting")
+        await hf.crash()
+        await hf.get("r").send("go on", 1)
+        returned = await hf.get("r").result(timeout=20)
+    assert returned == 2 * (TURNS + 1) + 2
 
 
-def test_what_follows_has_the_keys_it_would_have_had():
+async def test_what_follows_has_the_keys_it_would_have_had():
     """Steps and random numbers of later requests are those of a run that was not resumed, in any number of lives."""
     script = Script(lambda _turn, messages: calls(("look", {})) if turn_of(messages) < 5 else says("done"))
     clerk = Agent(script.model, name="clerk", capabilities=[HoldfastDurability()])
@@ -154,19 +152,17 @@ def test_what_follows_has_the_keys_it_would_have_had():
     async def job() -> str:
         return (await clerk.run("go")).output
 
-    async def main():
-        keys = set()
-        async for hf in holdfast.testing.crash_everywhere(agents=[job]):
-            drawn.clear()
-            assert await hf.run(job, id="r") == "done"
-            assert len(set(drawn)) == 1
-            keys.add(tuple(event.key for event in await hf.store.journal("r") if event.kind == "step.completed"))
-        return keys
-
-    assert len(asyncio.run(main())) == 1
+    keys = set()
+    async for hf in holdfast.testing.crash_everywhere(agents=[job]):
+        drawn.clear()
+        assert await hf.run(job, id="r") == "done"
+        assert len(set(drawn)) == 1
+        keys.add(tuple(event.key for event in await hf.store.journal("r") if event.kind == "step.completed"))
+    returned = keys
+    assert len(returned) == 1
 
 
-def test_it_is_the_same_after_a_checkpoint_and_inside_a_tool():
+async def test_it_is_the_same_after_a_checkpoint_and_inside_a_tool():
     """In a new era, and in the scope of a tool that runs in the agent, turns are put together too."""
     instructed = []
 
@@ -203,14 +199,12 @@ def test_it_is_the_same_after_a_checkpoint_and_inside_a_tool():
             state = await holdfast.checkpoint(1)
         return (await outer.run("go")).output
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            run = await hf.start(job, id="r")
-            await run.wait("waiting")
-            await hf.crash()
-            instructed.clear()
-            await hf.get("r").send("go on", 1)
-            return await hf.get("r").result(timeout=20)
-
-    assert asyncio.run(main()) == "done"
+    async with holdfast.testing.open(agents=[job]) as hf:
+        run = await hf.start(job, id="r")
+        await run.wait("waiting")
+        await hf.crash()
+        instructed.clear()
+        await hf.get("r").send("go on", 1)
+        returned = await hf.get("r").result(timeout=20)
+    assert returned == "done"
     assert 1 <= len(instructed) <= 2

@@ -80,7 +80,7 @@ def test_an_answer_that_was_cut_off_is_handed_on_as_what_it_is():
     assert [kind for kind, _ in read] == ["end"]
 
 
-def test_a_model_that_falls_silent_is_asked_again():
+async def test_a_model_that_falls_silent_is_asked_again():
     """After the longest silence the request has failed; what it had said is salvage like any other."""
     asked = []
 
@@ -99,13 +99,10 @@ def test_a_model_that_falls_silent_is_asked_again():
     async def job() -> str:
         return (await clerk.run("go")).output
 
-    async def main():
-        async with holdfast.testing.open(agents=[job]) as hf:
-            assert await hf.run(job, id="r") == "Otters hold hands."
-            (failed,) = [event for event in await hf.store.journal("r") if event.kind == "step.retrying"]
-            assert "nothing came for 0.2 s" in failed.data["error"]["message"]
-
-    asyncio.run(main())
+    async with holdfast.testing.open(agents=[job]) as hf:
+        assert await hf.run(job, id="r") == "Otters hold hands."
+        (failed,) = [event for event in await hf.store.journal("r") if event.kind == "step.retrying"]
+        assert "nothing came for 0.2 s" in failed.data["error"]["message"]
     assert asked == [1, 3]
 
 

@@ -63,10 +63,9 @@ def told(deeds):
     return [(deed.run, deed.by, deed.via, deed.action) for deed in reversed(deeds)]
 
 
-def test_every_deed_from_outside_is_in_the_audit(store_url):
+async def test_every_deed_from_outside_is_in_the_audit(store_url):
     """Starts, messages, deletions and tokens as well as what is done to runs; each names who and the door."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         bot = hf.acting_as("bot")
         run = await bot.start(listens, id="r")
         assert not (await bot.start(listens, id="r")).created  # the same run: nobody started another
@@ -101,24 +100,18 @@ def test_every_deed_from_outside_is_in_the_audit(store_url):
         }
         assert revoked.data == {"token": token.id, "name": "dashboard"}
 
-    at(store_url, main)
 
-
-def test_a_run_that_another_run_starts_is_in_its_journal_and_not_in_the_audit(store_url):
+async def test_a_run_that_another_run_starts_is_in_its_journal_and_not_in_the_audit(store_url):
     """Nobody from outside did it."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         run = await hf.start(family, id="r")
         await run.wait("waiting")
         assert told(await hf.audit()) == [("r", "someone", "python", "start")]
 
-    at(store_url, main)
 
-
-def test_runs_that_are_pruned_leave_a_row_each(store_url):
+async def test_runs_that_are_pruned_leave_a_row_each(store_url):
     """With how many runs went, so that an id that is not there any more can be explained."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         for name in ("a", "b"):
             run = await hf.start(family, id=name)
             await run.wait("waiting")
@@ -131,13 +124,10 @@ def test_runs_that_are_pruned_leave_a_row_each(store_url):
         pruned = await hf.audit(action="prune")
         assert sorted((deed.run, deed.by, deed.data["runs"]) for deed in pruned) == [("a", "cron", 2), ("b", "cron", 2)]
 
-    at(store_url, main)
 
-
-def test_a_decision_says_what_was_approved_or_denied(store_url):
+async def test_a_decision_says_what_was_approved_or_denied(store_url):
     """The value itself, as edited, also when the run is gone; and the door in a column of its own."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         for name in ("yes", "edited", "no"):
             await (await hf.start(pay, Transfer("bo", 30), id=name)).wait("waiting")
         await hf.approve("yes", by="cli:root")  # a name that looks like a door
@@ -154,13 +144,10 @@ def test_a_decision_says_what_was_approved_or_denied(store_url):
         assert values == [{"to": "bo", "euros": 30}, {"to": "bo", "euros": 5}, {"to": "bo", "euros": 30}]
         assert found["no"].data["note"] == "too much"
 
-    at(store_url, main)
 
-
-def test_an_answer_is_in_the_audit_with_its_value(store_url):
+async def test_an_answer_is_in_the_audit_with_its_value(store_url):
     """A question to a person is answered, and not approved."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         run = await hf.start(asks, id="r")
         await run.wait("waiting")
         await hf.answer("r", 7, by="ana")
@@ -168,13 +155,10 @@ def test_an_answer_is_in_the_audit_with_its_value(store_url):
         (deed,) = await hf.audit(action="answer")
         assert (deed.by, deed.value, deed.data["question"]) == ("ana", 7, "How many?")
 
-    at(store_url, main)
 
-
-def test_a_large_value_that_was_approved_outlives_its_run(store_url):
+async def test_a_large_value_that_was_approved_outlives_its_run(store_url):
     """It is kept once, and goes when the audit forgets it too."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         run = await hf.start(large, id="r")
         await run.wait("waiting")
         await hf.approve("r", by="ana")
@@ -186,13 +170,10 @@ def test_a_large_value_that_was_approved_outlives_its_run(store_url):
         assert await hf.erase_audit(run="r") == 1
         assert (await hf.store.facts())["blobs"] == 0
 
-    at(store_url, main)
 
-
-def test_values_are_erased_while_the_row_stays(store_url):
+async def test_values_are_erased_while_the_row_stays(store_url):
     """Who, when and what was done stay, and the digest; what was shown and all free text go, and that is in the audit too."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         for name in ("a", "b"):
             await (await hf.start(pay, Transfer("bo", 30), id=name)).wait("waiting")
             await hf.deny(name, by="ana", note="bo is ill")
@@ -214,13 +195,10 @@ def test_values_are_erased_while_the_row_stays(store_url):
         with pytest.raises(holdfast.BadArguments, match="say which: run=, by= or older_than="):
             await hf.erase_audit()
 
-    at(store_url, main)
 
-
-def test_a_worker_erases_values_when_their_time_is_over(store_url):
+async def test_a_worker_erases_values_when_their_time_is_over(store_url):
     """The setting names how long they stay; the rows stay for good."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS, settings=Settings(audit_retention_s=0)) as hf:
         run = await hf.start(pay, Transfer("bo", 30), id="r")
         await run.wait("waiting")
         await hf.approve("r", by="ana")
@@ -229,13 +207,10 @@ def test_a_worker_erases_values_when_their_time_is_over(store_url):
         (deed,) = await hf.audit(action="erase")
         assert (deed.by, deed.via) == ("retention", "worker")
 
-    at(store_url, main, settings=Settings(audit_retention_s=0))
 
-
-def test_the_audit_comes_in_pages_and_by_who_and_what(store_url):
+async def test_the_audit_comes_in_pages_and_by_who_and_what(store_url):
     """The id of the last deed of a page is where the next one begins."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         for number in range(5):
             await hf.acting_as("ana" if number % 2 else "ben").start(listens, id=f"r{number}")
         pages, before = [], None
@@ -246,8 +221,6 @@ def test_the_audit_comes_in_pages_and_by_who_and_what(store_url):
         assert [deed.run for deed in await hf.audit(by="ana")] == ["r3", "r1"]
         assert [deed.run for deed in await hf.audit(by="ben", action="start", limit=1)] == ["r4"]
         assert await hf.audit(action="delete") == []
-
-    at(store_url, main)
 
 
 def test_the_command_line_is_a_door(commands, store_url, tmp_path):
@@ -273,7 +246,7 @@ def test_the_command_line_is_a_door(commands, store_url, tmp_path):
     assert doors["send"][0] == next(deed.via for deed in rows if deed.action == "send").partition(":")[2]
 
 
-def test_rows_of_the_first_schema_are_read_and_erased(tmp_path):
+async def test_rows_of_the_first_schema_are_read_and_erased(tmp_path):
     """A store that was made before doors and values had columns goes on, with what its rows said."""
     path = tmp_path / "old.db"
     db = apsw.Connection(str(path))
@@ -283,11 +256,9 @@ def test_rows_of_the_first_schema_are_read_and_erased(tmp_path):
     db.execute(row, (json.dumps(said),))
     db.close()
 
-    async def main(hf):
+    async with holdfast.open(f"sqlite:{path}", agents=AGENTS) as hf:
         (deed,) = await hf.audit(run="r")
         assert (deed.by, deed.via, deed.action, deed.value, deed.data) == ("cli:root", "", "decide", None, said)
         assert await hf.erase_audit(run="r") == 1
         (deed,) = await hf.audit(run="r")
         assert deed.data == {"approval": "q", "decision": "denied", "by": "ana", "votes": [{"by": "ana"}]}
-
-    at(f"sqlite:{path}", main)

@@ -78,7 +78,7 @@ def test_one_wins(office):
     assert [(deed.by, deed.action) for deed in deeds] == [(winner, "approve" if approved else "deny")]
 
 
-def test_of_a_decision_and_an_expiry_one_is_first(office):
+async def test_of_a_decision_and_an_expiry_one_is_first(office):
     """A hundred questions that expire while they are decided: what each person was told is what the agent saw."""
     many = 100
 
@@ -87,25 +87,22 @@ def test_of_a_decision_and_an_expiry_one_is_first(office):
         decision = await holdfast.approve("Quick?", expires=0.4)
         return "expired" if decision.expired else "approved"
 
-    async def main():
-        async with holdfast.open(office.url, agents=[hasty]) as hf:
+    async with holdfast.open(office.url, agents=[hasty]) as hf:
 
-            async def decide(run):
-                async for _ in run.events():
-                    break  # it is asked now
-                found = await hf.approvals(run=run.id, open=False)
-                await asyncio.sleep(0.3)  # to be near the end of its time
-                try:
-                    await hf.approve(found[0], by="ana")
-                except holdfast.Expired:
-                    return "expired"
-                return "approved"
+        async def decide(run):
+            async for _ in run.events():
+                break  # it is asked now
+            found = await hf.approvals(run=run.id, open=False)
+            await asyncio.sleep(0.3)  # to be near the end of its time
+            try:
+                await hf.approve(found[0], by="ana")
+            except holdfast.Expired:
+                return "expired"
+            return "approved"
 
-            runs = await asyncio.gather(*[hf.start(hasty, id=f"h{number}") for number in range(many)])
-            told = await asyncio.gather(*map(decide, runs))
-            seen = await asyncio.gather(*[run.result() for run in runs])
-            assert list(told) == list(seen)
-            return Counter(told)
-
-    counts = asyncio.run(asyncio.wait_for(main(), 50))
+        runs = await asyncio.gather(*[hf.start(hasty, id=f"h{number}") for number in range(many)])
+        told = await asyncio.gather(*map(decide, runs))
+        seen = await asyncio.gather(*[run.result() for run in runs])
+        assert list(told) == list(seen)
+        counts = Counter(told)
     assert sum(counts.values()) == many

@@ -110,29 +110,26 @@ def stopped(url, process):
             db.close()
 
 
-def test_a_worker_that_was_stopped_cannot_write_behind_its_successor(url):
+async def test_a_worker_that_was_stopped_cannot_write_behind_its_successor(url):
     """A stopped worker wakes up when another has told the whole story: what it still writes is nowhere in the stream."""
-
-    async def main():
-        async with holdfast.open(url) as hf:
-            run = await hf.start(talk, False, id="r")
-            with worker(url, 2.0) as old:
-                assert await asyncio.to_thread(old.stdout.readline) == "ready\n"
-                await asyncio.wait_for(follow(url, "r", 0, lambda new: len(new) > 1), 40)
-                await asyncio.to_thread(stopped, url, old)
-                with worker(url) as young:
-                    assert await asyncio.to_thread(young.stdout.readline) == "ready\n"
-                    await run.result(timeout=40)
-                    before = [chunk async for chunk in run.stream("answer")]
-                    old.send_signal(signal.SIGCONT)
-                    other = await hf.start(talk, False, id="s")  # somebody does this one; both write
-                    await other.result(timeout=40)
-                old.stdin.close()  # it ends by itself, and tries to write what it has
-                assert await asyncio.to_thread(old.wait) == 0
-                assert [chunk async for chunk in run.stream("answer")] == before
-                return before
-
-    kinds = "".join(chunk.data or f"<{chunk.kind} {chunk.reason}>" for chunk in asyncio.run(main()))
+    async with holdfast.open(url) as hf:
+        run = await hf.start(talk, False, id="r")
+        with worker(url, 2.0) as old:
+            assert await asyncio.to_thread(old.stdout.readline) == "ready\n"
+            await asyncio.wait_for(follow(url, "r", 0, lambda new: len(new) > 1), 40)
+            await asyncio.to_thread(stopped, url, old)
+            with worker(url) as young:
+                assert await asyncio.to_thread(young.stdout.readline) == "ready\n"
+                await run.result(timeout=40)
+                before = [chunk async for chunk in run.stream("answer")]
+                old.send_signal(signal.SIGCONT)
+                other = await hf.start(talk, False, id="s")  # somebody does this one; both write
+                await other.result(timeout=40)
+            old.stdin.close()  # it ends by itself, and tries to write what it has
+            assert await asyncio.to_thread(old.wait) == 0
+            assert [chunk async for chunk in run.stream("answer")] == before
+            returned = before
+    kinds = "".join(chunk.data or f"<{chunk.kind} {chunk.reason}>" for chunk in returned)
     first, last = kinds.split("<restart crashed>")
     assert "".join(TOKENS).startswith(first)
     assert last == "".join(TOKENS) + "<end None>"

@@ -48,10 +48,9 @@ async def asked(hf, run):
 
 
 @pytest.mark.parametrize("agent", ["admission.pay", "admission.errand"])
-def test_who_started_a_run_does_not_decide_it(commands, tmp_path, store_url, agent):
+async def test_who_started_a_run_does_not_decide_it(commands, tmp_path, store_url, agent):
     """Neither by name, nor in another's from the same command line, nor by passing it on; also for what a child asks."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         run = await hf.acting_as(Actor("ana", via="cli:anita")).start(agent, 10)
         question = await asked(hf, run)
         assert question.not_by == ("ana", "anita")
@@ -86,13 +85,10 @@ def test_who_started_a_run_does_not_decide_it(commands, tmp_path, store_url, age
         (started,) = await hf.audit(run=run.id, action="start")
         assert (started.by, started.via) == ("ana", "cli:anita")
 
-    at(store_url, main)
 
-
-def test_where_nobody_knows_who_started_a_run_its_owner_decides(store_url):
+async def test_where_nobody_knows_who_started_a_run_its_owner_decides(store_url):
     """A program that named nobody may have acted for anybody: only the command line of the store's owner is not left out."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         run = await hf.start("admission.pay", 10)
         question = await asked(hf, run)
         assert question.not_by == ("someone",)
@@ -101,13 +97,10 @@ def test_where_nobody_knows_who_started_a_run_its_owner_decides(store_url):
         await hf.approve(question, by=Actor("bob", via="cli:bob"))
         assert await run.result() == "paid, says bob"
 
-    at(store_url, main)
 
-
-def test_a_person_is_no_group(store_url):
+async def test_a_person_is_no_group(store_url):
     """A question to a group is not for one who is called so; new names that could be mistaken for a group are refused."""
-
-    async def main(hf):
+    async with holdfast.open(store_url, agents=AGENTS) as hf:
         question = await asked(hf, await hf.start("admission.publish"))
         for by in ("editors", "group:editors", Actor("eve", ["group:editors"])):
             with pytest.raises(holdfast.NotAllowed):
@@ -127,8 +120,6 @@ def test_a_person_is_no_group(store_url):
         await hf.revoke_token("ana")
         await hf.create_token("editors")
         await hf.approve(question, by=Actor("ana", ["editors"]))
-
-    at(store_url, main)
 
 
 def test_a_token_ends_by_itself(commands, store_url, tmp_path):

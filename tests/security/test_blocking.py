@@ -170,29 +170,26 @@ def test_others_are_served_while_one_request_is(served, attack):
     assert max(waits) < 1, f"{max(waits):.1f} s"
 
 
-def test_who_waits_for_news_keeps_nobody_from_an_answer(postgres_url):
+async def test_who_waits_for_news_keeps_nobody_from_an_answer(postgres_url):
     """After news of any run all who wait look again, hundreds at once: who asks something meanwhile is not behind them."""
+    async with holdfast.open(postgres_url, agents=[form]) as hf:
+        run = await hf.start(form, id="asks")
+        await run.wait("waiting", timeout="20s")
+        seen = []
 
-    async def main():
-        async with holdfast.open(postgres_url, agents=[form]) as hf:
-            run = await hf.start(form, id="asks")
-            await run.wait("waiting", timeout="20s")
-            seen = []
+        async def look_again():
+            with hf._listening("asks") as heard:
+                await hf._pause_for(heard)
+                seen.append(await hf.store.run("asks"))
 
-            async def look_again():
-                with hf._listening("asks") as heard:
-                    await hf._pause_for(heard)
-                    seen.append(await hf.store.run("asks"))
-
-            looking = [asyncio.create_task(look_again()) for _ in range(300)]
-            while hf._hearing._waiting < 300:
-                await asyncio.sleep(0)
-            hf._hearing.look_again()
-            while hf._hearing._waiting:
-                await asyncio.sleep(0)
-            await hf.store.run("asks")
-            before = len(seen)
-            await asyncio.gather(*looking)
-            return before
-
-    assert asyncio.run(main()) < 100
+        looking = [asyncio.create_task(look_again()) for _ in range(300)]
+        while hf._hearing._waiting < 300:
+            await asyncio.sleep(0)
+        hf._hearing.look_again()
+        while hf._hearing._waiting:
+            await asyncio.sleep(0)
+        await hf.store.run("asks")
+        before = len(seen)
+        await asyncio.gather(*looking)
+        returned = before
+    assert returned < 100

@@ -44,87 +44,75 @@ def database():
         server.stop()
 
 
-def test_the_role_that_is_deployed_is_enough_and_no_more(database):
+async def test_the_role_that_is_deployed_is_enough_and_no_more(database):
     """It is no superuser, makes neither roles nor databases, and carries runs to their end."""
-
-    async def main():
-        async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
-            run = await hf.start(asks, "s3cret")
-            question = await run.wait_for_question()
-            await hf.approve(question.id, by="ana")
-            assert await run.result(timeout=20) == "s3cret"
-        db = await asyncpg.connect(database["holdfast"])
-        try:
-            row = await db.fetchrow(
-                "SELECT rolsuper, rolcreaterole, rolcreatedb, rolreplication FROM pg_roles WHERE rolname = user"
-            )
-            assert list(row) == [False] * 4
-        finally:
-            await db.close()
-
-    asyncio.run(main())
+    async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
+        run = await hf.start(asks, "s3cret")
+        question = await run.wait_for_question()
+        await hf.approve(question.id, by="ana")
+        assert await run.result(timeout=20) == "s3cret"
+    db = await asyncpg.connect(database["holdfast"])
+    try:
+        row = await db.fetchrow(
+            "SELECT rolsuper, rolcreaterole, rolcreatedb, rolreplication FROM pg_roles WHERE rolname = user"
+        )
+        assert list(row) == [False] * 4
+    finally:
+        await db.close()
 
 
-def test_a_role_that_may_only_read_looks_and_changes_nothing(database):
+async def test_a_role_that_may_only_read_looks_and_changes_nothing(database):
     """It lists, shows and follows; each write is refused with the reason, and the command line says the same."""
-
-    async def main():
-        async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
-            run = await hf.start(asks, "s3cret", id="seen")
-            question = await run.wait_for_question()
-            async with holdfast.open(database["eve"]) as eve:
-                assert "seen" in [each.id for each in await eve.runs()]
-                assert [each.id for each in await eve.approvals()] == [question.id]
-                for write in (
-                    eve.start("asks", "x"),
-                    eve.approve(question.id, by="eve"),
-                    eve.get("seen").cancel(by="eve"),
-                ):
-                    with pytest.raises(StoreUnavailable, match="can only be looked at") as refused:
-                        await write
-                    status, document, headers = problem(refused.value)  # as a server says it: no reason to ask again
-                    assert (status, headers) == (503, None)
-                    assert "server that may write" in document["error"]["hint"]
-            said = await asyncio.to_thread(
-                subprocess.run,
-                [sys.executable, "-m", "holdfast", "--db", database["eve"], "show", "seen"],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            assert "Go on?" in said.stdout
-            assert (await run.info()).status == "waiting"
-            await run.cancel(by="ana")
-
-    asyncio.run(main())
+    async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
+        run = await hf.start(asks, "s3cret", id="seen")
+        question = await run.wait_for_question()
+        async with holdfast.open(database["eve"]) as eve:
+            assert "seen" in [each.id for each in await eve.runs()]
+            assert [each.id for each in await eve.approvals()] == [question.id]
+            for write in (
+                eve.start("asks", "x"),
+                eve.approve(question.id, by="eve"),
+                eve.get("seen").cancel(by="eve"),
+            ):
+                with pytest.raises(StoreUnavailable, match="can only be looked at") as refused:
+                    await write
+                status, document, headers = problem(refused.value)  # as a server says it: no reason to ask again
+                assert (status, headers) == (503, None)
+                assert "server that may write" in document["error"]["hint"]
+        said = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "holdfast", "--db", database["eve"], "show", "seen"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "Go on?" in said.stdout
+        assert (await run.info()).status == "waiting"
+        await run.cancel(by="ana")
 
 
-def test_other_roles_hear_nothing(database):
+async def test_other_roles_hear_nothing(database):
     """One that knows the schema listens to every name that it could guess while runs are started and decided."""
     heard = []
 
-    async def main():
-        async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
-            mallory = await asyncpg.connect(database["mallory"])
-            try:
-                names = [
-                    row[0]
-                    for row in await mallory.fetch("SELECT query FROM pg_stat_activity WHERE query ILIKE '%listen%'")
-                ]
-                assert not [name for name in names if "holdfast_" in name and "pg_stat" not in name]
-                for channel in ("holdfast_holdfast", "holdfast", "holdfast_"):
-                    await mallory.add_listener(channel, lambda *said: heard.append(said))
-                async with holdfast.open(database["holdfast"]) as other:  # whoever listens elsewhere does hear
-                    run = await hf.start(asks, "s3cret", id="unheard")
-                    waiting = asyncio.create_task(other.get("unheard").wait("waiting"))
-                    await run.wait_for_question()
-                    await asyncio.wait_for(waiting, 20)
-                    await run.cancel(by="ana")
-                await asyncio.sleep(0.1)
-            finally:
-                await mallory.close()
-
-    asyncio.run(main())
+    async with holdfast.open(database["holdfast"], agents=[asks]) as hf:
+        mallory = await asyncpg.connect(database["mallory"])
+        try:
+            names = [
+                row[0] for row in await mallory.fetch("SELECT query FROM pg_stat_activity WHERE query ILIKE '%listen%'")
+            ]
+            assert not [name for name in names if "holdfast_" in name and "pg_stat" not in name]
+            for channel in ("holdfast_holdfast", "holdfast", "holdfast_"):
+                await mallory.add_listener(channel, lambda *said: heard.append(said))
+            async with holdfast.open(database["holdfast"]) as other:  # whoever listens elsewhere does hear
+                run = await hf.start(asks, "s3cret", id="unheard")
+                waiting = asyncio.create_task(other.get("unheard").wait("waiting"))
+                await run.wait_for_question()
+                await asyncio.wait_for(waiting, 20)
+                await run.cancel(by="ana")
+            await asyncio.sleep(0.1)
+        finally:
+            await mallory.close()
     assert heard == []
 
 

@@ -61,46 +61,42 @@ def with_agents(main, url):
     asyncio.run(opened())
 
 
-def test_a_decision_without_what_was_seen_is_refused(tmp_path):
+async def test_a_decision_without_what_was_seen_is_refused(tmp_path):
     """Over HTTP: no digest, the digest of something else, or the id of a run decide nothing; each says what to do."""
-
-    async def main():
-        async with asyncio.timeout(50), served(f"sqlite:{tmp_path}/runs.db", agents=[pay, twice]) as site:
-            question = await paying(site.hf, "r")
-            path, seen = f"/api/approvals/{question.id}", {"digest": question.digest}
-            for said in ({"decision": "approve"}, {"decision": "deny"}, {"decision": "delegate", "to": "bo"},
-                         {"decision": "answer", "value": 1}):  # fmt: skip
-                told = (await site.post(path, said, 422))["error"]["message"]
-                assert told.startswith("digest: it is missing") and "GET /api/approvals/{id} has it" in told
-            words = "expected one of approve, deny, answer, delegate"
-            for said, wrong in ({"decision": "yes"}, "found 'yes'"), ({}, "it is missing in the document"):
-                assert (await site.post(path, said, 422))["error"]["message"] == f"decision: {wrong}, {words}"
-            for said in ([], 7, "x", None, {"decision": {}}, {"decision": None}):
-                await site.post(path, said, 422)
-            by_run = await site.post("/api/approvals/r", {"decision": "approve", **seen}, 404)
-            assert (by_run["error"]["code"], question.id in by_run["error"]["message"]) == ("unknown_approval", True)
-            await site.hf.approve(question, by="eve", data=FORGED)
-            for said in ({"decision": "approve"}, {"decision": "deny"}, {"decision": "delegate", "to": "bo"},
-                         {"decision": "approve", "data": HONEST}):  # fmt: skip
-                stale = await site.post(path, said | seen, 409)
-                assert (stale["error"]["code"], stale["approval"]["data"]) == ("stale", FORGED)
-            now = {"digest": stale["approval"]["digest"]}
-            assert (await site.post(path, {"decision": "approve", **now}))["approval"]["data"] == FORGED
-            first = await paying(site.hf, "t", twice)
-            await site.hf.deny(first, by="eve")
-            while (second := await site.hf.approval("t")).status != "open":
-                await asyncio.sleep(0.01)
-            assert (first.digest, first.id != second.id) == (second.digest, True)
-            late = {"decision": "approve", "digest": first.digest}
-            told = await site.post(f"/api/approvals/{first.id}", late, 409)
-            assert told["error"]["code"] == "already_decided"
-            assert (await site.hf.approval(second.id)).status == "open"
-
-    asyncio.run(main())
+    async with asyncio.timeout(50), served(f"sqlite:{tmp_path}/runs.db", agents=[pay, twice]) as site:
+        question = await paying(site.hf, "r")
+        path, seen = f"/api/approvals/{question.id}", {"digest": question.digest}
+        for said in ({"decision": "approve"}, {"decision": "deny"}, {"decision": "delegate", "to": "bo"},
+                     {"decision": "answer", "value": 1}):  # fmt: skip
+            told = (await site.post(path, said, 422))["error"]["message"]
+            assert told.startswith("digest: it is missing") and "GET /api/approvals/{id} has it" in told
+        words = "expected one of approve, deny, answer, delegate"
+        for said, wrong in ({"decision": "yes"}, "found 'yes'"), ({}, "it is missing in the document"):
+            assert (await site.post(path, said, 422))["error"]["message"] == f"decision: {wrong}, {words}"
+        for said in ([], 7, "x", None, {"decision": {}}, {"decision": None}):
+            await site.post(path, said, 422)
+        by_run = await site.post("/api/approvals/r", {"decision": "approve", **seen}, 404)
+        assert (by_run["error"]["code"], question.id in by_run["error"]["message"]) == ("unknown_approval", True)
+        await site.hf.approve(question, by="eve", data=FORGED)
+        for said in ({"decision": "approve"}, {"decision": "deny"}, {"decision": "delegate", "to": "bo"},
+                     {"decision": "approve", "data": HONEST}):  # fmt: skip
+            stale = await site.post(path, said | seen, 409)
+            assert (stale["error"]["code"], stale["approval"]["data"]) == ("stale", FORGED)
+        now = {"digest": stale["approval"]["digest"]}
+        assert (await site.post(path, {"decision": "approve", **now}))["approval"]["data"] == FORGED
+        first = await paying(site.hf, "t", twice)
+        await site.hf.deny(first, by="eve")
+        while (second := await site.hf.approval("t")).status != "open":
+            await asyncio.sleep(0.01)
+        assert (first.digest, first.id != second.id) == (second.digest, True)
+        late = {"decision": "approve", "digest": first.digest}
+        told = await site.post(f"/api/approvals/{first.id}", late, 409)
+        assert told["error"]["code"] == "already_decided"
+        assert (await site.hf.approval(second.id)).status == "open"
 
 
 @pytest.mark.parametrize(("kind", "runs"), [("sqlite", 50), ("postgres", 10)])
-def test_two_people_and_an_attacker(kind, runs, tmp_path, request):
+async def test_two_people_and_an_attacker(kind, runs, tmp_path, request):
     """In a thousand races both have voted for what they saw, or were refused: on no other question, for no other value."""
     url = (
         f"sqlite:{tmp_path}/runs.db?durability=process" if kind == "sqlite" else request.getfixturevalue("postgres_url")
@@ -142,21 +138,18 @@ def test_two_people_and_an_attacker(kind, runs, tmp_path, request):
         dice.shuffle(actors)
         await asyncio.gather(*actors)
 
-    async def main():
-        async with asyncio.timeout(55), served(url, agents=[pay_many]) as site:
-            _, secret = await site.hf.create_token("ana")
-            token = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
-            for number in range(runs):
-                seen = {each.id: each for each in await paying_many(site.hf, f"r{number}", 20)}
-                await asyncio.gather(*[race(site, token, question) for question in seen.values()])
-                for row in await site.hf.store.approvals(run=f"r{number}", statuses=("open", "decided")):
-                    votes = [vote for vote in json.loads(row.votes) if vote["by"] != "eve"]
-                    assert not votes or row.id in seen, row
-                    assert all(vote["digest"] == seen[row.id].digest for vote in votes), row
-                    assert row.decision != "approved" or row.data in (None, row.shown), row
-            assert len(refused) > runs  # it was close
-
-    asyncio.run(main())
+    async with asyncio.timeout(55), served(url, agents=[pay_many]) as site:
+        _, secret = await site.hf.create_token("ana")
+        token = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+        for number in range(runs):
+            seen = {each.id: each for each in await paying_many(site.hf, f"r{number}", 20)}
+            await asyncio.gather(*[race(site, token, question) for question in seen.values()])
+            for row in await site.hf.store.approvals(run=f"r{number}", statuses=("open", "decided")):
+                votes = [vote for vote in json.loads(row.votes) if vote["by"] != "eve"]
+                assert not votes or row.id in seen, row
+                assert all(vote["digest"] == seen[row.id].digest for vote in votes), row
+                assert row.decision != "approved" or row.data in (None, row.shown), row
+        assert len(refused) > runs  # it was close
 
 
 @pytest.fixture

@@ -41,37 +41,31 @@ def modes(folder):
     return {path.name.split(".lock")[0]: stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
 
 
-def test_files_are_for_their_account_alone(tmp_path, umask):
+async def test_files_are_for_their_account_alone(tmp_path, umask):
     """Whatever the umask: the file, its logs, its backup, locks and sockets are 0600, the folder of workers 0700."""
     tmp_path.chmod(0o777)
 
-    async def main():
-        async with holdfast.open(f"sqlite:{tmp_path}/x.db", agents=[asks]) as hf:
-            run = await hf.start(asks, "s3cret", id="r")
-            await run.wait_for_question()
-            await hf.backup(tmp_path / "copy.db")
-            return modes(tmp_path)
-
-    found = asyncio.run(main())
+    async with holdfast.open(f"sqlite:{tmp_path}/x.db", agents=[asks]) as hf:
+        run = await hf.start(asks, "s3cret", id="r")
+        await run.wait_for_question()
+        await hf.backup(tmp_path / "copy.db")
+        found = modes(tmp_path)
     assert len(found) >= 7, found
     assert {"x.db", "x.db-wal", "x.db-shm", "copy.db", "x.db-workers"} <= found.keys()
     assert {mode for name, mode in found.items() if name != "x.db-workers"} == {0o600}, found
     assert found["x.db-workers"] == 0o700
 
 
-def test_a_file_that_was_opened_to_a_group_stays_so(tmp_path):
+async def test_a_file_that_was_opened_to_a_group_stays_so(tmp_path):
     """Whoever may read and write the file may do so with what lies beside it: workers of two accounts share a store."""
     path = tmp_path / "x.db"
     path.touch()
     path.chmod(0o660)
 
-    async def main():
-        async with holdfast.open(f"sqlite:{path}", agents=[asks]) as hf:
-            run = await hf.start(asks, "s3cret", id="r")
-            await run.wait_for_question()
-            return modes(tmp_path)
-
-    found = asyncio.run(main())
+    async with holdfast.open(f"sqlite:{path}", agents=[asks]) as hf:
+        run = await hf.start(asks, "s3cret", id="r")
+        await run.wait_for_question()
+        found = modes(tmp_path)
     assert found.pop("x.db-workers") == 0o770
     assert set(found.values()) == {0o660}, found
 

@@ -168,41 +168,33 @@ def check_server(filled, commands, tmp_path):
         server.kill()
 
 
-def test_what_is_for_lists_is_bounded(tmp_path):
+async def test_what_is_for_lists_is_bounded(tmp_path):
     """Labels and the keys of messages; and what is inline in a thousand rows is told by its beginning when it is too much."""
-
-    async def main():
-        async with holdfast.open(f"sqlite:{tmp_path / 'runs.db'}", agents=AGENTS) as hf:
-            for labels in ({str(n): "" for n in range(65)}, {"a" * 201: ""}, {"a": "b" * 201}):
-                with pytest.raises(holdfast.BadArguments, match="at most"):
-                    await hf.start(asks, "x", labels=labels)
-            run = await hf.start(asks, "first", labels={str(n): "b" * 200 for n in range(64)})
-            with pytest.raises(holdfast.BadArguments, match="at most 1000"):
-                await run.send("topic", 1, key="k" * 1001)
-            await run.wait("waiting", timeout="20s")
-            (seen,) = await hf._listed(Room(5), run=None, to=None, open=True, limit=9)
-            assert seen.shown == {"$cut": "'first'"}
-            assert (await hf.approval(seen.id)).shown == "first"
-
-    asyncio.run(main())
+    async with holdfast.open(f"sqlite:{tmp_path / 'runs.db'}", agents=AGENTS) as hf:
+        for labels in ({str(n): "" for n in range(65)}, {"a" * 201: ""}, {"a": "b" * 201}):
+            with pytest.raises(holdfast.BadArguments, match="at most"):
+                await hf.start(asks, "x", labels=labels)
+        run = await hf.start(asks, "first", labels={str(n): "b" * 200 for n in range(64)})
+        with pytest.raises(holdfast.BadArguments, match="at most 1000"):
+            await run.send("topic", 1, key="k" * 1001)
+        await run.wait("waiting", timeout="20s")
+        (seen,) = await hf._listed(Room(5), run=None, to=None, open=True, limit=9)
+        assert seen.shown == {"$cut": "'first'"}
+        assert (await hf.approval(seen.id)).shown == "first"
 
 
-def test_what_is_said_to_a_question_is_bounded(store_url):
+async def test_what_is_said_to_a_question_is_bounded(store_url):
     """Who passes it on to themselves or changes it without end stops when it is a million characters; others agree and end it."""
-
-    async def main():
-        async with holdfast.open(store_url, agents=[edits]) as hf:
-            run = await hf.start(edits, id="e")
-            question = await run.wait_for_question(timeout="20s")
-            for _ in range(16):
-                seen = await hf.delegate("e", to="eve", by="eve", note="\x01" * 10_000)
-            with pytest.raises(holdfast.BadArguments, match="so often"):
-                await hf.delegate("e", to="eve", by="eve", note="\x01" * 10_000)
-            with pytest.raises(holdfast.BadArguments, match="so often"):
-                await hf.approve(seen, by="eve", data="other", note="\x01" * 10_000)
-            (listed,) = await hf._listed(Room(50_000), run=None, to=None, open=True, limit=9)
-            assert sum(len(each.note) for each in listed.delegations) < 60_000
-            await hf.approve(question, by="ana", note="n" * 10_000)
-            assert (await hf.approve(question, by="ben")).status == "decided"
-
-    asyncio.run(main())
+    async with holdfast.open(store_url, agents=[edits]) as hf:
+        run = await hf.start(edits, id="e")
+        question = await run.wait_for_question(timeout="20s")
+        for _ in range(16):
+            seen = await hf.delegate("e", to="eve", by="eve", note="\x01" * 10_000)
+        with pytest.raises(holdfast.BadArguments, match="so often"):
+            await hf.delegate("e", to="eve", by="eve", note="\x01" * 10_000)
+        with pytest.raises(holdfast.BadArguments, match="so often"):
+            await hf.approve(seen, by="eve", data="other", note="\x01" * 10_000)
+        (listed,) = await hf._listed(Room(50_000), run=None, to=None, open=True, limit=9)
+        assert sum(len(each.note) for each in listed.delegations) < 60_000
+        await hf.approve(question, by="ana", note="n" * 10_000)
+        assert (await hf.approve(question, by="ben")).status == "decided"

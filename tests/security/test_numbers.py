@@ -84,21 +84,17 @@ def test_texts_of_numbers_are_bounded():
         assert len(str(caught.value)) < 400
 
 
-def test_what_is_asked_of_a_store_is_bounded(store_url):
+async def test_what_is_asked_of_a_store_is_bounded(store_url):
     """Lists, places, times: none reaches a database that would refuse it in words of its own."""
-
-    async def main():
-        async with holdfast.open(store_url, agents=[waits, votes, tells]) as hf:
-            await hf.start(waits, id="w")
-            for ask in LISTS.values():
-                for number in HUGE:
-                    with pytest.raises(BadArguments):
-                        await ask(hf, number)
-            for agent, number in ((votes, 10**30), (tells, math.inf), (tells, 10**400)):
-                with pytest.raises(holdfast.RunFailed, match="BadArguments"):
-                    await hf.run(agent, number)
-
-    asyncio.run(main())
+    async with holdfast.open(store_url, agents=[waits, votes, tells]) as hf:
+        await hf.start(waits, id="w")
+        for ask in LISTS.values():
+            for number in HUGE:
+                with pytest.raises(BadArguments):
+                    await ask(hf, number)
+        for agent, number in ((votes, 10**30), (tells, math.inf), (tells, 10**400)):
+            with pytest.raises(holdfast.RunFailed, match="BadArguments"):
+                await hf.run(agent, number)
 
 
 @on_a_server
@@ -121,31 +117,27 @@ async def test_a_server_refuses_them_too(site):
 
 
 @pytest.mark.parametrize("budget", ['{"tokens": 1' + "0" * 400 + "}", '{"tokens": "many"}', "[]"])
-def test_a_run_that_cannot_be_set_up_is_paused_and_can_be_ended(store_url, budget, caplog):
+async def test_a_run_that_cannot_be_set_up_is_paused_and_can_be_ended(store_url, budget, caplog):
     """What an older version took, or somebody put there. The reason is told once; a budget that is too large is the largest."""
-
-    async def main():
-        async with holdfast.open(store_url) as hf:
-            new = await hf.start(waits, id="w", budget=Budget(steps=1))
-            await hf.start(waits, id="v", budget=Budget(steps=1))
-            for run in ("w", "v"):
-                await hf.store._submit(lambda tx, run=run: tx.rows("rebudget", run=run, budget=budget))
-        async with holdfast.open(store_url, agents=[waits]) as hf:
-            new = hf.get("w")
-            await new.wait("paused", "waiting", timeout="20s")
-            if "000" not in budget:
-                info = await new.info()
-                assert (info.status, "cannot be set up" in info.reason) == ("paused", True)
-                await asyncio.sleep(0.3)
-                assert caplog.text.count("run 'w' cannot be set up") == 1
-            await new.cancel(grace=0)
-            if (await new.info()).status != "cancelled":
-                await new.cancel()
-            await new.wait("cancelled", timeout="20s")
-            assert await new.delete() == 1
-            assert [run.id for run in await hf.runs()] == ["v"]
-
-    asyncio.run(main())
+    async with holdfast.open(store_url) as hf:
+        new = await hf.start(waits, id="w", budget=Budget(steps=1))
+        await hf.start(waits, id="v", budget=Budget(steps=1))
+        for run in ("w", "v"):
+            await hf.store._submit(lambda tx, run=run: tx.rows("rebudget", run=run, budget=budget))
+    async with holdfast.open(store_url, agents=[waits]) as hf:
+        new = hf.get("w")
+        await new.wait("paused", "waiting", timeout="20s")
+        if "000" not in budget:
+            info = await new.info()
+            assert (info.status, "cannot be set up" in info.reason) == ("paused", True)
+            await asyncio.sleep(0.3)
+            assert caplog.text.count("run 'w' cannot be set up") == 1
+        await new.cancel(grace=0)
+        if (await new.info()).status != "cancelled":
+            await new.cancel()
+        await new.wait("cancelled", timeout="20s")
+        assert await new.delete() == 1
+        assert [run.id for run in await hf.runs()] == ["v"]
 
 
 def test_a_run_whose_worker_does_not_end_it_is_ended_by_the_third_cancel(store_url, commands, tmp_path):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -72,16 +71,6 @@ class Place:
             yield store
         finally:
             await store.close()
-
-
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test in a loop of its own, and not for ever."""
-
-    @functools.wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 50))
-
-    return run
 
 
 def new(run: str, agent: str = "agent", **fields: Any) -> NewRun:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park
 
 from holdfast.errors import RunActive
 from holdfast.store.contract import Store
@@ -39,7 +39,6 @@ async def ids(store: Store, limit: int = 100, *agents: str, **options: Any) -> l
 # Priorities
 
 
-@scenario
 async def test_the_highest_level_goes_first(place: Place) -> None:
     """A claim takes runs of the highest level first, whatever is due longer, and then those of the next."""
     clock = ManualClock()
@@ -56,7 +55,6 @@ async def test_the_highest_level_goes_first(place: Place) -> None:
 # Limits
 
 
-@scenario
 async def test_at_most_so_many_run(place: Place) -> None:
     """Runs beyond the limit are held, not due, and say that they wait for a slot; each that ends lets the oldest in."""
     clock = ManualClock()
@@ -77,7 +75,6 @@ async def test_at_most_so_many_run(place: Place) -> None:
         assert (third.id, third.waits_for) == ("run-3", None)
 
 
-@scenario
 async def test_every_way_to_stop_running_lets_another_in(place: Place) -> None:
     """A run that ends, fails, waits, is paused or given back frees its slot."""
     async with place.open() as store:
@@ -93,7 +90,6 @@ async def test_every_way_to_stop_running_lets_another_in(place: Place) -> None:
         assert len(await ids(store)) == 1
 
 
-@scenario
 async def test_a_woken_run_needs_a_slot_again(place: Place) -> None:
     """A run that waited is held when it wakes and all slots are taken, and keeps what came to it meanwhile."""
     async with place.open() as store:
@@ -111,7 +107,6 @@ async def test_a_woken_run_needs_a_slot_again(place: Place) -> None:
         assert await ids(store) == ["a"]
 
 
-@scenario
 async def test_a_dead_workers_runs_keep_their_slots_and_are_taken_over(place: Place) -> None:
     """An interrupted run is claimed in its own slot, at once, and nobody else gets it before."""
     async with place.open() as store:
@@ -128,7 +123,6 @@ async def test_a_dead_workers_runs_keep_their_slots_and_are_taken_over(place: Pl
         assert len(await ids(store)) == 1
 
 
-@scenario
 async def test_one_key_does_not_starve_another(place: Place) -> None:
     """Behind a thousand runs of one key, the only run of another begins with the first claims."""
     clock = ManualClock()
@@ -144,7 +138,6 @@ async def test_one_key_does_not_starve_another(place: Place) -> None:
         assert await store.next_due(["agent"]) is None  # nothing is looked at again
 
 
-@scenario
 async def test_the_oldest_is_let_in_before_those_that_came_later(place: Place) -> None:
     """What was held comes before what was created after it."""
     clock = ManualClock()
@@ -161,7 +154,6 @@ async def test_the_oldest_is_let_in_before_those_that_came_later(place: Place) -
         assert await ids(store) == ["held-0"]
 
 
-@scenario
 async def test_a_raised_limit_is_found(place: Place) -> None:
     """Slots that no end of a run tells of (the limit was raised) are found by looking, for what this worker serves."""
     async with place.open() as store:
@@ -179,7 +171,6 @@ async def test_a_raised_limit_is_found(place: Place) -> None:
         assert await store.let_in(["nobody"]) == 0
 
 
-@scenario
 async def test_what_nobody_serves_keeps_nobody_out(place: Place) -> None:
     """A run that is let in and that no worker serves does not keep others of the same limit from the free slot."""
     clock = ManualClock()
@@ -196,7 +187,6 @@ async def test_what_nobody_serves_keeps_nobody_out(place: Place) -> None:
         assert await ids(store) == ["new"]
 
 
-@scenario
 async def test_eight_claimers_never_exceed_a_limit(place: Place) -> None:
     """Eight stores claim, park and end runs of three keys, at random: no count of running ones is ever above its limit."""
     limits = {"a": 1, "b": 3, "c": 5}
@@ -233,7 +223,6 @@ async def test_eight_claimers_never_exceed_a_limit(place: Place) -> None:
         assert most["b"] > 1  # the limits were used
 
 
-@scenario
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_wake_up_is_lost(place: Place, seed: int) -> None:
     """With no looking at all, only told by ends of runs, every held run is let in: four stores, random schedules."""
@@ -259,7 +248,6 @@ async def test_no_wake_up_is_lost(place: Place, seed: int) -> None:
 # Rates
 
 
-@scenario
 async def test_runs_begin_at_their_rate(place: Place) -> None:
     """Of a burst each run is due at its own turn, evenly apart, in order; it is looked at once."""
     clock = ManualClock()
@@ -280,7 +268,6 @@ async def test_runs_begin_at_their_rate(place: Place) -> None:
             assert await ids(store) == [f"run-{number}"]
 
 
-@scenario
 async def test_no_window_sees_more_than_the_rate(place: Place) -> None:
     """Eight claimers, late by chance within and beyond the slack: no window has more beginnings than the rate allows."""
     clock, chance = ManualClock(), random.Random(7)
@@ -299,34 +286,29 @@ async def test_no_window_sees_more_than_the_rate(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("n", "every"), [(7, 1000), (60, 60_000), (500, 60_000), (1000, 1000), (3, 3_600_000)])
-def test_a_rate_gives_all_that_it_declares_and_never_more(place: Place, n: int, every: int) -> None:
+async def test_a_rate_gives_all_that_it_declares_and_never_more(place: Place, n: int, every: int) -> None:
     """Two workers that come a little late for each turn, and now and then very late: 97 % at least, in no window more."""
     clock, chance, count = ManualClock(), random.Random(n), 150
 
-    @scenario
-    async def main() -> None:
-        async with place.open(clock) as store, place.open(clock) as two:
-            await create(store, *[rated(f"run-{number}", n, every) for number in range(count)])
-            began: list[int] = []
-            stood_still = 0
-            while len(began) < count:
-                own = chance.choice([store, two])
-                clock.time = max(clock.time, await own.next_due(["agent"]) or 0) + chance.choice([0, 1, 3, 15])
-                if chance.random() < 0.02:  # it stood still
-                    late = chance.choice([slack_us(every), latest_us(every), 2_000_000]) // 1000
-                    clock.time += late
-                    stood_still += late
-                for row in await claim(own, 100):
-                    began.append(row.started_at or 0)
-                    await finish(own, row)
-            for first in began:
-                assert sum(first <= at < first + every for at in began) <= n
-            assert (began[-1] - began[0] - stood_still) * 0.97 <= (count - 1) * every / n + 15
-
-    main()
+    async with place.open(clock) as store, place.open(clock) as two:
+        await create(store, *[rated(f"run-{number}", n, every) for number in range(count)])
+        began: list[int] = []
+        stood_still = 0
+        while len(began) < count:
+            own = chance.choice([store, two])
+            clock.time = max(clock.time, await own.next_due(["agent"]) or 0) + chance.choice([0, 1, 3, 15])
+            if chance.random() < 0.02:  # it stood still
+                late = chance.choice([slack_us(every), latest_us(every), 2_000_000]) // 1000
+                clock.time += late
+                stood_still += late
+            for row in await claim(own, 100):
+                began.append(row.started_at or 0)
+                await finish(own, row)
+        for first in began:
+            assert sum(first <= at < first + every for at in began) <= n
+        assert (began[-1] - began[0] - stood_still) * 0.97 <= (count - 1) * every / n + 15
 
 
-@scenario
 async def test_a_turn_that_is_used_late_delays_the_one_a_window_behind(place: Place) -> None:
     """No other, so that nothing is lost; one that is much too late goes to the end of the line."""
     clock = ManualClock()
@@ -350,7 +332,6 @@ async def test_a_turn_that_is_used_late_delays_the_one_a_window_behind(place: Pl
         assert await ids(store) == ["run-5"]  # its turn is lost, and the next one has come
 
 
-@scenario
 async def test_turns_are_not_saved_up(place: Place) -> None:
     """Runs that were due while no worker lived begin at their rate all the same."""
     clock = ManualClock()
@@ -362,7 +343,6 @@ async def test_turns_are_not_saved_up(place: Place) -> None:
         assert await ids(store) == []
 
 
-@scenario
 async def test_a_run_takes_one_turn(place: Place) -> None:
     """A run that has begun needs no other turn, when it wakes or is taken over."""
     clock = ManualClock()
@@ -373,7 +353,6 @@ async def test_a_run_takes_one_turn(place: Place) -> None:
         assert await ids(store) == ["a"]
 
 
-@scenario
 async def test_a_limit_and_a_rate(place: Place) -> None:
     """Who finds no slot takes no turn."""
     clock = ManualClock()
@@ -389,7 +368,6 @@ async def test_a_limit_and_a_rate(place: Place) -> None:
 # Singletons
 
 
-@scenario
 async def test_one_unfinished_run_of_a_singleton(place: Place) -> None:
     """Of fifty creates in two stores one makes a run, and all others get it; when it has ended there can be another."""
     async with place.open() as one, place.open() as two:
@@ -408,7 +386,6 @@ async def test_one_unfinished_run_of_a_singleton(place: Place) -> None:
 # Versions
 
 
-@scenario
 async def test_a_run_is_claimed_by_its_version(place: Place) -> None:
     """A run of a version is taken by who has that version; a run of none by anyone who has the agent."""
     async with place.open() as store:
@@ -423,7 +400,6 @@ async def test_a_run_is_claimed_by_its_version(place: Place) -> None:
 # Slots and turns of steps
 
 
-@scenario
 async def test_slots_of_steps(place: Place) -> None:
     """So many bodies have a slot; one that ends frees it; asking twice for the same call takes one."""
     async with place.open() as store, place.open() as two:
@@ -437,7 +413,6 @@ async def test_slots_of_steps(place: Place) -> None:
         assert await store.take_slot("k", 2, "b", "x#1", b.lease_epoch)
 
 
-@scenario
 async def test_slots_of_a_dead_worker_are_free(place: Place) -> None:
     """A slot counts only while its run is running under the same epoch, with a lease that is not over."""
     clock = ManualClock()
@@ -452,7 +427,6 @@ async def test_slots_of_a_dead_worker_are_free(place: Place) -> None:
         assert await store.take_slot("k", 1, "c", "x#0", c.lease_epoch)
 
 
-@scenario
 async def test_fifty_takers_of_three_slots(place: Place) -> None:
     """Fifty calls at once, in two stores: three get a slot."""
     async with place.open() as store, place.open() as two:
@@ -461,7 +435,6 @@ async def test_fifty_takers_of_three_slots(place: Place) -> None:
         assert sum(await asyncio.gather(*takes)) == 3
 
 
-@scenario
 async def test_turns_of_steps(place: Place) -> None:
     """Turns of a key are reserved one after the other, by whoever asks."""
     clock = ManualClock()

@@ -4,14 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.store.contract import Append, NewApproval, Transition
 from holdfast.words.model import Event
 
 
-@scenario
 async def test_append_returns_when_it_is_readable(place: Place) -> None:
     """An acknowledged append is in the journal, complete, also for another store, with the time it returned."""
     async with place.open() as store, place.open() as other:
@@ -29,7 +28,6 @@ async def test_append_returns_when_it_is_readable(place: Place) -> None:
         assert (found.data, found.epoch, found.run, found.dropped) == ({"asked": 0, "name": "wörk"}, 1, "a", None)
 
 
-@scenario
 async def test_appends_of_one_run_keep_their_order(place: Place) -> None:
     """300 appends of one run, queued without waiting, are committed in the order given."""
     async with place.open() as store:
@@ -41,7 +39,6 @@ async def test_appends_of_one_run_keep_their_order(place: Place) -> None:
         assert (found.next_seq, found.steps) == (600, 600)
 
 
-@scenario
 async def test_stale_owner_is_refused(place: Place) -> None:
     """A zombie's append, park and end are refused as LeaseLost, its heartbeat shows nothing; the successor goes on."""
     clock = ManualClock()
@@ -68,7 +65,6 @@ async def test_stale_owner_is_refused(place: Place) -> None:
         ]
 
 
-@scenario
 async def test_append_needs_a_running_run(place: Place) -> None:
     """Nothing is written to a run that is not there, not claimed, parked or finished."""
     async with place.open() as store:
@@ -81,7 +77,6 @@ async def test_append_needs_a_running_run(place: Place) -> None:
                 await store.append(Append(run, epoch, seq, [step(seq, "late#0")]))
 
 
-@scenario
 async def test_only_the_guilty_append_fails(place: Place) -> None:
     """In a batch with a stale epoch and a wrong seq, every other append is committed."""
     async with place.open() as store:
@@ -97,7 +92,6 @@ async def test_only_the_guilty_append_fails(place: Place) -> None:
         assert lengths == [1 if number in (3, 5) else 2 for number in range(20)]
 
 
-@scenario
 async def test_what_follows_a_refused_append_is_refused(place: Place) -> None:
     """Appends of one run queued behind a refused one do not take its place."""
     async with place.open() as store:
@@ -122,7 +116,6 @@ async def test_what_follows_a_refused_append_is_refused(place: Place) -> None:
         ([(1, 0), (0, 1), (1, 1), (1, 3), (1, 2)], [True, False, True, False, True]),
     ],
 )
-@scenario
 async def test_each_append_of_a_batch_is_fenced(
     place: Place, batch: list[tuple[int, int]], accepted: list[bool]
 ) -> None:
@@ -142,7 +135,6 @@ async def test_each_append_of_a_batch_is_fenced(
         await others
 
 
-@scenario
 async def test_repeated_append_is_acknowledged(place: Place) -> None:
     """The same append offered again, as after an unknown commit, is acknowledged with its old time and written once."""
     clock = ManualClock()
@@ -160,7 +152,6 @@ async def test_repeated_append_is_acknowledged(place: Place) -> None:
         assert len(await store.journal("a")) == 2
 
 
-@scenario
 async def test_wrongly_numbered_events_are_refused_at_once(place: Place) -> None:
     """Events that do not count up from the expected seq never reach the database."""
     async with place.open() as store:
@@ -170,7 +161,6 @@ async def test_wrongly_numbered_events_are_refused_at_once(place: Place) -> None
             store.append(Append("a", 1, 0, transition=Transition("running")))
 
 
-@scenario
 async def test_append_moves_the_row(place: Place) -> None:
     """An append moves next_seq, steps, inbox_seen and checkpoint_seq; only an outcome clears the crash count."""
     clock = ManualClock()
@@ -191,7 +181,6 @@ async def test_append_moves_the_row(place: Place) -> None:
         assert (found.inbox_seen, found.checkpoint_seq) == (4, 3)
 
 
-@scenario
 async def test_every_way_to_leave(place: Place) -> None:
     """Each status an owner can leave a run in sets the due time, the waiting fields and the end as described."""
     clock = ManualClock()
@@ -221,7 +210,6 @@ async def test_every_way_to_leave(place: Place) -> None:
                 await store.claim(["agent"], 1, TTL)
 
 
-@scenario
 async def test_children_are_created_with_their_event(place: Place) -> None:
     """A child in an append exists exactly if the append does; one that exists already is left as it is."""
     async with place.open() as store:
@@ -238,7 +226,6 @@ async def test_children_are_created_with_their_event(place: Place) -> None:
         assert await store.run("a.2") is None
 
 
-@scenario
 async def test_blobs_and_questions_are_stored_with_their_event(place: Place) -> None:
     """Blobs and approvals in an append can be read once it is acknowledged; the same blob twice is one."""
     async with place.open() as store:
@@ -258,7 +245,6 @@ async def test_blobs_and_questions_are_stored_with_their_event(place: Place) -> 
         )
 
 
-@scenario
 async def test_closed_store_says_so(place: Place) -> None:
     """What was queued before close is written; after it every call is refused as unavailable."""
     from holdfast.errors import StoreUnavailable
@@ -276,7 +262,6 @@ async def test_closed_store_says_so(place: Place) -> None:
         assert len(await store.journal("a")) == 50
 
 
-@scenario
 async def test_appends_of_a_run_are_acknowledged_in_their_order(place: Place) -> None:
     """An append that finds the writer idle again does not overtake one whose acknowledgement is on its way."""
     gate = Gate()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, write
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, write
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.store.contract import NewApproval, Store
@@ -45,7 +45,6 @@ async def told(store: Store, run: str) -> list[tuple[str, Any]]:
     return [(signal.kind, signal.value) for signal in await store.inbox(run, 0)]
 
 
-@scenario
 async def test_a_decision_reaches_the_run(place: Place) -> None:
     """A decision is stored with who and why, put into the run's inbox, wakes the run, and is in the audit."""
     clock = ManualClock()
@@ -71,7 +70,6 @@ async def test_a_decision_reaches_the_run(place: Place) -> None:
         )
 
 
-@scenario
 async def test_decided_once_under_racing_deciders(place: Place) -> None:
     """Of forty deciders in two stores one wins; all others are told who it was, and the run hears of one."""
     async with place.open() as one, place.open() as two:
@@ -86,7 +84,6 @@ async def test_decided_once_under_racing_deciders(place: Place) -> None:
         assert len(await one.audit("a")) == 1
 
 
-@scenario
 async def test_votes_that_race_are_all_counted(place: Place) -> None:
     """Of twenty that vote at once on what needs twenty, none is lost; the last decides."""
     async with place.open() as one, place.open() as two:
@@ -99,7 +96,6 @@ async def test_votes_that_race_are_all_counted(place: Place) -> None:
         assert sorted(each["action"] for each in await one.audit("a")) == ["approve", *["vote"] * 19]
 
 
-@scenario
 async def test_the_same_ballot_twice_is_one(place: Place) -> None:
     """Whoever does not know whether the vote was counted says the same again."""
     async with place.open() as store:
@@ -111,7 +107,6 @@ async def test_the_same_ballot_twice_is_one(place: Place) -> None:
         assert len(await told(store, "a")) == 2
 
 
-@scenario
 async def test_different_people_must_agree(place: Place) -> None:
     """One person's second yes counts for nothing and says so; one no ends it."""
     async with place.open() as store:
@@ -131,7 +126,6 @@ async def test_different_people_must_agree(place: Place) -> None:
         assert (await store.decide("r", no("ana"))).decision == "denied"
 
 
-@scenario
 async def test_votes_are_for_a_value(place: Place) -> None:
     """An edit puts another value on the table and counting begins anew; who saw the old one is told to look again."""
     async with place.open() as store:
@@ -146,7 +140,6 @@ async def test_votes_are_for_a_value(place: Place) -> None:
         assert (await told(store, "a"))[-1] == ("approval.decided", '{"groups":[]}')
 
 
-@scenario
 async def test_what_may_not_be_edited_stays(place: Place) -> None:
     """Without a schema there is nothing to enter."""
     async with place.open() as store:
@@ -155,7 +148,6 @@ async def test_what_may_not_be_edited_stays(place: Place) -> None:
             await store.decide("q", yes("ana", "1"))
 
 
-@scenario
 async def test_how_many_are_needed_may_depend_on_the_value(place: Place) -> None:
     """A vote for a value of which that is not known is kept; once the owner says it, it decides if it suffices."""
     async with place.open() as store:
@@ -172,7 +164,6 @@ async def test_how_many_are_needed_may_depend_on_the_value(place: Place) -> None
         assert ends == ["q", "r"]
 
 
-@scenario
 async def test_only_those_it_is_for_may_decide(place: Place) -> None:
     """By name, by group, or because it was passed on; others hear who may, and who passed it on no longer may."""
     async with place.open() as store:
@@ -202,7 +193,6 @@ async def test_only_those_it_is_for_may_decide(place: Place) -> None:
         ]
 
 
-@scenario
 async def test_a_trusted_channel_acts_for_anybody(place: Place) -> None:
     """The command line of whoever owns the store is not asked who it is, and the audit shows that it was used."""
     async with place.open() as store:
@@ -213,7 +203,6 @@ async def test_a_trusted_channel_acts_for_anybody(place: Place) -> None:
         assert (noted["actor"], noted["via"], noted["data"]["by"]) == ("zoe", "cli:root", "zoe")
 
 
-@scenario
 async def test_expired_when_its_time_is_over(place: Place) -> None:
     """Not before its time; then nobody can decide it any more, also before its owner has noticed."""
     clock = ManualClock()
@@ -233,7 +222,6 @@ async def test_expired_when_its_time_is_over(place: Place) -> None:
         assert await told(store, "a") == [("approval.decided", None), ("approval.expired", "true")]
 
 
-@scenario
 async def test_the_end_of_a_run_withdraws_its_questions(place: Place) -> None:
     """Questions open at a run's end are withdrawn and can no longer be decided; decided ones stay as they are."""
     async with place.open() as store:
@@ -248,7 +236,6 @@ async def test_the_end_of_a_run_withdraws_its_questions(place: Place) -> None:
             await store.decide("q3", yes("eve"))
 
 
-@scenario
 async def test_an_owner_withdraws_what_it_no_longer_waits_for(place: Place) -> None:
     """Only what is open; a decision that came first stands."""
     async with place.open() as store:
@@ -259,7 +246,6 @@ async def test_an_owner_withdraws_what_it_no_longer_waits_for(place: Place) -> N
         assert {found.id: found.status for found in everything} == {"q1": "decided", "q2": "withdrawn"}
 
 
-@scenario
 async def test_questions_are_found(place: Place) -> None:
     """Questions are listed in the order asked, by run, by id and by status."""
     clock = ManualClock()
@@ -282,7 +268,6 @@ async def test_questions_are_found(place: Place) -> None:
         assert await ids(statuses=("decided", "open"), limit=2) == ["q9", "q1"]
 
 
-@scenario
 async def test_a_question_knows_the_way_from_the_root(place: Place) -> None:
     """It is listed once, with the agents above it, and found by every run above it and by no other."""
     async with place.open() as store:

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from tests.store.scenes import ManualClock, finish, new, owned, scenario, step, write
+from tests.store.scenes import ManualClock, finish, new, owned, step, write
 
 from holdfast.errors import AlreadyDecided, LeaseLost
 from holdfast.store.contract import NewApproval
@@ -27,7 +27,6 @@ async def family(store):
     return top, middle, low
 
 
-@scenario
 async def test_spending_is_summed_for_all_above(place):
     """Exactly, by step, and only where something was spent."""
     async with place.open() as store:
@@ -43,7 +42,6 @@ async def test_spending_is_summed_for_all_above(place):
         assert (purse.run, purse.budget, purse.spent, list(purse.asked)) == ("top", Budget(usd=5), Spent(1.3, 7), [])
 
 
-@scenario
 async def test_what_is_refused_spends_nothing(place):
     """A write that lost its lease leaves the sums as they were; the others of its batch count."""
     async with place.open() as store:
@@ -56,7 +54,6 @@ async def test_what_is_refused_spends_nothing(place):
         assert await store.spent(["first", "second"]) == {"first": Spent(1)}
 
 
-@scenario
 async def test_two_processes_spend_in_one_tree_at_once(place):
     """Whatever the order, no batch waits for another for ever, and nothing is lost."""
     async with place.open() as one, place.open() as two:
@@ -77,7 +74,6 @@ def question(n=0, about="top"):
     return NewApproval(f"q{n}", "budget", "approve", "more?", '{"usd": 5.0}', "d", "{}", about=about)
 
 
-@scenario
 async def test_a_question_about_a_budget_is_told_to_all_who_ask(place):
     """Asked twice it is one; both runs hear of the answer, which is what the budget has more."""
     async with place.open() as store:
@@ -98,7 +94,6 @@ async def test_a_question_about_a_budget_is_told_to_all_who_ask(place):
         assert (purse.limits(), purse.open, purse.denied) == ({"usd": 7.0}, None, None)
 
 
-@scenario
 async def test_nobody_who_asks_is_forgotten(place):
     """Runs of two processes join the question while it is answered: who finds it open then is told of the answer."""
     async with place.open() as one, place.open() as two:
@@ -123,7 +118,6 @@ async def test_nobody_who_asks_is_forgotten(place):
                 assert told.count(f"q{n}") == 1 or not was_open
 
 
-@scenario
 async def test_it_stays_open_while_somebody_waits(place):
     """A run that no longer waits, or ends, leaves the question to the others; the last one takes it along."""
     async with place.open() as store:
@@ -139,7 +133,6 @@ async def test_it_stays_open_while_somebody_waits(place):
         ]
 
 
-@scenario
 async def test_a_no_is_the_last_word_until_the_run_is_tried_again(place):
     """Then it is as if that had not been asked; what was given before stays given."""
     async with place.open(ManualClock()) as store:
@@ -155,7 +148,6 @@ async def test_a_no_is_the_last_word_until_the_run_is_tried_again(place):
         assert (purse.limits(), purse.denied) == ({"usd": 10.0}, None)
 
 
-@scenario
 async def test_sums_go_with_their_run(place):
     """Deleting a run leaves nothing of what it spent or asked."""
     async with place.open() as store:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from pathlib import Path
 
-from tests.store.scenes import TTL, Place, finish, new, owned, python, scenario, step, write
+from tests.store.scenes import TTL, Place, finish, new, owned, python, step, write
 
 from holdfast.store.contract import Changes, News, Store, Transition
 
@@ -29,7 +29,6 @@ class Heard:
         self.changes.clear()
 
 
-@scenario
 async def test_own_commits_are_heard_at_once(place: Place) -> None:
     """A store hears its own commits after those who wait for them: which run, and whether a worker should look."""
     async with place.open() as store:
@@ -49,7 +48,6 @@ async def test_own_commits_are_heard_at_once(place: Place) -> None:
         ]  # fmt: skip
 
 
-@scenario
 async def test_a_failing_listener_stops_nobody(place: Place) -> None:
     """A listener that raises neither breaks a write nor keeps the next listener from hearing."""
     async with place.open() as store:
@@ -63,7 +61,6 @@ async def test_a_failing_listener_stops_nobody(place: Place) -> None:
         assert heard.changes
 
 
-@scenario
 async def test_stores_hear_each_other(place: Place) -> None:
     """What one store commits is heard by others by name, also by one that opened later."""
     async with place.open() as one:
@@ -80,7 +77,6 @@ async def test_stores_hear_each_other(place: Place) -> None:
             await heard_by_two.until("a", News.STOPPED)
 
 
-@scenario
 async def test_rubbish_on_the_socket_is_ignored(file: Place) -> None:
     """Whatever is sent to a store's socket, it goes on hearing."""
     async with file.open() as store, file.open() as other:
@@ -92,7 +88,6 @@ async def test_rubbish_on_the_socket_is_ignored(file: Place) -> None:
         await heard.until("a", News.DUE)
 
 
-@scenario
 async def test_a_flood_is_heard_as_one_hint(place: Place) -> None:
     """A commit of many runs is heard elsewhere as a change of anything."""
     async with place.open() as one, place.open() as two:
@@ -122,13 +117,11 @@ asyncio.run(main())
 """
 
 
-@scenario
 async def test_another_process_is_heard(place: Place) -> None:
     """A commit of another process is heard by name."""
     await heard_from_process(place, "talking", "from-there")
 
 
-@scenario
 async def test_a_silent_process_is_noticed(place: Place) -> None:
     """If no word of it comes, the poll tells within about a second that something changed."""
     await heard_from_process(place, "silent", "")
@@ -149,7 +142,6 @@ async def heard_from_process(place: Place, manner: str, expected: str) -> None:
         process.communicate()
 
 
-@scenario
 async def test_long_paths(file: Place) -> None:
     """Wake-ups also work where the path is too long for a socket's address."""
     deep = Path(file.path).parent / ("x" * 120)
@@ -161,7 +153,6 @@ async def test_long_paths(file: Place) -> None:
         await heard.until("a", News.DUE)
 
 
-@scenario
 async def test_closing_leaves_nothing_behind(place: Place) -> None:
     """After the last close no worker is known, its runs are due, and beside a file there is nothing: no log, no lock."""
     async with place.open() as one, place.open() as two:

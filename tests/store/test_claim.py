@@ -16,7 +16,6 @@ from tests.store.scenes import (
     park,
     python,
     recovered,
-    scenario,
     step,
     write,
 )
@@ -26,7 +25,6 @@ from holdfast.store.contract import News
 from holdfast.words.model import RunRow
 
 
-@scenario
 async def test_create_is_idempotent(place: Place) -> None:
     """A second create with the same id returns the first run and changes nothing."""
     async with place.open() as store:
@@ -37,7 +35,6 @@ async def test_create_is_idempotent(place: Place) -> None:
         assert await store.run("b") is None
 
 
-@scenario
 async def test_create_in_parallel_creates_once(place: Place) -> None:
     """Of fifty creates with one id, in two stores, one is told that it created the run."""
     async with place.open() as one, place.open() as two:
@@ -46,7 +43,6 @@ async def test_create_in_parallel_creates_once(place: Place) -> None:
         assert len({row.uid for row, _ in results}) == 1
 
 
-@scenario
 async def test_claim_takes_the_longest_due_first(place: Place) -> None:
     """Runs are claimed in the order of the time at which they became due, up to the limit, and no other agent's."""
     clock = ManualClock()
@@ -62,7 +58,6 @@ async def test_claim_takes_the_longest_due_first(place: Place) -> None:
         assert await store.claim(["agent"], 2, TTL) == []
 
 
-@scenario
 async def test_claim_fills_the_row(place: Place) -> None:
     """A claim starts the run under the next epoch, with a lease that ends after the TTL."""
     clock = ManualClock()
@@ -77,7 +72,6 @@ async def test_claim_fills_the_row(place: Place) -> None:
         assert await store.journal("a") == []  # nobody died, so nothing was interrupted
 
 
-@scenario
 async def test_claim_stays_in_a_tree(place: Place) -> None:
     """With a root, only runs of its tree are claimed."""
     async with place.open() as store:
@@ -88,7 +82,6 @@ async def test_claim_stays_in_a_tree(place: Place) -> None:
         assert (await store.run("a")).status == "ready"  # type: ignore[union-attr]
 
 
-@scenario
 async def test_eight_stores_claim_each_run_once(place: Place) -> None:
     """400 runs claimed by eight stores in batches of seven: each exactly once."""
     async with place.open() as store:
@@ -129,7 +122,6 @@ asyncio.run(main())
 """
 
 
-@scenario
 async def test_processes_claim_each_run_once(place: Place) -> None:
     """200 runs claimed by four processes: each exactly once."""
     async with place.open() as store:
@@ -144,7 +136,6 @@ async def test_processes_claim_each_run_once(place: Place) -> None:
     assert sorted(claimed) == sorted(f"run-{number}" for number in range(200))
 
 
-@scenario
 async def test_expired_lease_is_an_interruption(place: Place) -> None:
     """A run whose lease ended is claimed by another, with a crash counted and an event that names the old owner."""
     clock = ManualClock()
@@ -161,7 +152,6 @@ async def test_expired_lease_is_an_interruption(place: Place) -> None:
         assert event.data == {"owner": old.worker_id, "epoch": 1}
 
 
-@scenario
 async def test_two_crashes_are_claimed_alone(place: Place) -> None:
     """After two crashes a run is left out of batches and claimed only alone; an outcome clears the count."""
     clock = ManualClock()
@@ -184,7 +174,6 @@ async def test_two_crashes_are_claimed_alone(place: Place) -> None:
         assert found.crash_count == 0
 
 
-@scenario
 async def test_each_death_of_many_halves_those_that_are_claimed_together(place: Place) -> None:
     """The first says nothing; from the second on groups are half as large as what died, until a run is alone."""
     async with place.open() as observer:
@@ -204,7 +193,6 @@ async def test_each_death_of_many_halves_those_that_are_claimed_together(place: 
         assert sorted(row.company for row in rows if row is not None) == [1, 1, 1, 1, 2, 2, 2, 2]
 
 
-@scenario
 async def test_a_run_that_dies_alone_is_known_to_have_been_alone(place: Place) -> None:
     """However many died with it before."""
     async with place.open() as observer:
@@ -220,7 +208,6 @@ async def test_a_run_that_dies_alone_is_known_to_have_been_alone(place: Place) -
         assert (row.crash_count, found.company) == (2, 0)
 
 
-@scenario
 async def test_heartbeat_prolongs_own_leases_only(place: Place) -> None:
     """A heartbeat prolongs what this incarnation holds, tells of new signals, and leaves others' leases alone."""
     clock = ManualClock()
@@ -235,7 +222,6 @@ async def test_heartbeat_prolongs_own_leases_only(place: Place) -> None:
         assert due == {"a": clock.time + TTL, "b": clock.time - 1_000 + TTL}
 
 
-@scenario
 async def test_claim_cancelled_before_its_commit_gives_back(place: Place) -> None:
     """Runs claimed for a caller that was cancelled during the commit are ready again, not held for nobody."""
     gate = Gate()
@@ -254,7 +240,6 @@ async def test_claim_cancelled_before_its_commit_gives_back(place: Place) -> Non
         assert (row.lease_epoch, row.crash_count) == (2, 0)
 
 
-@scenario
 async def test_claim_cancelled_after_its_commit_gives_back(place: Place) -> None:
     """The same when the caller is cancelled between the acknowledgement and its next step."""
     async with place.open() as store:
@@ -268,7 +253,6 @@ async def test_claim_cancelled_after_its_commit_gives_back(place: Place) -> None
         assert [row.id for row in await store.claim(["agent"], 1, TTL)] == ["a"]
 
 
-@scenario
 async def test_heartbeat_needs_nothing_of_the_loop(place: Place) -> None:
     """Leases are prolonged from a thread while the loop stands still, and what is on its way then reaches the loop."""
     async with place.open() as store:
@@ -281,7 +265,6 @@ async def test_heartbeat_needs_nothing_of_the_loop(place: Place) -> None:
         assert len(await store.journal("a")) == 1
 
 
-@scenario
 async def test_heartbeat_that_cannot_be_written(file: Place) -> None:
     """A heartbeat waits no longer than the time it asks for, and is refused when the store is closed."""
     gate = Gate()
@@ -297,7 +280,6 @@ async def test_heartbeat_that_cannot_be_written(file: Place) -> None:
         await asyncio.to_thread(store.heartbeat, TTL)
 
 
-@scenario
 async def test_claim_takes_only_runs_of_its_queues(place: Place) -> None:
     """A claim that names queues takes and foresees runs of these only; one that names none takes any."""
     clock = ManualClock()
@@ -315,7 +297,6 @@ async def test_claim_takes_only_runs_of_its_queues(place: Place) -> None:
         assert [row.id for row in await store.claim(["agent"], 9, TTL)] == ["b"]
 
 
-@scenario
 async def test_what_waits_is_taken_a_little_before_its_time(place: Place) -> None:
     """A waiting run comes into memory so long before its time; one that begins later does not begin early."""
     clock = ManualClock()

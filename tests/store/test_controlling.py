@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import LeaseLost, RunActive, RunFinished, UnknownRun
 from holdfast.store.contract import Store, Transition
@@ -21,7 +21,6 @@ async def asked(store: Store, run: str) -> list[str]:
     return [signal.kind for signal in await store.inbox(run, 0)]
 
 
-@scenario
 async def test_a_request_is_made_once(place: Place) -> None:
     """The same request again, because its commit was unknown, is one signal and one row of the audit."""
     async with place.open() as store:
@@ -34,7 +33,6 @@ async def test_a_request_is_made_once(place: Place) -> None:
         assert [row["action"] for row in await store.audit("a")] == ["cancel", "pause"]
 
 
-@scenario
 async def test_a_pause_that_no_owner_saw_is_over_with_the_resume(place: Place) -> None:
     """Asked of an owner that gave the run back, then done without one: after one resume nothing is left of it."""
     async with place.open() as store:
@@ -46,7 +44,6 @@ async def test_a_pause_that_no_owner_saw_is_over_with_the_resume(place: Place) -
         assert [signal.data for signal in await store.inbox("a", 0)] == [{}]
 
 
-@scenario
 async def test_a_run_that_is_to_stop_cannot_be_paused(place: Place) -> None:
     """Wherever it is."""
     async with place.open() as store:
@@ -62,7 +59,6 @@ async def test_a_run_that_is_to_stop_cannot_be_paused(place: Place) -> None:
         assert len(await store.audit()) == 1
 
 
-@scenario
 async def test_what_is_passed_on_is_no_second_request(place: Place) -> None:
     """Only who insists ends a run that was asked before."""
     async with place.open() as store:
@@ -75,7 +71,6 @@ async def test_what_is_passed_on_is_no_second_request(place: Place) -> None:
         assert len(await store.audit("a")) == 2
 
 
-@scenario
 async def test_a_run_whose_lease_is_over_ends_at_the_second_request(place: Place) -> None:
     """Its owner may be dead; if it is not, it can write no more. Its slot is free."""
     clock = ManualClock()
@@ -90,7 +85,6 @@ async def test_a_run_whose_lease_is_over_ends_at_the_second_request(place: Place
         assert await store.claim(["agent"], 1, TTL) == []
 
 
-@scenario
 async def test_a_run_that_is_ended_ends_with_all_below_it(place: Place) -> None:
     """Children and theirs, each with a row of the audit; whoever carries one can write no more, and start no child."""
     async with place.open() as store:
@@ -111,7 +105,6 @@ async def test_a_run_that_is_ended_ends_with_all_below_it(place: Place) -> None:
         assert await store.claim(["agent"], 9, TTL) == []
 
 
-@scenario
 async def test_a_second_request_to_stop_keeps_the_reason_of_the_first(place: Place) -> None:
     """Unless it has one of its own."""
     async with place.open() as store:
@@ -122,7 +115,6 @@ async def test_a_second_request_to_stop_keeps_the_reason_of_the_first(place: Pla
             assert (await store.run(run)).reason == "cancelled by ana" + (f": {told}" if told else "")
 
 
-@scenario
 async def test_the_end_of_a_cancelled_run_is_the_end_of_all_below_it(place: Place) -> None:
     """Also when its own owner writes it, and whatever else is written in the same moment; a completed run leaves others be."""
     async with place.open() as store:
@@ -143,7 +135,6 @@ async def test_the_end_of_a_cancelled_run_is_the_end_of_all_below_it(place: Plac
         assert (await store.run("z.b")).status == "ready"
 
 
-@scenario
 async def test_who_was_asked_to_stop_hears_of_all_below_it(place: Place) -> None:
     """Also of one whose own parent has ended. One that was not asked to stop hears of its children only."""
     async with place.open() as store:
@@ -164,7 +155,6 @@ async def test_who_was_asked_to_stop_hears_of_all_below_it(place: Place) -> None
         assert await asked(store, "b") == ["child.ended"]
 
 
-@scenario
 async def test_a_run_whose_code_cannot_go_on_ends_if_it_was_asked_to_stop(place: Place) -> None:
     """Whether its owner had seen the request or not: it does not lie there paused. Without a request it is paused."""
     async with place.open() as store:
@@ -179,7 +169,6 @@ async def test_a_run_whose_code_cannot_go_on_ends_if_it_was_asked_to_stop(place:
         assert [event.kind for event in await store.journal("a")] == ["run.cancelled"]
 
 
-@scenario
 async def test_nothing_begins_again_below_a_cancelled_run(place: Place) -> None:
     """A failed run cannot be retried when any run above it was cancelled."""
     async with place.open() as store:
@@ -197,7 +186,6 @@ async def held(store: Store, run: str) -> str:
     return (await store.run(run)).status
 
 
-@scenario
 async def test_a_child_that_an_owner_creates_before_it_has_seen_the_request_is_paused(place: Place) -> None:
     """In the transaction that creates it, also together with the one that takes the request; after a resume none is."""
     async with place.open() as store:
@@ -218,7 +206,6 @@ async def test_a_child_that_an_owner_creates_before_it_has_seen_the_request_is_p
         assert {run.status for run in await store.runs()} == {"ready"}
 
 
-@scenario
 async def test_the_nearest_request_holds(place: Place) -> None:
     """A resume lets those go on that the request holds which held the run; a nearer one goes on holding."""
     async with place.open() as store:
@@ -240,7 +227,6 @@ async def test_the_nearest_request_holds(place: Place) -> None:
         assert await held(store, "a.b.c") == "ready"
 
 
-@scenario
 async def test_a_pause_of_an_old_version_is_one_of_its_own(place: Place) -> None:
     """Its event names no request: a resume of the run above leaves it alone."""
     async with place.open() as store:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.store.scenes import ManualClock, Place, finish, owned, park, scenario, write
+from tests.store.scenes import ManualClock, Place, finish, owned, park, write
 
 from holdfast.errors import ConversationBusy, LeaseLost
 from holdfast.store.contract import Enter, Leave, Say, Store, Talking
@@ -39,7 +39,6 @@ async def who(store: Store, conversation: str = "c") -> tuple[str | None, int, i
     return row.run, row.waiting, row.length
 
 
-@scenario
 async def test_first_come_first_served(place: Place) -> None:
     """The first gets it at once, the others when it is left, in the order asked, each told once and with its length."""
     async with place.open(ManualClock()) as store:
@@ -61,7 +60,6 @@ async def test_first_come_first_served(place: Place) -> None:
         assert [(each.position, each.value, each.run) for each in found] == [(1, '"y"', "a"), (2, '"z"', "b")]
 
 
-@scenario
 async def test_a_parked_run_is_woken(place: Place) -> None:
     """Who waits for its turn is due when the turn comes, and not before."""
     async with place.open(ManualClock()) as store:
@@ -76,7 +74,6 @@ async def test_a_parked_run_is_woken(place: Place) -> None:
         assert claimed.id == "b"
 
 
-@scenario
 async def test_asking_again_is_the_same_request(place: Place) -> None:
     """A request that is made twice is answered once, whether the run has the conversation or stands in line."""
     async with place.open(ManualClock()) as store:
@@ -91,7 +88,6 @@ async def test_asking_again_is_the_same_request(place: Place) -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
-@scenario
 async def test_an_end_leaves_all(place: Place, end: str) -> None:
     """A run that ends leaves what it has and what it waits for; the next in line is told, ended ones are passed over."""
     async with place.open(ManualClock()) as store:
@@ -105,7 +101,6 @@ async def test_an_end_leaves_all(place: Place, end: str) -> None:
         assert await who(store, "c") == ("c", 0, 0)
 
 
-@scenario
 async def test_cancelled_without_its_code(place: Place) -> None:
     """A run that is ended from outside leaves what it has."""
     async with place.open(ManualClock()) as store:
@@ -119,7 +114,6 @@ async def test_cancelled_without_its_code(place: Place) -> None:
         assert await told(store, "b") == [("entered", "b-c", 0)]
 
 
-@scenario
 async def test_refused(place: Place) -> None:
     """Who does not wait is told who has it; so is who waits but has another one, or whose parent has."""
     async with place.open(ManualClock()) as store:
@@ -136,7 +130,6 @@ async def test_refused(place: Place) -> None:
         assert await who(store) == ("a", 0, 0)
 
 
-@scenario
 async def test_only_who_has_it_adds(place: Place) -> None:
     """Messages of a run that has left, or that believes the conversation to be of another length, are refused."""
     async with place.open(ManualClock()) as store:
@@ -155,7 +148,6 @@ async def test_only_who_has_it_adds(place: Place) -> None:
         assert [each.value for each in await store.said("c", 0, 9)] == ["1"]
 
 
-@scenario
 async def test_written_together_or_not_at_all(place: Place) -> None:
     """An append that is refused adds nothing, and the same one again after an unknown commit adds nothing more."""
     async with place.open(ManualClock()) as store:
@@ -171,7 +163,6 @@ async def test_written_together_or_not_at_all(place: Place) -> None:
         assert [each.value for each in await store.said("c", 0, 9)] == ["1", "2"]
 
 
-@scenario
 async def test_listing_and_deleting(place: Place) -> None:
     """Conversations are listed by id, page by page; one that is taken is not deleted, another one goes with its messages."""
     async with place.open(ManualClock()) as store:
@@ -190,7 +181,6 @@ async def test_listing_and_deleting(place: Place) -> None:
         assert await store.said("b", 0, 9) == []
 
 
-@scenario
 async def test_a_line_in_two_processes(place: Place) -> None:
     """Thirty runs of two stores that race for one conversation have it one after the other, and all have it."""
     async with place.open() as one, place.open() as other:

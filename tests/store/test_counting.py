@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.store.contract import Census, Transition
 from holdfast.store.operations import Crash
 
 
-@scenario
 async def test_every_commit_is_told_with_its_size(place: Place) -> None:
     """Writes that go out together are told as one commit of so many operations."""
     told: list[tuple[int, float]] = []
@@ -27,7 +26,6 @@ async def test_every_commit_is_told_with_its_size(place: Place) -> None:
     assert all(0 < seconds < 10 for _, seconds in told)
 
 
-@scenario
 async def test_unfinished_runs_are_counted_by_queue_and_state(place: Place) -> None:
     """Each queue and state has its count, how many of it are due, and the first time; ended runs count nowhere."""
     clock = ManualClock()
@@ -58,7 +56,6 @@ async def test_unfinished_runs_are_counted_by_queue_and_state(place: Place) -> N
         }
 
 
-@scenario
 async def test_stuck_runs_are_those_that_nobody_takes_and_those_that_crash(place: Place) -> None:
     """Late ones come first, the longest due first; then those with two crashes, paused or not; no others."""
     clock = ManualClock()
@@ -101,7 +98,6 @@ class Faulty:
     def after_commit(self, writes: list[str]) -> None: ...
 
 
-@scenario
 async def test_what_ails_a_store_is_told_until_it_has_passed(place: Place) -> None:
     """A disk that cannot be written is a passing ailment; a writer that has ended is a lasting one."""
     faults = Faulty()

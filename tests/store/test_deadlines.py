@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.chaos.server import Server
-from tests.store.scenes import Place, new, owned, scenario, step, write
+from tests.store.scenes import Place, new, owned, step, write
 
 from holdfast.errors import StoreUnavailable, Unconfirmed
 from holdfast.store.contract import Store, write_limit
@@ -44,7 +44,6 @@ class Disk:
             raise OSError("lost")
 
 
-@scenario
 async def test_a_write_whose_time_is_over_never_happens(place: Place) -> None:
     """It says why, and that nothing was done; what waits without a deadline, as workers do, is written when that works."""
     disk = Disk()
@@ -66,7 +65,6 @@ async def test_a_write_whose_time_is_over_never_happens(place: Place) -> None:
         assert await store.inbox("a", 0) == []
 
 
-@scenario
 async def test_nothing_of_a_batch_that_nobody_waits_for_is_tried_for_ever(place: Place) -> None:
     """The next write gets its turn at once when the store works again, and the log has not said so before."""
     disk = Disk()
@@ -81,7 +79,6 @@ async def test_nothing_of_a_batch_that_nobody_waits_for_is_tried_for_ever(place:
         assert [found.id for found in await store.runs()] == ["b"]
 
 
-@scenario
 async def test_a_commit_of_which_nothing_is_known_is_in_doubt(place: Place) -> None:
     """It may have happened, and here it has: the one who waited is told that it is not known."""
     disk = Disk()
@@ -99,7 +96,6 @@ def both(store: Store, *runs: str) -> asyncio.Future[list[object]]:
     return asyncio.gather(*[store.create(new(run)) for run in runs], return_exceptions=True)
 
 
-@scenario
 async def test_a_commit_that_is_under_way_when_the_time_is_over(place: Place) -> None:
     """It is waited for a little longer: a write that was done is not called undone, nor one that failed done."""
     disk = Disk()
@@ -123,7 +119,6 @@ async def test_a_commit_that_is_under_way_when_the_time_is_over(place: Place) ->
         assert sorted([found.id for found in await store.runs()]) == ["a", "b", "e"]
 
 
-@scenario
 async def test_a_write_that_hangs_is_in_doubt(place: Place) -> None:
     """A disk or a server that says nothing: after the deadline and a second whoever waits goes on without an answer."""
     disk = Disk()
@@ -137,7 +132,6 @@ async def test_a_write_that_hangs_is_in_doubt(place: Place) -> None:
         assert sorted([found.id for found in await store.runs()]) == ["a", "b", "c"]
 
 
-@scenario
 async def test_what_its_caller_cancelled_does_not_happen_later(place: Place) -> None:
     """`asyncio.timeout` around a write with a deadline withdraws it too."""
     disk = Disk()
@@ -151,7 +145,6 @@ async def test_what_its_caller_cancelled_does_not_happen_later(place: Place) -> 
         assert [found.id for found in await store.runs()] == ["b"]
 
 
-@scenario
 async def test_a_server_that_is_gone_when_the_time_is_over(own_server: Server) -> None:
     """A real PostgreSQL, killed: writes are withdrawn for sure, and are not there when it is back."""
     store = store_at(own_server.url)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, step, write
 
 from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
 from holdfast.store.contract import NewApproval, Store, Transition
@@ -19,7 +19,6 @@ async def present(store: Store, *digests: str) -> list[str]:
     return found
 
 
-@scenario
 async def test_delete_takes_everything_of_a_run(place: Place) -> None:
     """A deleted run's events, signals and questions are gone, and so are its children's; others' stay."""
     async with place.open() as store:
@@ -44,7 +43,6 @@ async def test_delete_takes_everything_of_a_run(place: Place) -> None:
             await store.delete("a")
 
 
-@scenario
 async def test_a_child_of_an_unfinished_parent_stays(place: Place) -> None:
     """A finished child can be deleted only once its parent has ended, for the parent may still look at it."""
     async with place.open() as store:
@@ -58,7 +56,6 @@ async def test_a_child_of_an_unfinished_parent_stays(place: Place) -> None:
         assert await store.delete("a.c") == 1
 
 
-@scenario
 async def test_blobs_live_as_long_as_someone_names_them(place: Place) -> None:
     """A large value goes with the last run that names it, be it in an event, an input, a result or a signal."""
     async with place.open() as store:
@@ -88,7 +85,6 @@ async def test_blobs_live_as_long_as_someone_names_them(place: Place) -> None:
             assert await present(store, *named) == named[number + 1 : 5]
 
 
-@scenario
 async def test_prune_takes_old_finished_trees(place: Place) -> None:
     """Prune deletes roots that ended before a time in one of the states, the oldest first, up to a limit."""
     clock = ManualClock()
@@ -112,7 +108,6 @@ async def test_prune_takes_old_finished_trees(place: Place) -> None:
         assert await store.runs() == []
 
 
-@scenario
 async def test_prune_is_narrowed_and_says_before_what_it_would_delete(place: Place) -> None:
     """By agent and labels; trees with an unfinished run are neither deleted nor told."""
     clock = ManualClock()

@@ -20,7 +20,6 @@ from tests.store.scenes import (
     owned,
     park,
     python,
-    scenario,
     step,
     write,
 )
@@ -82,7 +81,6 @@ def test_every_door_says_how_a_store_is_named(url: str, message: str) -> None:
         store_at(url)
 
 
-@scenario
 async def test_settings(file: Place) -> None:
     """Writers use the log, flush at each commit if asked for power, keep foreign keys, and never map the file."""
     for durability, synchronous in (("power", 2), ("process", 1)):
@@ -103,7 +101,6 @@ def test_old_libraries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         check_library()
 
 
-@scenario
 async def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     """A missing folder, a file of another kind and another program's database are refused, and left as they are."""
     other = tmp_path / "other.db"
@@ -137,7 +134,6 @@ asyncio.run(main())
 """
 
 
-@scenario
 async def test_eight_processes_open_a_new_file(file: Place) -> None:
     """Eight processes that open a file that is not there yet all succeed, and it is migrated once."""
     processes = [python(OPENER, file.url, f"run-{number}") for number in range(8)]
@@ -154,7 +150,6 @@ async def test_eight_processes_open_a_new_file(file: Place) -> None:
         process.communicate()
 
 
-@scenario
 async def test_newer_and_changed_schemas_are_refused(file: Place) -> None:
     """A file with a later migration, or with another text of a known one, is refused and not touched."""
     async with file.open():
@@ -207,7 +202,6 @@ def test_queries_are_named_and_explained() -> None:
     db.close()
 
 
-@scenario
 async def test_plans(file: Place) -> None:
     """With many sleeping runs, claim, heartbeat and the like use their index, and no statement reads a whole table."""
     clock = ManualClock()
@@ -253,7 +247,6 @@ async def test_plans(file: Place) -> None:
         assert time.process_time() - began < 1.0
 
 
-@scenario
 async def test_an_idle_claim_writes_nothing(file: Place) -> None:
     """A claim that finds nothing due does not even begin a write transaction."""
     async with file.open() as store:
@@ -266,7 +259,6 @@ async def test_an_idle_claim_writes_nothing(file: Place) -> None:
         db.close()
 
 
-@scenario
 async def test_the_file_is_little_larger_than_what_it_holds(file: Place) -> None:
     """400 events of 2 KB make the file grow by at most 1.5 times their payload."""
 
@@ -294,7 +286,6 @@ def test_errors_are_ours() -> None:
     assert all(issubclass(error, HoldfastError) for error in (BadArguments, StoreUnavailable, NewerJournal))
 
 
-@scenario
 async def test_new_runs_do_not_wait_for_a_reader(file: Place) -> None:
     """A reader in another connection that never ends its transaction holds up no writer."""
     async with file.open() as store:

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import RunFinished, UnknownRun
 from holdfast.store.contract import InboxMoved, Store, Transition
@@ -15,7 +15,6 @@ async def tell(store: Store, run: str, topic: str = "topic", signal: str | None 
     return await store.send(run, signal or f"signal-{random.random()}", "message.received", topic, value, {})
 
 
-@scenario
 async def test_signals_keep_their_order(place: Place) -> None:
     """Signals lie in the inbox at positions 1, 2, 3 with all they carry, and are read from any position on."""
     clock = ManualClock()
@@ -31,7 +30,6 @@ async def test_signals_keep_their_order(place: Place) -> None:
         assert await store.inbox("a", 0, limit=1) == [first]
 
 
-@scenario
 async def test_the_same_signal_twice_is_one(place: Place) -> None:
     """A signal repeated with its id returns the old position and changes nothing, even after the run's end."""
     async with place.open() as store:
@@ -43,7 +41,6 @@ async def test_the_same_signal_twice_is_one(place: Place) -> None:
         assert await tell(store, "a", signal="s") == 1
 
 
-@scenario
 async def test_nobody_to_send_to(place: Place) -> None:
     """Sending to no run or to an ended one is an error, and nothing is stored."""
     async with place.open() as store:
@@ -56,7 +53,6 @@ async def test_nobody_to_send_to(place: Place) -> None:
         assert await store.inbox("a", 0) == []
 
 
-@scenario
 async def test_park_is_refused_when_a_signal_came(place: Place) -> None:
     """A run whose owner has not seen every signal is not parked: InboxMoved, nothing written, the lease still held."""
     async with place.open() as store:
@@ -74,7 +70,6 @@ async def test_park_is_refused_when_a_signal_came(place: Place) -> None:
         assert (found.status, found.due_at, found.inbox_seen) == ("waiting", None, 1)
 
 
-@scenario
 async def test_only_awaited_topics_wake(place: Place) -> None:
     """A parked run becomes due by an awaited token only, or by any if it named none; a due one is not put off."""
     clock = ManualClock()
@@ -103,7 +98,6 @@ async def test_only_awaited_topics_wake(place: Place) -> None:
         assert len(await store.claim(["agent"], 5, TTL)) == 2
 
 
-@scenario
 async def test_tokens_of_children_and_decisions(place: Place) -> None:
     """`child:<id>` and `approval:<id>` are the tokens of a child's end and of a decision."""
     async with place.open() as store:
@@ -114,7 +108,6 @@ async def test_tokens_of_children_and_decisions(place: Place) -> None:
             assert [found.id for found in await store.claim(["agent"], 1, TTL)] == [kind]
 
 
-@scenario
 async def test_paused_runs_still_receive(place: Place) -> None:
     """A signal to a paused run lies in its inbox and does not make it due."""
     async with place.open() as store:
@@ -126,7 +119,6 @@ async def test_paused_runs_still_receive(place: Place) -> None:
         assert (found.status, found.due_at, found.inbox_count) == ("paused", None, 1)
 
 
-@scenario
 async def test_no_wake_up_is_lost(place: Place) -> None:
     """300 parks racing 300 sends from another store: every run is refused or ends up due, never asleep."""
     async with place.open() as owner, place.open() as sender:
@@ -154,7 +146,6 @@ async def test_no_wake_up_is_lost(place: Place) -> None:
         assert states.count(("running", False)) == refused
 
 
-@scenario
 async def test_the_end_of_a_child_wakes_its_parent(place: Place) -> None:
     """When a child ends, its parent's inbox holds result and status in the same moment, and the parent is due."""
     async with place.open() as store:
@@ -176,7 +167,6 @@ async def test_the_end_of_a_child_wakes_its_parent(place: Place) -> None:
         assert (second.value, second.data["status"], second.data["error"]) == ('"done"', "completed", None)
 
 
-@scenario
 async def test_a_child_may_outlive_its_parent(place: Place) -> None:
     """The end of a child whose parent has ended is no error and leaves no signal."""
     async with place.open() as store:
@@ -188,7 +178,6 @@ async def test_a_child_may_outlive_its_parent(place: Place) -> None:
         assert await store.inbox("p", 0) == []
 
 
-@scenario
 async def test_parent_and_child_in_one_batch(place: Place) -> None:
     """A child's end and its parent's park, queued together in either order, leave the parent due or refused."""
     async with place.open() as store:

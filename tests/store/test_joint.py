@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import asyncpg
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, owned, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, owned, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
 from holdfast.store.contract import Undone
@@ -92,7 +92,6 @@ ISOLATIONS = ["read committed", "serializable"]
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@scenario
 async def test_committed_together(place, book, isolation):
     """The statements and the events become visible together; the time is the commit's."""
     async with place.open(ManualClock()) as store:
@@ -108,7 +107,6 @@ async def test_committed_together(place, book, isolation):
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@scenario
 async def test_left_without_a_commit(place, book, isolation):
     """What is not committed never was, and the next one begins afresh."""
     async with place.open() as store:
@@ -128,7 +126,6 @@ async def test_left_without_a_commit(place, book, isolation):
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@scenario
 async def test_a_stale_owner_leaves_nothing(place, book, isolation):
     """Whoever has lost the run cannot commit what its body wrote."""
     clock = ManualClock()
@@ -149,7 +146,6 @@ async def test_a_stale_owner_leaves_nothing(place, book, isolation):
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@scenario
 async def test_a_commit_nobody_knows_of_is_found(place, book, isolation):
     """An error after the commit happened changes nothing: it is there, and acknowledged."""
     faults = Breaks("after")
@@ -164,7 +160,6 @@ async def test_a_commit_nobody_knows_of_is_found(place, book, isolation):
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@scenario
 async def test_a_commit_that_did_not_happen_is_known(place, book, isolation):
     """An error before the commit happened leaves nothing, and the same may be done again."""
     faults = Breaks("before")
@@ -183,7 +178,6 @@ async def test_a_commit_that_did_not_happen_is_known(place, book, isolation):
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@scenario
 async def test_many_at_once(place, book, isolation):
     """Thirty transactions of as many runs, and heartbeats beside them, lose no update and no lease."""
     async with place.open() as store:
@@ -226,7 +220,6 @@ def paper(database: Place):
     asyncio.run(made.ask("DROP TABLE IF EXISTS {book}"))
 
 
-@scenario
 async def test_a_body_that_commits_is_found_out(database, paper):
     """PostgreSQL lets nobody forbid COMMIT; then the append is refused and the error says what happened."""
     async with database.open() as store:
@@ -240,7 +233,6 @@ async def test_a_body_that_commits_is_found_out(database, paper):
         assert await store.journal("run") == []
 
 
-@scenario
 async def test_a_statement_that_failed_undoes_all(database, paper):
     """A body that goes on after a failed statement has no transaction left; in a savepoint it may fail."""
     async with database.open() as store:
@@ -264,7 +256,6 @@ async def test_a_statement_that_failed_undoes_all(database, paper):
         assert await paper.lines() == ["one"]
 
 
-@scenario
 async def test_names_are_the_users(database):
     """A body sees the names of its database, and our tables only if it says our schema's name."""
     async with database.open() as store:
@@ -281,7 +272,6 @@ async def test_names_are_the_users(database):
         assert len(await store.journal("run")) == 1
 
 
-@scenario
 async def test_a_connection_that_is_cut(database, paper):
     """Cut off in the body or kept and cut off in between, nothing is written and the next transaction has another one."""
     async with database.open() as store:
@@ -306,7 +296,6 @@ async def test_a_connection_that_is_cut(database, paper):
         assert await paper.lines() == ["kept"]
 
 
-@scenario
 async def test_conflicts_are_the_databases_doing(database, paper):
     """Of two serializable transactions that read what the other writes, one gives way, at a statement or at its commit."""
     async with database.open() as store:
@@ -323,7 +312,6 @@ async def test_conflicts_are_the_databases_doing(database, paper):
         assert [len(await store.journal(run)) for run in ("one", "other")] == [1, 0]
 
 
-@scenario
 async def test_a_commit_that_goes_on_without_us_is_waited_for(database, paper):
     """Cut off while the server is at the commit, it is not taken for undone: whoever looks waits until it is over."""
     async with database.open(ManualClock()) as store:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import AlreadyDecided, RunFinished
 from holdfast.store.contract import InboxMoved, NewApproval, Piece, Store, Transition
@@ -31,7 +31,6 @@ async def known_of(store: Store, run: str, from_seq: int = 0) -> list[Event]:
     return [replace(event, position=0) for event in await store.journal(run, from_seq)]
 
 
-@scenario
 async def test_a_short_journal_comes_with_the_claim(database: Place) -> None:
     """It is what would be read: from the last checkpoint on, large values named, and without what was dropped."""
     async with database.open(ManualClock()) as store:
@@ -53,7 +52,6 @@ async def test_a_short_journal_comes_with_the_claim(database: Place) -> None:
         assert [event.kind for event in row.journal] == ["checkpoint", "step.completed"]
 
 
-@scenario
 async def test_who_has_written_to_no_stream_is_known_by_the_claim(database: Place) -> None:
     """So that a run that never wrote to one is not asked for them; of one that did, nothing is said."""
     async with database.open(ManualClock()) as store:
@@ -66,7 +64,6 @@ async def test_who_has_written_to_no_stream_is_known_by_the_claim(database: Plac
             assert row.silent is not bool(piece)
 
 
-@scenario
 async def test_a_claim_takes_no_journal_of_before(database: Place) -> None:
     """Of a run that another worker carried between the look and the lock of a claim: that is left to a transaction."""
     async with database.open(ManualClock()) as store:
@@ -91,7 +88,6 @@ async def test_a_claim_takes_no_journal_of_before(database: Place) -> None:
         await slow.close()
 
 
-@scenario
 async def test_what_woke_a_run_is_in_its_journal_with_the_claim(database: Place) -> None:
     """Messages and decisions that came to a parked run are its next events, in order, and are not unseen any more."""
     clock = ManualClock()
@@ -118,28 +114,23 @@ async def test_what_woke_a_run_is_in_its_journal_with_the_claim(database: Place)
 
 
 @pytest.mark.parametrize("reason", ["a timer was due before", "for the owner", "large", "many"])
-def test_what_a_claim_leaves_to_the_owner(database: Place, reason: str) -> None:
+async def test_what_a_claim_leaves_to_the_owner(database: Place, reason: str) -> None:
     """What must come after a timer, is not for the agent, is large or is much stays in the inbox; the run is claimed."""
-
-    async def main() -> None:
-        clock = ManualClock()
-        async with database.open(clock) as store:
-            row = await owned(store, "a")
-            await park(store, row, seen=0, due_at=clock.time + 10 if reason.startswith("a timer") else None)
-            clock.time += 20
-            await tell(store, "a", "first", value='{"$blob":"x"}' if reason == "large" else "1")
-            if reason == "for the owner":
-                await store.send("a", "second", "run.pausing", "", None, {"by": "eve", "reason": ""})
-            for number in range(12 if reason == "many" else 0):
-                await tell(store, "a", f"more-{number}")
-            (taken,) = await store.claim(["agent"], 1, TTL)
-            assert (taken.inbox_seen, await arrived(store, "a")) == (0, [])
-            assert len(await store.inbox("a", 0)) == taken.inbox_count
-
-    scenario(main)()
+    clock = ManualClock()
+    async with database.open(clock) as store:
+        row = await owned(store, "a")
+        await park(store, row, seen=0, due_at=clock.time + 10 if reason.startswith("a timer") else None)
+        clock.time += 20
+        await tell(store, "a", "first", value='{"$blob":"x"}' if reason == "large" else "1")
+        if reason == "for the owner":
+            await store.send("a", "second", "run.pausing", "", None, {"by": "eve", "reason": ""})
+        for number in range(12 if reason == "many" else 0):
+            await tell(store, "a", f"more-{number}")
+        (taken,) = await store.claim(["agent"], 1, TTL)
+        assert (taken.inbox_seen, await arrived(store, "a")) == (0, [])
+        assert len(await store.inbox("a", 0)) == taken.inbox_count
 
 
-@scenario
 async def test_a_claim_whose_answer_was_lost_finds_what_it_took(database: Place) -> None:
     """With what it wrote into the journal, once."""
     faults = LosesAnswers()
@@ -153,7 +144,6 @@ async def test_a_claim_whose_answer_was_lost_finds_what_it_took(database: Place)
         assert await store.claim(["agent"], 5, TTL) == []
 
 
-@scenario
 async def test_what_was_known_of_a_question_may_be_old(database: Place) -> None:
     """A decision on a question that has changed since it was looked up is judged by what it is now."""
     async with database.open() as store, database.open() as other:
@@ -173,7 +163,6 @@ async def test_what_was_known_of_a_question_may_be_old(database: Place) -> None:
             await store.decide("r", Ballot("4", Actor("ana")), known=left)
 
 
-@scenario
 async def test_claims_beside_messages_lose_nothing(database: Place) -> None:
     """While runs are parked, told and claimed by three stores at once, every message is in a journal or an inbox, once."""
     runs, messages = 8, 12

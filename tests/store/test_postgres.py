@@ -24,7 +24,6 @@ from tests.store.scenes import (
     new,
     owned,
     python,
-    scenario,
     step,
     write,
 )
@@ -81,7 +80,6 @@ def test_a_store_needs_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         store_at("postgresql:///x")
 
 
-@scenario
 async def test_servers_that_are_not_there() -> None:
     """A server that does not answer is named, with the reason."""
     store = store_at("postgresql://x@127.0.0.1:1/x")
@@ -91,7 +89,6 @@ async def test_servers_that_are_not_there() -> None:
     store.abandon()
 
 
-@scenario
 async def test_both_databases_have_the_same_tables(database: Place) -> None:
     """Tables, columns, their order and whether they may be null are those of SQLite, but for what only PostgreSQL needs."""
     db = apsw.Connection(":memory:")
@@ -120,7 +117,6 @@ async def test_both_databases_have_the_same_tables(database: Place) -> None:
     } <= indexes
 
 
-@scenario
 async def test_every_statement_is_understood(database: Place) -> None:
     """PostgreSQL parses every query, and each query of SQLite has one."""
     assert set(QUERIES) <= set(STATEMENTS)
@@ -153,7 +149,6 @@ def test_migrations_keep_their_meaning() -> None:
         assert not re.search(r"AUTOINCREMENT|WITHOUT ROWID|\bBLOB\b|instr\(|--", text)
 
 
-@scenario
 async def test_stores_in_two_schemas_do_not_meet(database: Place, postgres_server: str) -> None:
     """Runs, wake-ups and the rest of one schema are nobody's business in another."""
     mark = "&" if "?" in postgres_server else "?"
@@ -168,7 +163,6 @@ async def test_stores_in_two_schemas_do_not_meet(database: Place, postgres_serve
         assert "a" not in heard
 
 
-@scenario
 async def test_schemas_that_cannot_be_used(database: Place) -> None:
     """A schema of another program, a newer one and a changed one are refused; nothing in them is touched."""
     schema = parse_url(database.url).schema
@@ -208,7 +202,6 @@ asyncio.run(main())
 """
 
 
-@scenario
 async def test_many_processes_open_an_empty_database(database: Place) -> None:
     """Twenty processes that open it at once: each migration is applied once and all of them work."""
     processes = [python(OPENER, database.url, f"run-{number}") for number in range(20)]
@@ -223,7 +216,6 @@ async def test_many_processes_open_an_empty_database(database: Place) -> None:
         assert await connection.fetchval("SELECT count(*) FROM migrations") == len(known())
 
 
-@scenario
 async def test_the_feed_waits_for_older_transactions(database: Place) -> None:
     """What a later transaction wrote is not in the feed while an earlier one may still commit; then both come in order."""
     async with database.open() as store, session(database) as slow:
@@ -241,7 +233,6 @@ async def test_the_feed_waits_for_older_transactions(database: Place) -> None:
         assert one.next_seq == 0
 
 
-@scenario
 async def test_positions_go_on_after_a_dump_is_restored(database: Place) -> None:
     """In a new home, where transactions have small numbers, new events still come after the old ones."""
     async with database.open() as store:
@@ -259,7 +250,6 @@ async def test_positions_go_on_after_a_dump_is_restored(database: Place) -> None
         assert [event.seq for event in await fed(store, 0, 2)] == [0, 1]
 
 
-@scenario
 async def test_one_refusal_does_not_scatter_a_batch(database: Place) -> None:
     """Twenty runs that park and twenty messages in one batch, one of each refused: the others are still one commit."""
     gate = Gate()
@@ -284,7 +274,6 @@ async def test_one_refusal_does_not_scatter_a_batch(database: Place) -> None:
         await first
 
 
-@scenario
 async def test_appends_and_messages_meet(database: Place) -> None:
     """Runs that are written and sent to at the same time, from two stores: nothing is refused, nothing is lost."""
     async with database.open() as store, database.open() as other:
@@ -303,7 +292,6 @@ async def test_appends_and_messages_meet(database: Place) -> None:
         assert {(row.next_seq, row.steps, row.inbox_count) for row in found} == {(30, 30, 30)}
 
 
-@scenario
 async def test_a_deadlock_is_tried_again(database: Place) -> None:
     """A transaction that PostgreSQL ends so that another can go on is done again, and nobody notices."""
     async with database.open() as store, session(database) as other:
@@ -321,7 +309,6 @@ async def test_a_deadlock_is_tried_again(database: Place) -> None:
         assert [len(await store.journal(row.id)) for row in rows] == [1, 1]
 
 
-@scenario
 async def test_a_locked_run_is_passed_over_by_claims(database: Place) -> None:
     """A claim does not wait for a run that somebody is changing: it takes the next one."""
     async with database.open() as store, session(database) as other:
@@ -335,7 +322,6 @@ async def test_a_locked_run_is_passed_over_by_claims(database: Place) -> None:
         assert [row.id for row in await store.claim(["agent"], 5, TTL, sure=True)] == ["a"]
 
 
-@scenario
 async def test_a_locked_run_does_not_cost_others_their_leases(database: Place) -> None:
     """A heartbeat prolongs what it can at once; for a row that stays locked it waits no longer than the lease."""
     clock = ManualClock()
@@ -355,7 +341,6 @@ async def test_a_locked_run_does_not_cost_others_their_leases(database: Place) -
         assert sorted(lease.run for lease in leases) == ["a", "b"]
 
 
-@scenario
 async def test_a_lease_is_not_lost_for_being_locked(database: Place) -> None:
     """A run that is locked while leases are prolonged, and whose lease is long enough, is told as ours all the same."""
     async with database.open(ManualClock()) as store, session(database) as other:
@@ -371,7 +356,6 @@ async def test_a_lease_is_not_lost_for_being_locked(database: Place) -> None:
         assert sorted(lease.run for lease in await beat) == ["a", "b"]
 
 
-@scenario
 async def test_a_worker_whose_session_ended_is_not_taken_for_dead_for_long(database: Place) -> None:
     """A cut session is opened again with its lock; others that look later find the worker alive, and its runs its own."""
     async with database.open() as store, database.open() as other, session(database) as admin:
@@ -384,7 +368,6 @@ async def test_a_worker_whose_session_ended_is_not_taken_for_dead_for_long(datab
         assert len(await asyncio.to_thread(store.heartbeat, TTL)) == 1
 
 
-@scenario
 async def test_a_buried_worker_says_again_that_it_lives(database: Place) -> None:
     """One that others took for dead is refused in the journal, registers with its next heartbeat, and works on."""
     async with database.open() as store, database.open() as other, session(database) as admin:
@@ -416,7 +399,6 @@ async def _end_sessions(admin: Any, doing: str) -> int:
     return len(found)
 
 
-@scenario
 async def test_a_listener_that_was_cut_off_hears_again(database: Place) -> None:
     """After its session ends a store says that anything may have changed, listens again and hears by name."""
     async with database.open() as store, database.open() as other, session(database) as admin:
@@ -434,7 +416,6 @@ async def test_a_listener_that_was_cut_off_hears_again(database: Place) -> None:
             await asyncio.sleep(0.05)
 
 
-@scenario
 async def test_plans(database: Place) -> None:
     """Planned when there was nothing, claims, appends, decisions and the like still use their index among 110,000 runs."""
     queries = {

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from tests.store.scenes import TTL, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import RunFinished
 from holdfast.store.contract import Store
@@ -113,7 +113,6 @@ async def in_the_yard(place: Place, stores: list[Store]) -> None:
     await yard.check(sum(told[2::3]))
 
 
-@scenario
 async def test_all_is_done_once_among_serialization_failures(database: Place, gave_way: Counter[str]) -> None:
     """Claims, appends, messages, counted limits and heartbeats of three stores at once; hundreds give way, none is told."""
     async with database.open() as one, database.open() as two, database.open() as three:
@@ -136,20 +135,15 @@ async def database_that_begins(server: str, isolation: str) -> AsyncIterator[Pla
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_a_database_may_begin_otherwise(postgres_server: str, isolation: str) -> None:
+async def test_a_database_may_begin_otherwise(postgres_server: str, isolation: str) -> None:
     """Whatever a database's transactions are by default: opened by four at once, limits counted, all done once."""
-
-    @scenario
-    async def run() -> None:
-        async with database_that_begins(postgres_server, isolation) as place:
-            stores = [store_at(place.url) for _ in range(4)]
-            try:
-                await asyncio.gather(*[store.open() for store in stores])
-                await in_the_yard(place, stores)
-            finally:
-                await asyncio.gather(*[store.close() for store in stores])
-
-    run()
+    async with database_that_begins(postgres_server, isolation) as place:
+        stores = [store_at(place.url) for _ in range(4)]
+        try:
+            await asyncio.gather(*[store.open() for store in stores])
+            await in_the_yard(place, stores)
+        finally:
+            await asyncio.gather(*[store.close() for store in stores])
 
 
 GIVE_WAY = """
@@ -172,7 +166,6 @@ CREATE VIEW audit AS SELECT * FROM audited WHERE give_way();
 """
 
 
-@scenario
 async def test_however_often(database: Place) -> None:
     """A read, an append, a message, a heartbeat, a claim: each is told five times in a row to give way, and goes on."""
     options = parse_url(database.url)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
-from tests.store.scenes import TTL, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.contract import Store
@@ -54,56 +54,46 @@ async def check(place: Place, rows: list[RunRow]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_connections_cut_at_random_bytes(database: Place, seed: int) -> None:
+async def test_connections_cut_at_random_bytes(database: Place, seed: int) -> None:
     """Whatever is cut in the middle of a statement, a commit or an answer: each append is acknowledged and there once."""
-
-    @scenario
-    async def run() -> None:
-        async with through_proxy(database, seed) as (proxy, place):
-            store = store_at(place.url)
-            await store.open()
-            rows = [await owned(store, f"run-{number}") for number in range(6)]
-            proxy.budget = 25_000  # bytes that a connection lives at most
-            proxy.reset(1.0)
-            await asyncio.gather(*[write_all(store, row, 40) for row in rows])
-            proxy.budget = None
-            proxy.reset(1.0)
-            assert proxy.cut > 10
-            await store.close()
-        await check(database, rows)
-
-    run()
+    async with through_proxy(database, seed) as (proxy, place):
+        store = store_at(place.url)
+        await store.open()
+        rows = [await owned(store, f"run-{number}") for number in range(6)]
+        proxy.budget = 25_000  # bytes that a connection lives at most
+        proxy.reset(1.0)
+        await asyncio.gather(*[write_all(store, row, 40) for row in rows])
+        proxy.budget = None
+        proxy.reset(1.0)
+        assert proxy.cut > 10
+        await store.close()
+    await check(database, rows)
 
 
-def test_a_connection_that_swallows_everything(database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_swallows_everything(database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked and never answered, though nobody hangs up, is asked again: reads, writes and news of others."""
     monkeypatch.setattr(connection, "ANSWER_S", 0.5)
 
-    @scenario
-    async def run() -> None:
-        async with through_proxy(database, 1) as (proxy, place), database.open() as other:
-            store = store_at(place.url)
-            await store.open()
-            heard = asyncio.Event()
-            store.on_change(lambda changes: heard.set() if {"told", ""} & changes.keys() else None)
-            row = await owned(store, "run")
-            await store.create(new("told"))
-            for _ in range(2):
-                proxy.swallow()
-                assert await store.run("run") is not None
-                await store.append(write(row, step()))
-            heard.clear()
+    async with through_proxy(database, 1) as (proxy, place), database.open() as other:
+        store = store_at(place.url)
+        await store.open()
+        heard = asyncio.Event()
+        store.on_change(lambda changes: heard.set() if {"told", ""} & changes.keys() else None)
+        row = await owned(store, "run")
+        await store.create(new("told"))
+        for _ in range(2):
             proxy.swallow()
-            await other.send("told", "s", "message.received", "t", None, {})
-            await heard.wait()
-            assert proxy.cut == 0
-            await store.close()
-        await check(database, [row])
+            assert await store.run("run") is not None
+            await store.append(write(row, step()))
+        heard.clear()
+        proxy.swallow()
+        await other.send("told", "s", "message.received", "t", None, {})
+        await heard.wait()
+        assert proxy.cut == 0
+        await store.close()
+    await check(database, [row])
 
-    run()
 
-
-@scenario
 async def test_every_kind_of_write_through_cut_connections(database: Place) -> None:
     """Create, claim, send, park and finish are done once each and answered, although every connection is cut soon."""
     async with through_proxy(database, 7) as (proxy, place):
@@ -140,7 +130,6 @@ async def test_every_kind_of_write_through_cut_connections(database: Place) -> N
             ]  # fmt: skip
 
 
-@scenario
 async def test_a_server_killed_in_the_middle_of_appends(own_server: Server, caplog: pytest.LogCaptureFixture) -> None:
     """After SIGKILL and a restart all appends are acknowledged and there once; two lines of the log tell of it."""
     place = Place(store_at, own_server.url)
@@ -174,7 +163,6 @@ async def test_a_server_killed_in_the_middle_of_appends(own_server: Server, capl
     assert len([text for text in writer if text.startswith("the store cannot be written")]) == 2
 
 
-@scenario
 async def test_closing_without_a_server(own_server: Server) -> None:
     """A store whose server is gone can be closed; whoever waits is told that nothing is sure."""
     store = store_at(own_server.url)
@@ -190,27 +178,23 @@ async def test_closing_without_a_server(own_server: Server) -> None:
 
 
 @pytest.mark.parametrize("way", ["there", "back"])
-def test_a_slow_way_to_the_database_makes_no_clock_fast(database: Place, way: str) -> None:
+async def test_a_slow_way_to_the_database_makes_no_clock_fast(database: Place, way: str) -> None:
     """Neither a first measure that is slow nor a later one: what counts is the shortest way, and in doubt it is earlier."""
 
     def ahead_ms(store: Store) -> float:
         before = time.time() * 1000
         return store.clock.now() - before  # the server of these tests has the clock of this computer
 
-    @scenario
-    async def main() -> None:
-        async with through_proxy(database, 1) as (proxy, slow):
-            setattr(proxy, f"{way}_s", 0.2)
-            async with slow.open() as store:
-                assert -250 - BUSY_MS < ahead_ms(store) <= 0
-                setattr(proxy, f"{way}_s", 0.0)
-                await claim_something(store)
-                assert -BUSY_MS < ahead_ms(store) <= 0
-                setattr(proxy, f"{way}_s", 0.4)
-                await asyncio.to_thread(store.heartbeat, TTL)
-                assert -BUSY_MS < ahead_ms(store) <= 0
-
-    main()
+    async with through_proxy(database, 1) as (proxy, slow):
+        setattr(proxy, f"{way}_s", 0.2)
+        async with slow.open() as store:
+            assert -250 - BUSY_MS < ahead_ms(store) <= 0
+            setattr(proxy, f"{way}_s", 0.0)
+            await claim_something(store)
+            assert -BUSY_MS < ahead_ms(store) <= 0
+            setattr(proxy, f"{way}_s", 0.4)
+            await asyncio.to_thread(store.heartbeat, TTL)
+            assert -BUSY_MS < ahead_ms(store) <= 0
 
 
 async def claim_something(store: Store) -> None:

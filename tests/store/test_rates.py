@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, new, scenario
+from tests.store.scenes import TTL, ManualClock, Place, new
 
 from holdfast.store.contract import Closed, Turn
 from holdfast.words.limits import Lane, interval_us
@@ -15,7 +15,6 @@ A_SECOND_US = 1_000_000
 THOUSAND_A_SECOND = 1_000_000  # microseconds that a thousand tokens take
 
 
-@scenario
 async def test_a_pause_puts_off_every_turn(place: Place) -> None:
     """Turns taken after it, by anybody, come after its end and are as far apart as ever; a shorter one changes nothing."""
     clock = ManualClock()
@@ -33,7 +32,6 @@ async def test_a_pause_puts_off_every_turn(place: Place) -> None:
         assert await two.take_turn("k", A_SECOND_US) == Turn((now + 40_000) * 1000, paused=False)
 
 
-@scenario
 async def test_a_pause_is_there_when_all_who_knew_of_it_are_gone(place: Place) -> None:
     """It is in the database; what is paused can be listed, the longest first."""
     clock = ManualClock()
@@ -46,7 +44,6 @@ async def test_a_pause_is_there_when_all_who_knew_of_it_are_gone(place: Place) -
         assert await store.paused_rates() == [("long", clock.time + 59_000)]
 
 
-@scenario
 async def test_what_is_paused_is_not_forgotten_with_old_rates(place: Place) -> None:
     """Pruning deletes rows that say nothing, and only those."""
     clock = ManualClock()
@@ -59,7 +56,6 @@ async def test_what_is_paused_is_not_forgotten_with_old_rates(place: Place) -> N
         assert (await store.closed("owing")).owed == clock.time + 20_000
 
 
-@scenario
 async def test_a_run_whose_turn_comes_in_a_pause_is_put_off(place: Place) -> None:
     """It had its turn before the rate was paused: it is not claimed, but due again after the pause."""
     clock = ManualClock()
@@ -80,7 +76,6 @@ async def test_a_run_whose_turn_comes_in_a_pause_is_put_off(place: Place) -> Non
         assert [row.id for row in await store.claim(["agent"], 10, TTL)] == ["run-1"]
 
 
-@scenario
 async def test_a_rate_without_a_number_only_pauses(place: Place) -> None:
     """Its runs begin together, before and after the pause, and none within."""
     clock = ManualClock()
@@ -95,7 +90,6 @@ async def test_a_rate_without_a_number_only_pauses(place: Place) -> None:
         assert len(await store.claim(["agent"], 10, TTL)) == 5
 
 
-@scenario
 async def test_tokens_are_paid_for_by_later_turns(place: Place) -> None:
     """They take their time from the turn of the one that used them, and the next turns are as far apart as usual use."""
     clock = ManualClock()
@@ -108,7 +102,6 @@ async def test_tokens_are_paid_for_by_later_turns(place: Place) -> None:
         assert [turn.at for turn in turns] == [first.at + 3_000 * number for number in (1, 2, 3)]
 
 
-@scenario
 async def test_no_more_tokens_than_the_rate_over_time(place: Place) -> None:
     """A hundred calls of very different sizes, by two stores: what they used fits into the time they took."""
     clock, chance = ManualClock(), random.Random(11)
@@ -128,7 +121,6 @@ async def test_no_more_tokens_than_the_rate_over_time(place: Place) -> None:
 @pytest.mark.parametrize(("sizes", "callers", "least", "most"), [
     ([1_000], 1, 0.98, 1.0), ([300, 3_000], 1, 0.66, 0.76), ([300, 3_000], 4, 0.86, 1.0),
 ])  # fmt: skip
-@scenario
 async def test_what_calls_of_even_and_of_uneven_sizes_get_of_a_rate(
     place: Place, sizes: list[int], callers: int, least: float, most: float
 ) -> None:

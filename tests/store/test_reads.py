@@ -3,13 +3,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, recovered, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, recovered, step, write
 
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.words.model import Event
 
 
-@scenario
 async def test_runs_are_listed_newest_first(place: Place) -> None:
     """Lists come newest first, page by page, and narrow by status, agent, labels, parent and root."""
     clock = ManualClock()
@@ -43,7 +42,6 @@ async def test_runs_are_listed_newest_first(place: Place) -> None:
             await ids(after="gone")
 
 
-@scenario
 async def test_runs_are_found_by_time_and_text_and_counted(place: Place) -> None:
     """By when they were started and by a piece of any text of theirs, in capitals or not; counts are of all that fit."""
     clock = ManualClock()
@@ -75,7 +73,6 @@ async def test_runs_are_found_by_time_and_text_and_counted(place: Place) -> None
         assert await store.count_runs(until=began - 1) == {}
 
 
-@scenario
 async def test_the_journal_is_read_in_parts(place: Place) -> None:
     """A journal is read from any seq on, up to a limit, with data decoded."""
     async with place.open() as store:
@@ -87,7 +84,6 @@ async def test_the_journal_is_read_in_parts(place: Place) -> None:
         assert await store.journal("b") == []
 
 
-@scenario
 async def test_the_feed_misses_nothing(place: Place) -> None:
     """A reader that follows the feed beside eight writers in two stores sees every event once, each run's in order."""
     async with place.open() as one, place.open() as two:
@@ -113,7 +109,6 @@ async def test_the_feed_misses_nothing(place: Place) -> None:
         assert [event.kind for event in await fed(one, seen[-1].position, 1, ["step.started"])] == ["step.started"]
 
 
-@scenario
 async def test_positions_are_never_used_again(place: Place) -> None:
     """After the newest run is deleted, new events still come after the old cursor."""
     async with place.open() as store:
@@ -127,7 +122,6 @@ async def test_positions_are_never_used_again(place: Place) -> None:
         assert [event.run for event in await fed(store, cursor, 1)] == ["b"]
 
 
-@scenario
 async def test_blobs_that_are_not_there(place: Place) -> None:
     """A missing large value is an error that names it."""
     async with place.open() as store:
@@ -135,7 +129,6 @@ async def test_blobs_that_are_not_there(place: Place) -> None:
             await store.blob("abc")
 
 
-@scenario
 async def test_next_due_leaves_out_what_runs_here(place: Place) -> None:
     """The next due time is the earliest of these agents' runs: others' leases count, our own do not."""
     clock = ManualClock()
@@ -149,7 +142,6 @@ async def test_next_due_leaves_out_what_runs_here(place: Place) -> None:
         assert await other.next_due(["nobody", "agent"]) == clock.time + TTL
 
 
-@scenario
 async def test_next_due_is_what_a_claim_would_find(place: Place) -> None:
     """With a root only its tree counts; a run with two crashes counts only for one that would run it alone."""
     clock = ManualClock()
@@ -168,7 +160,6 @@ async def test_next_due_is_what_a_claim_would_find(place: Place) -> None:
         assert await store.claim(["agent"], 5, TTL) == []
 
 
-@scenario
 async def test_published_agents(place: Place) -> None:
     """Published agents are listed with version and schema, and are served while one that published them is open."""
     async with place.open() as client:
@@ -180,7 +171,6 @@ async def test_published_agents(place: Place) -> None:
         assert await client.agents() == {"a": ("2", "{}", set()), "b": (None, '{"x":1}', set())}
 
 
-@scenario
 async def test_facts(place: Place) -> None:
     """The facts for `doctor` count what is there and say that the file is whole."""
     async with place.open() as store:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tests.store.scenes import TTL, Place, files_beside, line, new, owned, python, recovered, scenario, step, write
+from tests.store.scenes import TTL, Place, files_beside, line, new, owned, python, recovered, step, write
 
 from holdfast.store.contract import Store
 
@@ -32,7 +32,6 @@ async def waits_for_it(store: Store, count: int = 3) -> None:
         await store.create(new(f"run-{number}"))
 
 
-@scenario
 async def test_a_killed_worker_is_noticed_at_once(place: Place) -> None:
     """After kill -9 its runs are due at the next recover, long before the lease ends, and its files are gone."""
     async with place.open() as store:
@@ -56,7 +55,6 @@ async def test_a_killed_worker_is_noticed_at_once(place: Place) -> None:
         process.communicate()
 
 
-@scenario
 async def test_a_stopped_worker_keeps_its_runs(place: Place) -> None:
     """A process under SIGSTOP is not dead: nothing is recovered from it, and it goes on after SIGCONT."""
     async with place.open() as store:
@@ -79,7 +77,6 @@ async def test_a_stopped_worker_keeps_its_runs(place: Place) -> None:
         process.communicate()
 
 
-@scenario
 async def test_many_recoverers_at_once(place: Place) -> None:
     """Eight stores that recover three dead workers at the same time make each run due once and disturb no live one."""
     async with place.open() as store:
@@ -102,7 +99,6 @@ async def test_many_recoverers_at_once(place: Place) -> None:
         await asyncio.gather(*[each.close() for each in stores])
 
 
-@scenario
 async def test_an_abandoned_store_is_as_a_killed_process(place: Place) -> None:
     """After abandon nothing queued is written, no row changes, and others recover its runs at once."""
     async with place.open() as store:
@@ -123,7 +119,6 @@ async def test_an_abandoned_store_is_as_a_killed_process(place: Place) -> None:
         assert [row.id for row in await store.claim(["agent"], 1, TTL)] == ["a"]
 
 
-@scenario
 async def test_a_store_that_closes_gives_back_what_it_holds(place: Place) -> None:
     """What a closing store still holds is ready for others at once, and no crash is counted."""
     async with place.open() as store:
@@ -139,7 +134,6 @@ async def test_a_store_that_closes_gives_back_what_it_holds(place: Place) -> Non
         assert [event.kind for event in await store.journal("a")] == ["step.completed"]
 
 
-@scenario
 async def test_a_client_needs_no_lock(file: Place) -> None:
     """A store that never claims has no lock file, and its death leaves nothing to recover."""
     async with file.open() as store:

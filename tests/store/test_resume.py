@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import RunActive, RunFinished, UnknownRun
 from holdfast.store.contract import Transition
 from holdfast.words.model import Event
 
 
-@scenario
 async def test_a_paused_run_goes_on(place: Place) -> None:
     """Resuming a paused run makes it due now, clears reason and crash count, and leaves an event and an audit row."""
     clock = ManualClock()
@@ -31,7 +30,6 @@ async def test_a_paused_run_goes_on(place: Place) -> None:
         assert [event.seq for event in await store.journal("a")] == [0, 1, 2, 3]
 
 
-@scenario
 async def test_only_stopped_runs_are_resumed(place: Place) -> None:
     """Resume refuses what goes on by itself (RunActive) and what has ended (RunFinished); a failed run needs retry."""
     async with place.open() as store:
@@ -52,7 +50,6 @@ async def test_only_stopped_runs_are_resumed(place: Place) -> None:
             await store.resume("ready", by="eve")
 
 
-@scenario
 async def test_a_failed_run_is_retried(place: Place) -> None:
     """A retry makes a failed run ready, takes `run.failed` out of the history and clears how it ended."""
     async with place.open() as store:
@@ -70,7 +67,6 @@ async def test_a_failed_run_is_retried(place: Place) -> None:
         ]  # fmt: skip
 
 
-@scenario
 async def test_a_cut_drops_what_was_asked_after_it(place: Place) -> None:
     """A cut keeps what came before, completed work asked before, and arrivals; it drops the rest and its attempts."""
     async with place.open() as store:
@@ -121,7 +117,6 @@ async def test_a_cut_drops_what_was_asked_after_it(place: Place) -> None:
         assert (found.checkpoint_seq, found.steps, found.next_seq) == (None, 2, 25)
 
 
-@scenario
 async def test_a_dropped_outcome_makes_room(place: Place) -> None:
     """After a cut the same key may have an outcome again, and an arrival at the cut itself goes too."""
     async with place.open() as store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
-from tests.store.scenes import Place, owned, scenario, step, write
+from tests.store.scenes import Place, owned, step, write
 
 from holdfast.store.sqlite.connection import PAGE_BYTES
 from holdfast.store.sqlite.store import SQLiteStore
@@ -16,7 +16,6 @@ def log_of(file: Place) -> Path:
     return Path(file.path + "-wal")
 
 
-@scenario
 async def test_the_log_has_room_and_loses_nothing(file: Place) -> None:
     """Its end is zeros, a killed process's commits are all read back before them, and nothing is wrong with the file."""
     store = SQLiteStore(file.path)
@@ -31,7 +30,6 @@ async def test_the_log_has_room_and_loses_nothing(file: Place) -> None:
         assert (await again.facts())["integrity"] == "ok"
 
 
-@scenario
 async def test_only_what_flushes_needs_it(file: Place) -> None:
     """A store that flushes nothing at each commit has a log that ends with what was written."""
     store = SQLiteStore(file.path, durability="process")
@@ -60,7 +58,6 @@ def test_it_never_writes_over_what_is_there(tmp_path) -> None:
     runway.close()
 
 
-@scenario
 async def test_another_program_reads_it(file: Place) -> None:
     """SQLite itself, of any other program, finds what is in the log and that the file is sound."""
     store = SQLiteStore(file.path)

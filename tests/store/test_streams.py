@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, owned, scenario, step, write
+from tests.store.scenes import TTL, ManualClock, Place, finish, owned, step, write
 from tests.store.test_changes import Heard
 from tests.store.test_trouble import Hooks
 
@@ -22,7 +22,6 @@ async def read(store: Store, run: str, stream: str = "s", after: int = 0) -> lis
     return [(piece.position, piece.text) for piece in await store.pieces(run, stream, after)]
 
 
-@scenario
 async def test_pieces_come_back_in_order_from_any_position(place: Place) -> None:
     """Another store reads what was written, whatever characters it has, behind any position, page by page."""
     async with place.open() as store, place.open() as other:
@@ -41,7 +40,6 @@ async def test_pieces_come_back_in_order_from_any_position(place: Place) -> None
         )
 
 
-@scenario
 async def test_where_streams_stand(place: Place) -> None:
     """Each stream of a run is listed once, with its last row; sizes are those of the text in bytes."""
     async with place.open() as store:
@@ -55,7 +53,6 @@ async def test_where_streams_stand(place: Place) -> None:
         assert await store.streams("none") == []
 
 
-@scenario
 async def test_a_stale_owner_cannot_write_to_a_stream(place: Place) -> None:
     """What a zombie wrote to a stream after its lease went is refused as a whole; the successor's text stands alone."""
     clock = ManualClock()
@@ -74,7 +71,6 @@ async def test_a_stale_owner_cannot_write_to_a_stream(place: Place) -> None:
         assert await read(young, "a") == [(3, "one"), (8, "three")]
 
 
-@scenario
 async def test_text_of_an_unknown_commit_is_there_once(place: Place) -> None:
     """When the acknowledgement of a commit is lost, text with and without events before and behind it is written once."""
     hooks = Hooks()
@@ -92,7 +88,6 @@ async def test_text_of_an_unknown_commit_is_there_once(place: Place) -> None:
         assert len(await store.journal("a")) == 2
 
 
-@scenario
 async def test_text_and_events_of_many_runs_share_commits(place: Place) -> None:
     """Of runs that write text and events at once, one that lost its lease is left out, and the others have all of theirs."""
     clock = ManualClock()
@@ -115,7 +110,6 @@ async def test_text_and_events_of_many_runs_share_commits(place: Place) -> None:
                 assert await read(store, row.id) == [(1, "x"), (2, "y")]
 
 
-@scenario
 async def test_readers_in_other_processes_hear_of_text(place: Place) -> None:
     """A store that watches hears that a run grew when only text was written."""
     async with place.open() as store, place.open() as other:
@@ -125,7 +119,6 @@ async def test_readers_in_other_processes_hear_of_text(place: Place) -> None:
         await heard.until("a", News.GREW)
 
 
-@scenario
 async def test_streams_go_with_their_run(place: Place) -> None:
     """A run that is deleted or pruned takes its streams along; those of others stay."""
     clock = ManualClock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, owned, park, scenario, step, write
+from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, owned, park, step, write
 
 from holdfast.errors import LeaseLost
 from holdfast.store.contract import NewApproval, Store, Taken, Transition
@@ -27,7 +27,6 @@ async def take(store: Store, row: RunRow) -> Taken:
     return taken
 
 
-@scenario
 async def test_what_came_is_in_the_journal_as_its_owner_would_write_it(database: Place) -> None:
     """Messages and decisions are the run's next events, in order, and the owner is told exactly these."""
     async with database.open(ManualClock()) as store:
@@ -55,24 +54,19 @@ async def test_what_came_is_in_the_journal_as_its_owner_would_write_it(database:
 
 
 @pytest.mark.parametrize("reason", ["for the owner", "large", "many"])
-def test_what_is_left_to_the_owner(database: Place, reason: str) -> None:
+async def test_what_is_left_to_the_owner(database: Place, reason: str) -> None:
     """Where anything is not for the agent, is large or is much, nothing is taken, and the owner is told to look."""
-
-    async def main() -> None:
-        async with database.open() as store:
-            row = await owned(store, "a")
-            await tell(store, "a", "first", '{"$blob":"x"}' if reason == "large" else "1")
-            if reason == "for the owner":
-                await store.send("a", "second", "run.pausing", "", None, {"by": "eve", "reason": ""})
-            for number in range(MOST if reason == "many" else 0):
-                await tell(store, "a", f"more-{number}")
-            assert await take(store, row) == Taken([], True)
-            assert await store.journal("a") == []
-
-    scenario(main)()
+    async with database.open() as store:
+        row = await owned(store, "a")
+        await tell(store, "a", "first", '{"$blob":"x"}' if reason == "large" else "1")
+        if reason == "for the owner":
+            await store.send("a", "second", "run.pausing", "", None, {"by": "eve", "reason": ""})
+        for number in range(MOST if reason == "many" else 0):
+            await tell(store, "a", f"more-{number}")
+        assert await take(store, row) == Taken([], True)
+        assert await store.journal("a") == []
 
 
-@scenario
 async def test_a_stale_owner_takes_nothing(database: Place) -> None:
     """An epoch that is over, or another place of the journal or the inbox: nothing is written, and nothing goes back."""
     async with database.open() as store, database.open() as other:
@@ -90,7 +84,6 @@ async def test_a_stale_owner_takes_nothing(database: Place) -> None:
         assert len(await store.journal("a")) == 1
 
 
-@scenario
 async def test_an_answer_that_was_lost_is_found(database: Place) -> None:
     """What was taken when the answer was lost is in the journal once, and its owner is told of it."""
     faults = LosesAnswers()
@@ -103,7 +96,6 @@ async def test_an_answer_that_was_lost_is_found(database: Place) -> None:
         assert [event.kind for event in await store.journal("a")] == ["message.received", "step.completed"]
 
 
-@scenario
 async def test_senders_beside_a_taker_lose_nothing(database: Place) -> None:
     """While two stores send as fast as they can, every message is in the journal once and in the order of its position."""
     messages = 60

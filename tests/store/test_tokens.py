@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from tests.store.scenes import Place, scenario
+from tests.store.scenes import Place
 
 import holdfast
 from holdfast.store.contract import TokenRow
 
 
-@scenario
 async def test_a_token_is_kept_once_and_known_to_other_processes(place: Place) -> None:
     """Said twice, as after a lost answer, it is one; another store finds it, without its secret."""
     row = TokenRow("abc", "ana", '["it"]', '["read"]', "d1")
@@ -25,7 +22,6 @@ async def test_a_token_is_kept_once_and_known_to_other_processes(place: Place) -
         assert await store.token("abd") is None
 
 
-@scenario
 async def test_tokens_are_revoked_by_id_or_name(place: Place) -> None:
     """The time of the first time stands; one that was not meant is left alone."""
     async with place.open() as store:
@@ -40,35 +36,31 @@ async def test_tokens_are_revoked_by_id_or_name(place: Place) -> None:
         assert await store.revoke_tokens("nobody") == []
 
 
-def test_a_secret_is_known_by_its_digest_alone(place: Place) -> None:
+async def test_a_secret_is_known_by_its_digest_alone(place: Place) -> None:
     """The secret opens the door until it is revoked; the store has nothing that does."""
-
-    async def main() -> None:
-        async with holdfast.open(place.url) as hf:
-            token, secret = await hf.create_token("ana", groups=["it", "legal"], scopes=["decide", "read"])
-            found = await hf.token_of(secret)
-            assert found == token
-            assert (token.name, token.groups, token.scopes) == ("ana", ("it", "legal"), ("decide", "read"))
-            row = await hf.store.token(token.id)
-            assert row is not None and row.digest not in secret and secret.rpartition("_")[2] not in str(row)
-            for wrong in (
-                "",
-                "x",
-                secret[:-1],
-                secret + "x",
-                secret.replace(token.id, "0" * 12),
-                f"holdfast_{token.id}_{row.digest}",
-            ):
-                assert await hf.token_of(wrong) is None
-            assert [each.id for each in await hf.revoke_token("ana")] == [token.id]
-            assert await hf.token_of(secret) is None
-            with pytest.raises(holdfast.BadArguments, match="no token with the id or name 'bob'"):
-                await hf.revoke_token("bob")
-            with pytest.raises(holdfast.BadArguments, match="read, write, decide"):
-                await hf.create_token("ana", scopes=["admin"])
-            with pytest.raises(holdfast.BadArguments, match="read, write, decide"):
-                await hf.create_token("ana", scopes=[])
-            with pytest.raises(holdfast.BadArguments, match="names nobody"):
-                await hf.create_token(" ")
-
-    asyncio.run(main())
+    async with holdfast.open(place.url) as hf:
+        token, secret = await hf.create_token("ana", groups=["it", "legal"], scopes=["decide", "read"])
+        found = await hf.token_of(secret)
+        assert found == token
+        assert (token.name, token.groups, token.scopes) == ("ana", ("it", "legal"), ("decide", "read"))
+        row = await hf.store.token(token.id)
+        assert row is not None and row.digest not in secret and secret.rpartition("_")[2] not in str(row)
+        for wrong in (
+            "",
+            "x",
+            secret[:-1],
+            secret + "x",
+            secret.replace(token.id, "0" * 12),
+            f"holdfast_{token.id}_{row.digest}",
+        ):
+            assert await hf.token_of(wrong) is None
+        assert [each.id for each in await hf.revoke_token("ana")] == [token.id]
+        assert await hf.token_of(secret) is None
+        with pytest.raises(holdfast.BadArguments, match="no token with the id or name 'bob'"):
+            await hf.revoke_token("bob")
+        with pytest.raises(holdfast.BadArguments, match="read, write, decide"):
+            await hf.create_token("ana", scopes=["admin"])
+        with pytest.raises(holdfast.BadArguments, match="read, write, decide"):
+            await hf.create_token("ana", scopes=[])
+        with pytest.raises(holdfast.BadArguments, match="names nobody"):
+            await hf.create_token(" ")

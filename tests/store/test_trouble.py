@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.store.scenes import TTL, Place, finish, new, owned, park, python, recovered, scenario, step, write
+from tests.store.scenes import TTL, Place, finish, new, owned, park, python, recovered, step, write
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.contract import NewApproval
@@ -38,7 +38,6 @@ class Hooks:
             raise self.after.pop(0)
 
 
-@scenario
 async def test_unknown_commits_are_recognised(place: Place) -> None:
     """When the acknowledgement of a commit is lost, every kind of write is done once and answered as if nothing was."""
     hooks = Hooks()
@@ -85,7 +84,6 @@ async def test_unknown_commits_are_recognised(place: Place) -> None:
         assert [noted["action"] for noted in await store.audit()] == ["delete", "retry", "answer", "send", "start"]
 
 
-@scenario
 async def test_failing_commits_are_tried_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """A disk that fails for a while delays appends and loses none; one line says so, and one when it is over."""
     hooks = Hooks()
@@ -103,7 +101,6 @@ async def test_failing_commits_are_tried_again(place: Place, caplog: pytest.LogC
     assert messages[1] == "the store can be written again"
 
 
-@scenario
 async def test_closing_in_trouble(place: Place) -> None:
     """Closing a store that cannot write ends, and whoever waits is told that nothing is sure."""
     hooks = Hooks()
@@ -141,7 +138,6 @@ def test_a_crash_at_the_commit(place: Place, moment: str) -> None:
     asyncio.run(asyncio.wait_for(run(), 50))
 
 
-@scenario
 async def test_a_long_lock_is_waited_for(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock held longer than the store waits at once delays an append and loses nothing."""
     monkeypatch.setattr(connection, "_BUSY_S", 0.05)
@@ -177,7 +173,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@scenario
 async def test_a_full_disk(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
     """On a full disk nothing is acknowledged and nothing lost; when there is room, everything is written once."""
     caplog.set_level(logging.INFO, "holdfast.store")

@@ -169,7 +169,7 @@ def test_the_models_are_listed():
 # Whoever asks
 
 
-def test_a_function_of_the_request_answers_many_at_once():
+async def test_a_function_of_the_request_answers_many_at_once():
     """Sixty conversations of three turns each, all at the same time: each gets its own answers in its own order."""
     scripts = {f"q{n}": [Tool("look", n=n), Tool("look", n=-n), f"answer {n}"] for n in range(60)}
 
@@ -181,28 +181,25 @@ def test_a_function_of_the_request_answers_many_at_once():
             messages += [message, result]
         return len(messages), message["content"]
 
-    async def main():
-        async with provider(lambda request: scripts[request.prompt][request.turn]) as fake:
-            place = urlsplit(fake.url)
+    async with provider(lambda request: scripts[request.prompt][request.turn]) as fake:
+        place = urlsplit(fake.url)
 
-            async def client(messages):
-                reader, writer = await asyncio.open_connection(place.hostname, place.port)
-                body = json.dumps({"model": "m", "messages": messages}).encode()
-                head = f"POST /v1/chat/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-                writer.write(head.encode() + body)
-                answer = await reader.read()
-                writer.close()
-                await writer.wait_closed()
-                return json.loads(answer.partition(b"\r\n\r\n")[2])
+        async def client(messages):
+            reader, writer = await asyncio.open_connection(place.hostname, place.port)
+            body = json.dumps({"model": "m", "messages": messages}).encode()
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            answer = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            return json.loads(answer.partition(b"\r\n\r\n")[2])
 
-            assert await asyncio.gather(*[converse(client, n) for n in range(60)]) == [
-                (5, f"answer {n}") for n in range(60)
-            ]
-            assert (fake.asked, fake.paid) == (180, 180)
-            last = next(request for request in fake.requests if request.prompt == "q7" and request.turn == 2)
-            assert last.results == ['saw {"n": -7}']
-
-    asyncio.run(main())
+        assert await asyncio.gather(*[converse(client, n) for n in range(60)]) == [
+            (5, f"answer {n}") for n in range(60)
+        ]
+        assert (fake.asked, fake.paid) == (180, 180)
+        last = next(request for request in fake.requests if request.prompt == "q7" and request.turn == 2)
+        assert last.results == ['saw {"n": -7}']
 
 
 def test_a_request_may_come_in_chunks_and_in_parts():
@@ -349,35 +346,31 @@ def test_a_reset_is_a_reset():
         assert (fake.paid, fake.total.output_tokens) == (1, 3)
 
 
-def test_a_hang_is_silent_until_released():
+async def test_a_hang_is_silent_until_released():
     """Three hundred ask and hear nothing, and nothing is paid; released, all are answered; who comes later hangs again."""
+    async with provider(Hang("at last")) as fake:
 
-    async def main():
-        async with provider(Hang("at last")) as fake:
+        async def one(n):
+            place = urlsplit(fake.url)
+            reader, writer = await asyncio.open_connection(place.hostname, place.port)
+            body = json.dumps({"model": "m", "messages": [{"role": "user", "content": str(n)}]}).encode()
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            heard = await reader.read(5000)
+            writer.close()
+            return heard
 
-            async def one(n):
-                place = urlsplit(fake.url)
-                reader, writer = await asyncio.open_connection(place.hostname, place.port)
-                body = json.dumps({"model": "m", "messages": [{"role": "user", "content": str(n)}]}).encode()
-                writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-                heard = await reader.read(5000)
-                writer.close()
-                return heard
-
-            asked = [asyncio.create_task(one(n)) for n in range(300)]
-            await fake.until(hanging=300)
-            assert fake.total == Tally(asked=300, hanging=300)
-            assert not any(task.done() for task in asked)
-            fake.release()
-            assert all(b"at last" in heard for heard in await asyncio.gather(*asked))
-            assert fake.total == Tally(asked=300, paid=300, input_tokens=300, output_tokens=600)
-            later = asyncio.create_task(one(0))
-            await fake.until(hanging=1)
-            assert fake.paid == 300
-        assert await later == b""  # closing ends it
-        assert (fake.total.left, fake.requests[-1].ended) == (1, "left")
-
-    asyncio.run(main())
+        asked = [asyncio.create_task(one(n)) for n in range(300)]
+        await fake.until(hanging=300)
+        assert fake.total == Tally(asked=300, hanging=300)
+        assert not any(task.done() for task in asked)
+        fake.release()
+        assert all(b"at last" in heard for heard in await asyncio.gather(*asked))
+        assert fake.total == Tally(asked=300, paid=300, input_tokens=300, output_tokens=600)
+        later = asyncio.create_task(one(0))
+        await fake.until(hanging=1)
+        assert fake.paid == 300
+    assert await later == b""  # closing ends it
+    assert (fake.total.left, fake.requests[-1].ended) == (1, "left")
 
 
 def test_a_stream_can_hang_in_the_middle():
@@ -505,52 +498,49 @@ def test_clients_killed_in_the_middle_leave_the_server_whole():
 # The real client
 
 
-def test_the_real_client_understands_all_of_it():
+async def test_the_real_client_understands_all_of_it():
     """The openai package: whole and streamed, tools, models, and each failure as the exception it has for it."""
     messages = [{"role": "user", "content": "What do otters do?"}]
 
-    async def main():
-        script = [
-            "Otters sleep.", Tool("search", q="otters"), "In a stream.", [Tool("a", x=1), Tool("b", y=[2, 3])],
-            RateLimited("2s"), Failure(), Failure(400, "bad"), Reset(), Garbage(), Half("The answer"),
+    script = [
+        "Otters sleep.", Tool("search", q="otters"), "In a stream.", [Tool("a", x=1), Tool("b", y=[2, 3])],
+        RateLimited("2s"), Failure(), Failure(400, "bad"), Reset(), Garbage(), Half("The answer"),
+    ]  # fmt: skip
+    async with (
+        provider(script) as fake,
+        openai.AsyncOpenAI(base_url=fake.url, api_key="x", max_retries=0) as client,
+    ):
+
+        def create(**more):
+            return client.chat.completions.create(model="m", messages=messages, **more)
+
+        whole = await create()
+        assert (whole.choices[0].message.content, whole.usage.total_tokens) == ("Otters sleep.", 6)
+        call = (await create()).choices[0].message.tool_calls[0]
+        assert (call.function.name, json.loads(call.function.arguments)) == ("search", {"q": "otters"})
+        async with client.chat.completions.stream(model="m", messages=messages) as stream:
+            assert (await stream.get_final_completion()).choices[0].message.content == "In a stream."
+        async with client.chat.completions.stream(model="m", messages=messages) as stream:
+            calls = (await stream.get_final_completion()).choices[0].message.tool_calls
+        assert [(call.function.name, call.function.arguments) for call in calls] == [
+            ("a", '{"x": 1}'), ("b", '{"y": [2, 3]}'),
         ]  # fmt: skip
-        async with (
-            provider(script) as fake,
-            openai.AsyncOpenAI(base_url=fake.url, api_key="x", max_retries=0) as client,
-        ):
-
-            def create(**more):
-                return client.chat.completions.create(model="m", messages=messages, **more)
-
-            whole = await create()
-            assert (whole.choices[0].message.content, whole.usage.total_tokens) == ("Otters sleep.", 6)
-            call = (await create()).choices[0].message.tool_calls[0]
-            assert (call.function.name, json.loads(call.function.arguments)) == ("search", {"q": "otters"})
-            async with client.chat.completions.stream(model="m", messages=messages) as stream:
-                assert (await stream.get_final_completion()).choices[0].message.content == "In a stream."
-            async with client.chat.completions.stream(model="m", messages=messages) as stream:
-                calls = (await stream.get_final_completion()).choices[0].message.tool_calls
-            assert [(call.function.name, call.function.arguments) for call in calls] == [
-                ("a", '{"x": 1}'), ("b", '{"y": [2, 3]}'),
-            ]  # fmt: skip
-            with pytest.raises(openai.RateLimitError) as limited:
-                await create()
-            assert limited.value.response.headers["retry-after"] == "2"
-            with pytest.raises(openai.InternalServerError):
-                await create()
-            with pytest.raises(openai.BadRequestError, match="bad"):
-                await create()
-            with pytest.raises(openai.APIConnectionError):
-                await create()
-            with pytest.raises(ValueError, match="Expecting value"):
-                await create()
-            stream = aiter(await create(stream=True))
-            heard = [(await anext(stream)).choices[0].delta.content for _ in range(3)]
-            assert heard == ["", "The", " answer"]
-            with pytest.raises(openai.APIConnectionError):
-                await anext(stream)
-            assert [model.id async for model in client.models.list()] == ["fake"]
-            assert (fake.asked, fake.paid) == (10, 6)
-            assert all(request.headers["authorization"] == "Bearer x" for request in fake.requests)
-
-    asyncio.run(main())
+        with pytest.raises(openai.RateLimitError) as limited:
+            await create()
+        assert limited.value.response.headers["retry-after"] == "2"
+        with pytest.raises(openai.InternalServerError):
+            await create()
+        with pytest.raises(openai.BadRequestError, match="bad"):
+            await create()
+        with pytest.raises(openai.APIConnectionError):
+            await create()
+        with pytest.raises(ValueError, match="Expecting value"):
+            await create()
+        stream = aiter(await create(stream=True))
+        heard = [(await anext(stream)).choices[0].delta.content for _ in range(3)]
+        assert heard == ["", "The", " answer"]
+        with pytest.raises(openai.APIConnectionError):
+            await anext(stream)
+        assert [model.id async for model in client.models.list()] == ["fake"]
+        assert (fake.asked, fake.paid) == (10, 6)
+        assert all(request.headers["authorization"] == "Bearer x" for request in fake.requests)
