@@ -99,7 +99,7 @@ def test_a_note_has_fields_of_any_name(caplog):
     assert "outside {'text': 'field'}" in caplog.text
 
 
-async def test_a_plain_step_outside_a_run_is_a_plain_call():
+def test_a_plain_step_outside_a_run_is_a_plain_call():
     """A step written with `def` returns its value where no loop runs; in async code it is awaited, as in an agent."""
     assert plain(1) == 2
     assert Shop().price(4) == 8
@@ -111,7 +111,10 @@ async def test_a_plain_step_outside_a_run_is_a_plain_call():
     assert key() != key()
     assert key()[1] == 1
 
-    assert await plain(1) == 2
+    async def main():
+        return await plain(1)
+
+    assert asyncio.run(main()) == 2
 
 
 async def test_nondeterminism_names_what_the_code_does_now():
