@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.client.approvals import Approval
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
-    from holdfast.client.run import AgentInfo, Deed, Progress, Receipt, Run, RunEvent, RunInfo
+    from holdfast.client.run import AgentInfo, Deed, Receipt, Run, RunEvent, RunInfo
     from holdfast.client.streams import Chunk, StreamInfo
     from holdfast.client.tokens import Token
     from holdfast.declare import NOT_DONE, Agent, NotDone, Step, agent, step
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from holdfast.words.limits import Limit, Rate
     from holdfast.words.loops import Loops
     from holdfast.words.people import Actor
+    from holdfast.words.progress import Progress
     from holdfast.words.retry import Retry
     from holdfast.words.salvage import Reason, Salvaged, partial
     from holdfast.words.spent import Spent
@@ -218,10 +219,11 @@ _HOMES = {
     "holdfast.logs": "LogFilter",
     "holdfast.words.loops": "Loops",
     "holdfast.words.people": "Actor",
+    "holdfast.words.progress": "Progress",
     "holdfast.client.approvals": "Approval",
     "holdfast.resources": "Resource resource",
     "holdfast.words.retry": "Retry",
-    "holdfast.client.run": "AgentInfo Deed Progress Receipt Run RunEvent RunInfo",
+    "holdfast.client.run": "AgentInfo Deed Receipt Run RunEvent RunInfo",
     "holdfast.words.salvage": "Reason Salvaged partial",
     "holdfast.values.signature": "Local",
     "holdfast.words.spent": "Spent",

@@ -1,8 +1,10 @@
 """The tree that is made of events, without a store or a terminal."""
 
 from holdfast.cli.view.console import ASCII
-from holdfast.cli.view.draw import Scene, lines, rows, when
-from holdfast.cli.view.tree import History, OpenCall, in_order
+from holdfast.cli.view.draw import Scene, lines, rows
+from holdfast.cli.view.tree import History, in_order
+from holdfast.client.edge import OpenCall
+from holdfast.words.durations import when
 from holdfast.words.model import Event
 
 

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 import holdfast
 from holdfast.cli import main
 from holdfast.cli.show import drawn
+from holdfast.cli.stores import existing
 from holdfast.cli.view.console import ASCII, Glyphs
-from holdfast.cli.view.read import account, existing
+from holdfast.client.family import account
 
 
 @holdfast.agent(name="in-steps")

@@ -9,7 +9,7 @@ import holdfast
 import holdfast.testing
 from holdfast.cli.show import drawn
 from holdfast.cli.view.console import Glyphs
-from holdfast.cli.view.read import account
+from holdfast.client.family import account
 
 PAGE = "docs/recipes.md"
 

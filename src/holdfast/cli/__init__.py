@@ -1,8 +1,7 @@
-"""The command line. Only click is imported here: `holdfast --help` must not wait for the rest."""
+"""The command line. `main` is the group of all commands; a command's module is imported when the command is used."""
 
 from __future__ import annotations
 
-from holdfast.cli import commands, decisions, deeds
 from holdfast.cli.group import holdfast as main
 
-__all__ = ["commands", "decisions", "deeds", "main"]
+__all__ = ["main"]

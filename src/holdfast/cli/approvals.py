@@ -1,8 +1,9 @@
-"""What waits for people: listed, stepped through, decided by one command."""
+"""Commands for people who decide: what waits is listed, stepped through, or decided by one command."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,15 +14,17 @@ import click
 from rich.console import Console
 
 from holdfast.cli import prompts
-from holdfast.cli.choices import VALUE, to_decide, value_line
 from holdfast.cli.control import kept_back
+from holdfast.cli.options import F, db_option, json_option, run_ids, subcommand
+from holdfast.cli.stores import existing, held
+from holdfast.cli.view.choices import VALUE, to_decide, value_line
 from holdfast.cli.view.console import FAILED, console, print_json, say
 from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.draw import clean
-from holdfast.cli.view.read import existing, held, row_of
 from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import LISTED_BYTES, Approval, Room
 from holdfast.client.client import Client
+from holdfast.client.edge import Edge
 from holdfast.client.refusals import Try
 from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
 from holdfast.words.model import FINISHED
@@ -30,17 +33,29 @@ from holdfast.words.people import GROUP, Actor
 _DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as the audit calls them
 
 
+@subcommand()
+@click.option("--run", metavar="ID", help="Only questions of this run and those below it.", shell_complete=run_ids)
+@click.option("--for", "to", metavar="NAME", help="Only what this person or group:NAME may decide.")
+@click.option("--by", metavar="NAME", help="Who decides. Default: the person of --for, else the user of this computer.")
+@click.option("--all", "every", is_flag=True, help="Also what was decided, expired or withdrawn.")
+@click.option("--list", "listed", is_flag=True, help="Only list them, on a terminal too.")
+@db_option
+@json_option
 async def approvals(
-    url: str | None, run: str | None, to: str | None, by: str | None, *, every: bool, as_json: bool, ask: bool
+    run: str | None, to: str | None, by: str | None, every: bool, listed: bool, db: str | None, as_json: bool
 ) -> None:
-    """The command: a list, or one after the other for a person at a terminal."""
-    async with existing(url) as hf:
+    """What waits for a person.
+
+    On a terminal they come one after the other: look at what is shown, approve, deny, edit it in $EDITOR, or skip.
+    """
+    async with existing(db) as hf:
+        edge = Edge(hf)
         if run is not None:
-            await row_of(hf, run)
-        decides = ask and not every and not as_json and prompts.is_at_terminal()
+            await edge.row(run)
+        decides = not listed and not every and not as_json and prompts.is_at_terminal()
         room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
-        found = await hf._listed(room, run=run, to=to, open=not every, limit=100)  # noqa: SLF001 - of our own package
-        asleep = await held(hf, url)
+        found = await edge.approvals(room, run=run, to=to, open=not every, limit=100)
+        asleep = await held(hf, db)
         if asleep is not None and not as_json:
             say(f"Note: {asleep}", "yellow")
         if as_json:
@@ -54,7 +69,7 @@ async def approvals(
             await _step_through(hf, found, who)
         else:
             for each in found:
-                _print(each, url, console(), await _how_it_stands(hf, each))
+                _print(each, db, console(), await _how_it_stands(edge, each))
 
 
 async def _step_through(hf: Client, found: list[Approval], by: str | None) -> None:
@@ -66,15 +81,15 @@ async def _step_through(hf: Client, found: list[Approval], by: str | None) -> No
         say()
 
 
-async def _how_it_stands(hf: Client, question: Approval) -> str:
-    """What the run of a question does not do about it yet."""
-    row = await hf.store.run(question.run)
+async def _how_it_stands(edge: Edge, question: Approval) -> str:
+    """Say what the run of a question does not do about it yet."""
+    row = await edge.find(question.run)
     if row is None or row.status in FINISHED:
         return ""
     paused = "its run is paused" if row.status == "paused" else ""
     if question.status == "open":
         return paused
-    untaken = any(signal.topic == question.id for signal in await hf.store.inbox(row.id, row.inbox_seen))
+    untaken = any(signal.topic == question.id for signal in await edge.untaken(row))
     return (f"{paused}, and" if paused else "its run") + " has not taken it yet" if untaken else paused
 
 
@@ -107,19 +122,57 @@ class Wanted:
     as_json: bool
 
 
+def _decider_options(command: F) -> Callable[..., Any]:
+    """Add which question, who decides it and why; they come as a `Wanted`."""
+
+    @functools.wraps(command)
+    def call(
+        question: str, digest: str | None, by: str | None, note: str, db: str | None, as_json: bool, **more: Any
+    ) -> Any:
+        return command(Wanted(db, question, digest, by, note, as_json), **more)
+
+    made: Callable[..., Any] = call
+    for option in (
+        click.option(
+            "--digest", metavar="HEX", help="Of what you were shown: nothing is asked, and nothing else is decided."
+        ),
+        click.option("--note", default="", metavar="TEXT", help="A note; for a deny the reason that the agent sees."),
+        click.option("--by", metavar="NAME", help="Who decides; the user of this computer by default."),
+        click.argument("question", metavar="ID", shell_complete=run_ids),
+    ):
+        made = option(made)
+    return json_option(db_option(made))
+
+
+@subcommand()
+@_decider_options
+@click.option("--data", metavar="JSON|@FILE", help="In the place of all that is shown, where that may be edited.")
 async def approve(wanted: Wanted, data: str | None) -> None:
-    """The command."""
+    """Approve what a run asks for.
+
+    ID is the question's, or a run's with one open question below it. It is shown, and exactly what was shown is approved; on a
+    terminal you are asked first.
+    """
     more = {} if data is None else {"data": _entered(data)}
     await _do(wanted, "Approve", lambda hf, it, who: hf.approve(it, by=who, note=wanted.note, **more), **more)
 
 
+@subcommand()
+@_decider_options
 async def deny(wanted: Wanted) -> None:
-    """The command."""
+    """Deny what a run asks for; the agent sees the note."""
     await _do(wanted, "Deny", lambda hf, it, who: hf.deny(it, by=who, note=wanted.note))
 
 
+@subcommand()
+@_decider_options
+@click.argument("value")
 async def answer(wanted: Wanted, value: str) -> None:
-    """The command."""
+    """Answer a question with a value.
+
+    ID is the question's, or a run's with one open question. VALUE is JSON, or text, or @FILE. About a step in doubt it is
+    run (it did not happen, run it), fail, or '{"result": ...}' (it happened, with this result).
+    """
     if value == VALUE:  # as it is printed
         raise BadArguments(f"write your answer in the place of {VALUE}; if it is that word, as '\"{VALUE}\"'")
     if value.startswith("@"):
@@ -130,8 +183,11 @@ async def answer(wanted: Wanted, value: str) -> None:
         await _do(wanted, "Answer", act, data=value)
 
 
+@subcommand()
+@_decider_options
+@click.option("--to", required=True, metavar="NAME", help="The person or group whose it is from now on.")
 async def delegate(wanted: Wanted, to: str) -> None:
-    """The command."""
+    """Pass a question on to somebody else."""
     told = f"is now for {to}."
     await _do(wanted, f"Pass on to {to}", lambda hf, it, who: hf.delegate(it, to=to, by=who, note=wanted.note), told)
 
@@ -153,7 +209,7 @@ async def _do(
         try:
             if question.status == "open" and wanted.digest not in (None, question.digest):
                 who = prompts.actor(wanted.by)
-                hf._refusals.note(Try(_DEEDS.get(verb, "delegate"), "stale", who.name, who.via, question.run))  # noqa: SLF001 - of our own package
+                Edge(hf).note_refused(Try(_DEEDS.get(verb, "delegate"), "stale", who.name, who.via, question.run))
                 raise Stale(
                     f"question {question.id!r} shows something else than you were shown; look at it, then decide"
                 )
@@ -196,12 +252,12 @@ async def _found(hf: Client, wanted: Wanted) -> Approval:
     try:
         return await hf.approval(wanted.id)
     except UnknownApproval:
-        row, asked = await hf.store.run(wanted.id), await hf.approvals(run=wanted.id)
+        row, asked = await Edge(hf).find(wanted.id), await hf.approvals(run=wanted.id)
         for each in asked:
             _print(each, wanted.url, console(stderr=True))
     if row is None:
         raise UnknownApproval(
-            f"there is no question and no run {wanted.id!r} in {hf.store.url}; `holdfast approvals` lists what waits for people"
+            f"there is no question and no run {wanted.id!r} in {Edge(hf).url}; `holdfast approvals` lists what waits for people"
         )
     if asked:
         raise UnknownApproval(f"run {wanted.id!r} has {len(asked)} open questions: name the one that you mean")

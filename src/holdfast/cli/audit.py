@@ -3,61 +3,87 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+import click
 from rich.table import Table
 
-from holdfast.cli.view.console import answer, console, print_json, say
-from holdfast.cli.view.draw import clean, day_and_time
-from holdfast.cli.view.read import existing, row_of
+from holdfast.cli.options import db_option, json_option, run_ids, subcommand
+from holdfast.cli.stores import existing
+from holdfast.cli.view.console import answer, console, print_json, say, table
+from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import LISTED_BYTES, Room
 from holdfast.client.documents import plain
+from holdfast.client.edge import Edge
 from holdfast.client.run import Deed
 from holdfast.values.text import cut
+from holdfast.words.durations import day_and_time
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which deeds: to a run, by somebody, of some kinds, before one of them."""
+@subcommand()
+@click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
+@click.option("--by", metavar="NAME", help="What NAME did.")
+@click.option(
+    "--action", "actions", metavar="WORD", multiple=True, help="Deeds of this kind: start, approve; repeatable."
+)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="The newest N.")
+@click.option("--before", type=click.IntRange(1), metavar="N", help="Those before deed N: the page before.")
+@click.option(
+    "--erase", is_flag=True, help="Take what was decided about, and all free text, out of the deeds that fit."
+)
+@click.option("--older-than", metavar="TIME", help="With --erase: done longer ago than this: 90d.")
+@db_option
+@json_option
+async def audit(
+    run: str | None, by: str | None, actions: tuple[str, ...], limit: int, before: int | None, erase: bool,
+    older_than: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Print who did what to which run.
 
-    run: str | None = None
-    by: str | None = None
-    actions: tuple[str, ...] = ()
-    before: int | None = None
-    limit: int = 100
+    Also through which door, and what was approved. With --erase the values go and the rows stay: who did what, when.
+    """
+    if erase and (actions or before is not None):
+        raise click.UsageError("--erase takes an ID, --by and --older-than, and neither --action nor --before")
+    if erase and run is None and by is None and older_than is None:
+        raise click.UsageError("an erased value is gone: say which with an ID, --by or --older-than")
+    if older_than is not None and not erase:
+        raise click.UsageError("--older-than is for --erase")
+    if erase:
+        await _erase(db, run, by, older_than, as_json=as_json)
+    else:
+        await print_deeds(db, run, by, actions, before, limit, as_json=as_json)
 
 
-async def audit(url: str | None, wanted: Wanted, *, as_json: bool) -> None:
-    """The command: the newest last, as a history reads."""
+async def print_deeds(
+    url: str | None, run: str | None, by: str | None = None, actions: tuple[str, ...] = (), before: int | None = None,
+    limit: int = 100, *, as_json: bool,
+) -> None:  # fmt: skip
+    """Print deeds, the newest last, as a history reads."""
     async with existing(url) as hf:
-        found = await hf._audited(  # noqa: SLF001 - of our own package
-            Room(LISTED_BYTES), run=wanted.run, by=wanted.by, action=wanted.actions or None, before=wanted.before,
-            limit=wanted.limit,
+        edge = Edge(hf)
+        found = await edge.audit(
+            Room(LISTED_BYTES), run=run, by=by, action=actions or None, before=before, limit=limit
         )  # fmt: skip
-        if not found and wanted.run is not None:
-            await row_of(
-                hf, wanted.run
-            )  # what was done to a run outlives it: unknown is only one that has left nothing
+        if not found and run is not None:
+            await edge.row(run)  # what was done to a run outlives it: unknown is only one that has left nothing
     deeds = list(reversed(found))
     if as_json:
         print_json({"audit": deeds})
         return
     if not deeds:
-        if wanted.by or wanted.actions or wanted.before:
+        if by or actions or before:
             answer("The audit has nothing that fits.")
         else:
-            answer("Nobody has done anything to " + (f"{wanted.run}" if wanted.run else "any run") + " from outside.")
+            answer(f"Nobody has done anything to {run or 'any run'} from outside.")
         return
-    run = wanted.run
-    if len(found) == wanted.limit:
-        say(f"The newest {wanted.limit}; --before {deeds[0].id} goes on.", "dim")
+    if len(found) == limit:
+        say(f"The newest {limit}; --before {deeds[0].id} goes on.", "dim")
     console().print(_table(deeds, of_one=all(deed.run == run for deed in deeds)))
 
 
-async def erase(url: str | None, run: str | None, by: str | None, older_than: str | None, *, as_json: bool) -> None:
-    """`--erase`: values and free text go, the rows stay."""
+async def _erase(url: str | None, run: str | None, by: str | None, older_than: str | None, *, as_json: bool) -> None:
+    """Take out values and free text; the rows stay."""
     async with existing(url) as hf:
         count = await hf.erase_audit(run=run, by=by, older_than=older_than)
     if as_json:
@@ -67,14 +93,12 @@ async def erase(url: str | None, run: str | None, by: str | None, older_than: st
 
 
 def _table(deeds: list[Deed], *, of_one: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("when", "who", "via", "what", *(() if of_one else ("run",)), "why"):
-        table.add_column(name)
+    made = table("when", "who", "via", "what", *(() if of_one else ("run",)), "why")
     for deed in deeds:
         cells = [day_and_time(round(deed.at.timestamp() * 1000)), clean(deed.by), clean(deed.via), deed.action,
                  *([] if of_one else [deed.run]), _why(deed)]  # fmt: skip
-        table.add_row(*[Text(cell) for cell in cells])
-    return table
+        made.add_row(*[Text(cell) for cell in cells])
+    return made
 
 
 def _why(deed: Deed) -> str:

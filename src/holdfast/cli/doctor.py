@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
+from holdfast.cli.options import db_option, json_option, subcommand
+from holdfast.cli.stores import existing, held
 from holdfast.cli.stuck import found_stuck
 from holdfast.cli.view.console import command, console, glyphs, lines_of, print_json, version
-from holdfast.cli.view.draw import clean, when
-from holdfast.cli.view.read import existing, held
+from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
-from holdfast.client.client import Client, store_for
+from holdfast.client.client import Client
+from holdfast.client.edge import Edge, file_facts
+from holdfast.client.run import RunInfo
 from holdfast.client.tokens import RENEW
 from holdfast.errors import StoreUnavailable
 from holdfast.values.text import size
-from holdfast.words.durations import spoken
-from holdfast.words.model import Published, RunRow
+from holdfast.words.durations import spoken, when
+from holdfast.words.model import Published
 
 _DURABILITY: Final = {
     2: "power: an acknowledged write survives a power cut",
@@ -31,16 +32,23 @@ _NAMED: Final = 5
 _LOOKED_AT: Final = 200  # runs of each state
 
 
-async def doctor(url: str | None, *, as_json: bool) -> int:
-    """The command; returns 0 when nothing was found, else 1."""
+@subcommand()
+@db_option
+@json_option
+async def doctor(db: str | None, as_json: bool) -> int:
+    """Check the store and say what is wrong.
+
+    The exit code is 1 if anything is: a damaged file, a failed or a paused run, one that is due and nobody serves,
+    one that ends its process again and again, or a token that expires within 14 days.
+    """
     try:
-        return await _examine(url, as_json=as_json)
+        return await _examine(db, as_json=as_json)
     except StoreUnavailable as error:
-        facts = _sizes(url)
+        facts = file_facts(db)
         if not facts or _MALFORMED not in str(error):
             raise
         facts["integrity"] = ascii(str(error).rpartition(": ")[2])[1:-1]
-    problems = _damage(facts, url) + _room(facts)
+    problems = _damage(facts, db) + _room(facts)
     if as_json:
         print_json({"holdfast": version(), "store": facts, "problems": problems})
     else:
@@ -50,17 +58,16 @@ async def doctor(url: str | None, *, as_json: bool) -> int:
 
 async def _examine(url: str | None, *, as_json: bool) -> int:
     async with existing(url) as hf:
-        started = time.monotonic()
-        facts = await hf.store.facts()
+        edge, started = Edge(hf), time.monotonic()
+        facts = await edge.facts()
         took_s = time.monotonic() - started
-        facts["only_looked_at"] = hf.store.refuses is not None
+        facts["only_looked_at"] = edge.only_reads
         if facts["only_looked_at"]:  # a copy, on another disk
-            facts |= _sizes(url)
+            facts |= file_facts(url)
         agents: Published = {}
         paused: list[tuple[str, int]] = []
         try:
-            agents = await hf.store.agents()
-            paused = [(key.removeprefix("rate:"), until) for key, until in await hf.store.paused_rates()]
+            agents, paused = await edge.agents(), await edge.paused_rates()
             problems = await _problems(hf, facts, url)
         except StoreUnavailable:
             if facts["integrity"] == "ok":
@@ -171,18 +178,6 @@ def _room(facts: dict[str, Any]) -> list[dict[str, str]]:
     return [{"run": "", "problem": f"the disk of the store has {size(facts['free_bytes'])} left", "advice": advice}]
 
 
-def _sizes(url: str | None) -> dict[str, Any]:
-    """What can be told of the file of a store that is not open; nothing of another kind of store, or of none."""
-    store = store_for(url)
-    path = getattr(store, "path", None)
-    if path is None or not Path(path).exists():
-        return {}
-    return {
-        "store": "sqlite", "url": store.url, "path": path, "file_bytes": Path(path).stat().st_size,
-        "free_bytes": shutil.disk_usage(Path(path).parent).free,
-    }  # fmt: skip
-
-
 async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
 
@@ -191,7 +186,7 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
 
     found += _damage(facts, url)
     found += _room(facts)
-    if failed := await hf.store.runs(statuses=["failed"], limit=_LOOKED_AT):
+    if failed := await hf.runs(status="failed", limit=_LOOKED_AT):
         add(*_failed(failed, facts["runs"].get("failed", len(failed)), url))
     asleep = await held(hf, url)
     if asleep is not None:
@@ -208,10 +203,10 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
     return found
 
 
-def _failed(rows: list[RunRow], count: int, url: str | None) -> tuple[str, str, str]:
+def _failed(rows: list[RunInfo], count: int, url: str | None) -> tuple[str, str, str]:
     """What is said of failed runs, the advice, and the first: a child goes on with the run that it brought down."""
     ids = {row.id for row in rows}
-    tops = [row.id for row in rows if row.parent_id not in ids]
+    tops = [row.id for row in rows if row.parent not in ids]
     below = f", and {len(rows) - len(tops)} below" if len(tops) < len(rows) == count else ""
     many = len(tops) if len(rows) == count else count
     names = ", ".join(tops[:_NAMED]) + (" and others" if many > _NAMED else "")

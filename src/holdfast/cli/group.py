@@ -1,33 +1,71 @@
-"""The group of all commands: how errors are told, and the options that several commands have."""
+"""The group of all commands: which there are, where each is, how help lists them, and how errors are told.
+
+`holdfast --help` must not wait for the rest of the package. So only click is imported here, and what `--help` says of a command
+stands in `COMMANDS`; a test holds it against the commands themselves.
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import click
+from click.core import augment_usage_errors
+from click.shell_completion import CompletionItem
 
-F = TypeVar("F", bound=Callable[..., Any])
-STORE = (
+STORE: Final = (
     "The store: sqlite:PATH or postgresql://USER@HOST/DATABASE. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the"
     " current folder."
 )
-STATUSES = ("ready", "running", "waiting", "paused", "completed", "failed", "cancelled")
 
-
-# How `--help` lists the commands; one that is not here comes last.
-SECTIONS = {
-    "Run agents": ("run", "start", "worker", "serve", "demo"),
-    "Look": ("runs", "show", "tail", "conversations", "audit", "doctor"),
-    "Decide": ("approvals", "approve", "deny", "answer", "delegate"),
-    "Steer": ("send", "pause", "resume", "cancel", "retry"),
-    "Keep": ("prune", "delete", "backup", "restore", "token", "completion"),
+# Section of `--help` -> command -> its module in this package, and its help in a line.
+COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Run agents": {
+        "run": ("run", "Run an agent here, or go on with a run of it."),
+        "start": ("start", "Start a run for the workers, and return at once."),
+        "worker": ("worker", "Serve the agents of modules or files until stopped."),
+        "serve": ("serve", "Serve the store over HTTP until stopped."),
+        "demo": ("demo", "See an agent survive being killed."),
+    },
+    "Look": {
+        "runs": ("runs", "List runs, newest first, or count them."),
+        "show": ("show", "Show a run as a tree."),
+        "tail": ("tail", "Follow the events of a run or of all, or a stream."),
+        "conversations": ("conversations", "List conversations, or show what was said in one."),
+        "audit": ("audit", "Print who did what to which run."),
+        "doctor": ("doctor", "Check the store and say what is wrong."),
+    },
+    "Decide": {
+        "approvals": ("approvals", "What waits for a person."),
+        "approve": ("approvals", "Approve what a run asks for."),
+        "deny": ("approvals", "Deny what a run asks for; the agent sees the note."),
+        "answer": ("approvals", "Answer a question with a value."),
+        "delegate": ("approvals", "Pass a question on to somebody else."),
+    },
+    "Steer": {
+        "send": ("control", "Send a message to a run."),
+        "pause": ("control", "Stop runs at their next safe point."),
+        "resume": ("control", "Let paused runs go on."),
+        "cancel": ("control", "Stop runs for good."),
+        "retry": ("control", "Let failed runs go on from their failure."),
+    },
+    "Keep": {
+        "prune": ("runs", "Delete old finished runs with their children."),
+        "delete": ("runs", "Delete a finished run with its children."),
+        "backup": ("backup", "Copy the store to FILE while it is in use."),
+        "restore": ("backup", "Fill an empty store from the backup in FILE."),
+        "token": ("tokens", "Make a token for users of `holdfast serve`."),
+        "completion": ("completion", "Print the completion script of a shell."),
+    },
 }
+_TABLE: Final = {name: row for section in COMMANDS.values() for name, row in section.items()}
 
 
 class Coloured(click.HelpFormatter):
@@ -54,34 +92,62 @@ class Context(click.Context):
 
 
 class Command(click.Command):
-    """A command with coloured help."""
+    """A command with coloured help. It may be async, and the number that it returns is the exit code."""
 
     context_class = Context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        result = super().invoke(ctx)
+        if inspect.iscoroutine(result):
+            import asyncio
+
+            with augment_usage_errors(ctx):
+                result = asyncio.run(result)
+        if isinstance(result, int):
+            ctx.exit(result)
+        return result
+
+
+class Commands(Mapping[str, click.Command]):
+    """All commands by name; the module of one is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _ = _TABLE[name]
+        found: click.Command = getattr(importlib.import_module(f"holdfast.cli.{module}"), name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_TABLE)
+
+    def __len__(self) -> int:
+        return len(_TABLE)
 
 
 class Holdfast(click.Group):
     """Lists commands in sections, and turns our errors into one line and an exit code."""
 
     context_class = Context
-    command_class = Command
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.commands: Any = Commands()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the sections."""
-        known = [name for names in SECTIONS.values() for name in names if name in self.commands]
-        return [*known, *(name for name in self.commands if name not in known)]
+        return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
-        room = formatter.width - 6 - max(map(len, names))
-        sections = {
-            **SECTIONS,
-            "More": tuple(name for name in names if all(name not in each for each in SECTIONS.values())),
-        }
-        for heading, wanted in sections.items():
-            rows = [(name, self.commands[name].get_short_help_str(room)) for name in wanted if name in self.commands]
-            if rows:
-                with formatter.section(heading):
-                    formatter.write_dl([(name.ljust(max(map(len, names))), text) for name, text in rows])
+        widest = max(map(len, _TABLE))
+        room = formatter.width - 6 - widest
+        for heading, section in COMMANDS.items():
+            with formatter.section(heading):
+                cut = {name: click.Command(name, help=says) for name, (_, says) in section.items()}
+                rows = [(name.ljust(widest), each.get_short_help_str(room)) for name, each in cut.items()]
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=says) for name, (_, says) in _TABLE.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **options: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -148,118 +214,6 @@ def _explain(ctx: click.Context, error: Exception) -> None:
 
     say(f"Error: {error}", "red")
     ctx.exit(BAD_USAGE)
-
-
-def wait_for(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a short command's work."""
-    import asyncio
-
-    return asyncio.run(work)
-
-
-# Options and arguments that several commands have
-
-
-def _same_everywhere(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """`--db` may stand before the command or after it."""
-    return value if value is not None else ctx.find_root().params.get("db")
-
-
-def db_option(command: F) -> F:
-    """`--db`."""
-    return click.option("--db", metavar="URL", callback=_same_everywhere, help=STORE)(command)
-
-
-def json_option(command: F) -> F:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Completes the id of a run."""
-    from holdfast.cli.runs import ids
-    from holdfast.words.harmless import harmless
-
-    try:
-        return [
-            run for run in wait_for(ids(ctx.params.get("db"))) if run.startswith(incomplete) and harmless(run) == run
-        ]
-    except Exception:  # noqa: BLE001 - a completion that fails offers nothing
-        return []
-
-
-def run_argument(command: F) -> F:
-    """The id of a run."""
-    return click.argument("run", metavar="ID", shell_complete=run_ids)(command)
-
-
-def _one_agent(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """A second `--agent` must not take the place of the first without a word."""
-    named = list(dict.fromkeys(values))
-    if len(named) > 1:
-        raise click.BadParameter(
-            f"it takes one agent, and {len(named)} were given ({', '.join(named)}); give the command once for each",
-            ctx,
-            parameter,
-        )
-    return named[0] if named else None
-
-
-def agent_option(help: str) -> Callable[[F], F]:
-    """`--agent`."""
-    return click.option("--agent", metavar="NAME", multiple=True, callback=_one_agent, help=help)
-
-
-def pairs(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`name=value`, any number of times."""
-    found: dict[str, str] = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{value!r} is not of the form name=value", ctx, parameter)
-        if name in found:
-            raise click.BadParameter(f"{name!r} is given twice", ctx, parameter)
-        found[name] = text
-    return found
-
-
-def past(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """A moment that was: `2h` ago, or a day or time as ISO 8601 writes it, where this computer is."""
-    if value is None:
-        return None
-    from datetime import datetime
-
-    from holdfast.errors import BadArguments
-    from holdfast.words.durations import seconds
-
-    try:
-        return datetime.fromisoformat(value).astimezone()
-    except ValueError:
-        pass
-    try:
-        return seconds(value)
-    except BadArguments:
-        what = f"{value!r} is no time; write how long ago it was, 2h or 3d, or a moment, 2026-01-31 or 2026-01-31T14:00"
-        raise click.BadParameter(what, ctx, parameter) from None
-
-
-def words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """`a,b,c`."""
-    found = None if value is None else [word.strip() for word in value.split(",")]
-    if found is not None and not all(found):
-        raise click.BadParameter(f"{value!r} is not a list of names with commas between them", ctx, parameter)
-    return found
-
-
-def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """A time, `90d` or `12h`, in seconds."""
-    from holdfast.errors import BadArguments
-    from holdfast.words.durations import seconds
-
-    try:
-        return None if value is None else seconds(value)
-    except BadArguments as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:

@@ -14,14 +14,17 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from holdfast.cli.options import value_of
 from holdfast.cli.signals import Stop
-from holdfast.cli.view.console import block, console, glyphs, lines_of, say, shown_value, user
+from holdfast.cli.stores import door
+from holdfast.cli.view.console import block, console, glyphs, lines_of, say, shown_value
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.live import Display, Watch
 from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import Approval
 from holdfast.client.client import Client
 from holdfast.client.documents import plain
+from holdfast.client.edge import user
 from holdfast.errors import BadArguments, HoldfastError
 from holdfast.words.durations import spoken
 from holdfast.words.harmless import harmless_json
@@ -41,15 +44,7 @@ def actor(by: str | None) -> Actor:
     """Who uses this command line: whoever owns the store may act for anybody, and the audit says so."""
     if by is not None and by.startswith(GROUP):
         raise BadArguments(f"--by {by}: a group decides nothing itself; name one of its people")
-    return Actor(by or user(), via=f"cli:{user()}")
-
-
-def value_of(text: str) -> Any:
-    """What a typed value means: JSON if it is JSON, else the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return Actor(by or user(), via=door())
 
 
 async def answered(hf: Client, question: Approval | str, text: str, by: Actor, note: str = "") -> Approval:

@@ -12,8 +12,10 @@ from types import ModuleType
 from typing import Any, Final
 
 from holdfast.cli.agents import load_agent
+from holdfast.cli.options import Typed, budget_option, db_option, json_option, subcommand, typed_options
 from holdfast.cli.prompts import Offers
 from holdfast.cli.signals import Stop, first, leave_if_held
+from holdfast.cli.stores import at_terminal, held
 from holdfast.cli.view.console import (
     BAD_USAGE,
     FAILED,
@@ -30,16 +32,16 @@ from holdfast.cli.view.console import (
     write,
 )
 from holdfast.cli.view.draw import clean
-from holdfast.cli.view.failure import Failure, failure_of
-from holdfast.cli.view.live import Display, Lines, Moving, Watch, is_active
-from holdfast.cli.view.read import at_terminal, family, held, input_preview, open_calls, row_of
+from holdfast.cli.view.live import Display, Lines, Moving, Watch
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
+from holdfast.client.edge import Edge
+from holdfast.client.failure import Failure, failure_of
+from holdfast.client.family import family, input_preview, is_active
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments, RunExists, StoreUnavailable
 from holdfast.logs import LogFilter
-from holdfast.words.budget import Budget
 from holdfast.words.harmless import harmless
 from holdfast.words.model import FINISHED, RunRow, checked_run_id, plain_id
 from holdfast.words.spent import count
@@ -50,36 +52,45 @@ _LOOK_S: Final = 0.05  # the shortest time between two looks
 _FRAME_S: Final = 0.15
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Request:
-    """What was typed."""
+    """What was typed, and the store."""
 
-    target: str
-    strings: tuple[str, ...]
-    named: dict[str, str]
-    id: str | None
-    labels: dict[str, str]
+    typed: Typed
     url: str | None
     as_json: bool
-    budget: str | None = None
 
     def again(self, run: str) -> str:
-        """The command that goes on with the run."""
+        """Write the command that goes on with the run."""
         return command(*self.words(run))
 
     def words(self, run: str) -> list[str]:
-        """The words of that command."""
-        named = [word for name, value in self.named.items() for word in ("--arg", f"{name}={value}")]
+        """Write the words of that command."""
+        typed = self.typed
+        named = [word for name, value in typed.named.items() for word in ("--arg", f"{name}={value}")]
         more = [*named, "--id", run, *(["--db", redacted(self.url)] if self.url else [])]
-        if any(text.startswith("-") for text in self.strings):
-            return ["run", self.target, *more, "--", *self.strings]
-        return ["run", self.target, *self.strings, *more]
+        if any(text.startswith("-") for text in typed.strings):
+            return ["run", typed.target, *more, "--", *typed.strings]
+        return ["run", typed.target, *typed.strings, *more]
 
 
-def run(request: Request) -> int:
-    """The command; returns its exit code."""
-    module, agent = load_agent(request.target)
-    run_id = checked_run_id(request.id) if request.id is not None else f"{plain_id(agent.name)}-{secrets.token_hex(4)}"
+@subcommand()
+@typed_options("FILE.py:AGENT", "The run's id. The same id again goes on where the run stopped.")
+@budget_option("What it may spend; instead of what its agent declares.")
+@db_option
+@json_option
+def run(typed: Typed, db: str | None, as_json: bool) -> int:
+    """Run an agent here, or go on with a run of it.
+
+    The agent is FILE.py:AGENT or package.module:AGENT; the name may be left out if there is only one. ARGS are checked
+    by the agent's annotations; text that starts with a dash goes after `--`.
+
+    Ctrl-C stops at a safe point, a second one at once. Exit codes: 0 completed, 1 failed, 2 bad usage, 3 paused,
+    130 interrupted.
+    """
+    request = Request(typed, db, as_json)
+    module, agent = load_agent(typed.target)
+    run_id = checked_run_id(typed.id) if typed.id is not None else f"{plain_id(agent.name)}-{secrets.token_hex(4)}"
     logged = listen_to_logs(logging.WARNING)
     code = asyncio.run(_run(request, module, agent, run_id, logged))
     if code == INTERRUPTED:
@@ -99,12 +110,12 @@ async def _run_until(
     async with at_terminal(open_store(request.url)) as hf:
         asleep = await held(hf, request.url)
         if asleep is not None:
-            raise StoreUnavailable(f"{hf.store.url}: {asleep}")
+            raise StoreUnavailable(f"{Edge(hf).url}: {asleep}")
         members = await _prepare(hf, request, agent, run_id)
         before = members[0]
-        if before.status in FINISHED and not any(is_active(member, hf.store.clock.now()) for member in members):
+        if before.status in FINISHED and not any(is_active(member, Edge(hf).now()) for member in members):
             return await _outcome(hf, request, before, agent, logged)
-    if request.id is None:
+    if request.typed.id is None:
         say(f"Run {run_id}. To go on with it if it is interrupted:", "", request.again(run_id))
     elif before.next_seq:
         say(f"Going on with {run_id}: {count(before.steps, 'step')} recorded before.")
@@ -131,27 +142,26 @@ async def _run_until(
 
 async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id: str) -> list[RunRow]:
     """Start the run or find it, and let it go on if it is paused; returns it and those it started."""
-    row = await hf.store.run(run_id)
-    if row is None or request.strings or request.named:
-        args, kwargs = agent.spec.signature.parse(request.strings, request.named)
-        budget = None if request.budget is None else Budget.parse(request.budget)
-        _ = await hf.start(agent, *args, id=run_id, labels=request.labels, kwargs=kwargs, budget=budget)
+    edge, typed = Edge(hf), request.typed
+    row = await edge.find(run_id)
+    if row is None or typed.strings or typed.named:
+        args, kwargs = agent.spec.signature.parse(typed.strings, typed.named)
+        _ = await hf.start(agent, *args, id=run_id, labels=typed.labels, kwargs=kwargs, budget=typed.budget)
     elif row.agent != agent.name:
         raise RunExists(f"run {run_id!r} is a run of {row.agent!r}, not of {agent.name!r}; use another id")
-    row = await row_of(hf, run_id)
+    row = await edge.row(run_id)
     if row.parent_id is not None:
         raise BadArguments(f"run {run_id!r} is a child of run {row.parent_id!r}; go on with {row.root_id!r} instead")
     for member in await family(hf, row):
         if member.status == "paused":
             say(f"Resuming {member.id}, which was paused.", "yellow")
             await hf.get(member.id).resume(by="holdfast run", family=False)
-    return await family(hf, await row_of(hf, run_id))
+    return await family(hf, await edge.row(run_id))
 
 
 async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) -> bool:
     """Until the run is over for now; True when asked to stop before."""
-    heard = asyncio.Event()
-    watch.hf.store.on_change(lambda _: heard.set())
+    heard = watch.edge.changes()
     told_elsewhere, offers = False, Offers(stop)
     display.begin()
     try:
@@ -181,7 +191,7 @@ def _say_left(watch: Watch) -> None:
 
 
 def _say_stopping(hf: Client, settings: Settings) -> None:
-    names = [f"{call.name}({clean(call.input)})" for calls in open_calls(hf).values() for call in calls]
+    names = [f"{call.name}({clean(call.input)})" for calls in Edge(hf).open_calls().values() for call in calls]
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         grace = f"{settings.stop_grace_s:g} s"

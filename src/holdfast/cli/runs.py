@@ -1,47 +1,40 @@
-"""Commands that list: runs, open questions, and events as they come."""
+"""Commands for many runs: listed, counted, pruned; and one deleted."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import click
 from rich.measure import Measurement
 from rich.segment import Segment, Segments
 from rich.table import Table
 
-from holdfast.cli.show import event_document, status_text
-from holdfast.cli.signals import Stop, first
-from holdfast.cli.view.console import (
-    INTERRUPTED,
-    answer,
-    console,
-    glyphs,
-    held_back,
-    print_json,
-    reader_is_gone,
-    without_id,
-)
-from holdfast.cli.view.draw import STATUS_STYLES, clean
-from holdfast.cli.view.lines import is_quiet, line
-from holdfast.cli.view.read import existing, held, latest_position, row_of
+from holdfast.cli.options import (
+    STATUSES,
+    agent_option,
+    db_option,
+    json_option,
+    label_option,
+    past,
+    run_argument,
+    subcommand,
+)  # fmt: skip
+from holdfast.cli.stores import existing, held
+from holdfast.cli.stuck import print_stuck
+from holdfast.cli.view.console import answer, console, glyphs, held_back, print_json, without_id
+from holdfast.cli.view.draw import STATUS_STYLES, clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
+from holdfast.client.edge import Edge
 from holdfast.client.run import RunInfo
 from holdfast.values.text import cut
 from holdfast.words.durations import spoken
-from holdfast.words.model import FINISHED, TRANSITIONS, Event
+from holdfast.words.model import TRANSITIONS
+from holdfast.words.spent import count
 
-_LAST: Final = 20  # events shown before following all runs
 _UNCUT_WIDTH: Final = 100_000
-
-
-async def ids(url: str | None) -> list[str]:
-    """Run ids, newest first, for completion."""
-    async with existing(url) as hf:
-        return [info.id for info in await hf.runs(limit=500)]
 
 
 def _table(*columns: str) -> Table:
@@ -61,21 +54,56 @@ def _age(at: datetime) -> str:
     return spoken(max((datetime.now(UTC) - at).total_seconds(), 0))
 
 
-async def runs(url: str | None, fits: dict[str, Any], limit: int, *, as_json: bool) -> None:
-    """The command; `fits` narrows as `hf.runs` does."""
-    async with existing(url) as hf:
-        found = await hf.runs(**fits, limit=limit)
-        there = len(found) if len(found) < limit or as_json else _sum(await hf.count_runs(**fits))
-        where, asleep = hf.store.url, await held(hf, url)
+@subcommand()
+@click.option("--status", multiple=True, type=click.Choice(STATUSES), help="Only runs in this state; repeatable.")
+@agent_option("Only runs of this agent.")
+@label_option("Only runs so labelled.")
+@click.option(
+    "--since", metavar="TIME", callback=past, help="Only runs started since then: 2h (ago), 2026-01-31T14:00."
+)
+@click.option("--until", metavar="TIME", callback=past, help="Only runs started until then.")
+@click.option(
+    "--search", metavar="TEXT", help="Only runs with this text in their id, agent, labels, arguments or error."
+)
+@click.option("--counts", is_flag=True, help="Only how many, by agent and state.")
+@click.option("--stuck", is_flag=True, help="Only runs that do not go on by themselves, and why.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@db_option
+@json_option
+async def runs(counts: bool, stuck: bool, limit: int, db: str | None, as_json: bool, **fits: Any) -> None:
+    """List runs, newest first, or count them.
+
+    With --stuck: those that no live worker serves or has taken for a minute, that are paused, that end their process again
+    and again, or whose worker is gone; the longest due first.
+    """
+    if stuck and (counts or any(fits[name] is not None for name in ("search", "since", "until"))):
+        raise click.UsageError("--stuck takes --status, --agent, --label and --limit")
+    async with existing(db) as hf:
+        if stuck:
+            await print_stuck(hf, db, fits["status"], fits["agent"], fits["labels"], limit, as_json=as_json)
+        elif counts:
+            await _print_counts(hf, _given(fits), as_json=as_json)
+        else:
+            await _print_list(hf, db, _given(fits), limit, as_json=as_json)
+
+
+def _given(fits: dict[str, Any]) -> dict[str, Any]:
+    """Keep what was given of a filter, as `hf.runs` takes it."""
+    return {name: value for name, value in fits.items() if value not in (None, (), {})}
+
+
+async def _print_list(hf: Client, url: str | None, fits: dict[str, Any], limit: int, *, as_json: bool) -> None:
+    found, asleep = await hf.runs(**fits, limit=limit), await held(hf, url)
     if as_json:
         print_json({"runs": found, "held": asleep})
         return
     if asleep is not None:
         answer(f"Note: {asleep}", "yellow")
     if not found:
-        answer(f"No runs{' that fit' if any(value is not None for value in fits.values()) else ''} in {where}.")
+        answer(f"No runs{' that fit' if fits else ''} in {Edge(hf).url}.")
         return
     _print_runs(found)
+    there = len(found) if len(found) < limit else _sum(await hf.count_runs(**fits))
     if there > limit:
         answer(f"The newest {limit} of {there:,} are shown; --limit shows more, --counts how many of which.", "dim")
 
@@ -132,16 +160,14 @@ def _sum(counts: dict[str, dict[str, int]]) -> int:
     return sum(sum(each.values()) for each in counts.values())
 
 
-async def counts(url: str | None, fits: dict[str, Any], *, as_json: bool) -> None:
-    """`--counts`: a row for each agent, a column for each state there is."""
-    async with existing(url) as hf:
-        found = await hf.count_runs(**fits)
-        where = hf.store.url
+async def _print_counts(hf: Client, fits: dict[str, Any], *, as_json: bool) -> None:
+    """Print a row for each agent, a column for each state there is."""
+    found = await hf.count_runs(**fits)
     if as_json:
         print_json({"counts": found, "total": _sum(found)})
         return
     if not found:
-        answer(f"No runs that fit in {where}.")
+        answer(f"No runs that fit in {Edge(hf).url}.")
         return
     states = [status for status in TRANSITIONS if any(status in each for each in found.values())]
     table = _table("agent", *states, "in all")
@@ -175,45 +201,50 @@ def _waits(info: RunInfo) -> str:
     return str(info.waits_for)
 
 
-# Tail
+# Deleting
 
 
-async def tail(url: str | None, run: str | None, after: int | None, *, follow: bool, as_json: bool) -> int:
-    """The command; returns its exit code."""
-    on = console()
-    width = on.width if on.is_terminal else None
-    async with existing(url) as hf, contextlib.AsyncExitStack() as stack:
-        stop = stack.enter_context(Stop(lambda: None))
-        async for event in _events(hf, run, after, stop, follow=follow):
-            if as_json:
-                print_json(event_document(event), line=True)
-            elif not is_quiet(event):
-                on.print(line(event, width=width, run=run is None), soft_wrap=True)
-                on.file.flush()
-        return INTERRUPTED if stop.asked.is_set() else 0
+@subcommand()
+@click.option("--older-than", required=True, metavar="TIME", help="Finished longer ago than this: 30d, 12h.")
+@click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled")),
+              help="Runs that ended so; repeatable. Default: completed and cancelled.")  # fmt: skip
+@agent_option("Only runs of this agent.")
+@label_option("Only runs so labelled.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing; say what would be.")
+@db_option
+@json_option
+async def prune(
+    older_than: str, status: tuple[str, ...], agent: str | None, labels: dict[str, str], dry_run: bool, db: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Delete old finished runs with their children."""
+    fits: dict[str, Any] = {"status": status or ("completed", "cancelled"), "agent": agent, "labels": labels or None}
+    async with existing(db) as hf:
+        number = more = await hf.prune(older_than, **fits, dry_run=dry_run)
+        while more and not dry_run:  # a thousand at a time
+            more = await hf.prune(older_than, **fits)
+            number += more
+    if as_json:
+        print_json({"deleted": 0 if dry_run else number, "older_than": older_than, **fits}
+                   | ({"would_delete": number} if dry_run else {}))  # fmt: skip
+        return
+    what = " or ".join(fits["status"]) + (f" {agent}" if agent else "")
+    labelled = "".join(f" labelled {key}={value}" for key, value in labels.items())
+    those = f"{count(number, f'{what} run')}{labelled} that ended more than {older_than} ago"
+    answer(f"Would delete {those}, with those below. Nothing was deleted." if dry_run else f"Deleted {those}.")
 
 
-async def _events(hf: Client, run: str | None, after: int | None, stop: Stop, *, follow: bool) -> AsyncIterator[Event]:
-    """Events of one run, or of all; those that are there, then those that come."""
-    if run is not None:
-        await row_of(hf, run)
-    elif after is None:
-        after = await latest_position(hf, back=_LAST) if follow else 0
-    seen = after or 0
-    heard = asyncio.Event()
-    hf.store.on_change(lambda _: heard.set())
-    while True:
-        heard.clear()
-        row = await row_of(hf, run) if run is not None else None
-        page = await hf.store.feed(seen, None) if run is None else await hf.store.journal(run, seen, 500)
-        for event in page:
-            seen = event.position if run is None else event.seq + 1
-            yield event
-        if page:
-            if stop.asked.is_set():
-                return
-            continue
-        if not follow or (row is not None and row.status in FINISHED) or reader_is_gone():
-            return
-        if await first(stop, heard, 1.0):
-            return
+@subcommand()
+@run_argument
+@db_option
+@json_option
+async def delete(run: str, db: str | None, as_json: bool) -> None:
+    """Delete a finished run with its children."""
+    async with existing(db) as hf:
+        await Edge(hf).row(run)
+        number = await hf.get(run).delete()
+    if as_json:
+        print_json({"run": run, "deleted": number})
+    else:
+        below = f" and {count(number - 1, 'child run')}" if number > 1 else ""
+        answer(f"Deleted {run}{below}.")

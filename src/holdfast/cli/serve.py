@@ -11,28 +11,66 @@ import stat
 import sys
 from typing import Any, Final
 
+import click
+from click.core import ParameterSource
+
+from holdfast.cli.options import db_option, subcommand
 from holdfast.cli.run import listen_to_logs
 from holdfast.cli.signals import Stop
-from holdfast.cli.view.console import answer, say, user
+from holdfast.cli.stores import at_terminal
+from holdfast.cli.view.console import answer, say
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
+from holdfast.client.edge import Edge, user
 from holdfast.client.tokens import SCOPES
 from holdfast.errors import BadArguments, HoldfastError
 from holdfast.words.durations import seconds
-from holdfast.words.people import Actor
 from holdfast.worker.settings import Settings
 
 _GRACE_S: Final = 5.0
 
 
-def serve(url: str | None, host: str, port: int, path: str | None, deadline: str, limits: str) -> int:
-    """The command; returns its exit code."""
+@subcommand()
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address; any but this computer's needs a token."
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=8010, show_default=True, help="0: any free port.")
+@click.option(
+    "--deadline",
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a request may wait for the store.",
+)
+@click.option(
+    "--socket", "path", metavar="PATH", help="Listen at a Unix socket instead, for your account and root alone."
+)
+@click.option(
+    "--limits",
+    default="",
+    metavar="NAME=VALUE,...",
+    envvar="HOLDFAST_LIMITS",
+    help="Of connections; default: connections=2000,address=200,token=1000,head=10s,body=30s,send=20s.",
+)
+@db_option
+def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db: str | None) -> int:
+    """Serve the store over HTTP until stopped.
+
+    Runs are started and followed, and people's decisions taken; none is carried: workers do that. Needs holdfast[server].
+
+    Who asks has a token. On a store that has none one is made for you, and a link is printed that opens a session in a browser.
+
+    SIGTERM or Ctrl-C: whoever follows something is told to come back, and the exit code is 0. A second signal stops at once.
+    """
+    context, named = click.get_current_context(), (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    if path is not None and any(context.get_parameter_source(name) in named for name in ("host", "port")):
+        raise click.UsageError("--socket is in the place of --host and --port: give one or the other")
     settings = Settings(deadline_s=seconds(deadline))
     server = _server()
     known = server.Limits.parse(limits)
     listen_to_logs(logging.WARNING)
     with server.listening(host, port, path) as listener:
-        asyncio.run(_serve(server, url, listener, settings, known))
+        asyncio.run(_serve(server, db, listener, settings, known))
     return 0  # to be stopped is how a server ends
 
 
@@ -52,7 +90,7 @@ async def _serve(server: Any, url: str | None, listener: socket.socket, settings
     with Stop(lambda: say("Stopped at once.", "yellow"), grace_s=_GRACE_S, late_code=0) as stop:
         sessions = server.Sessions()
         async with open_store(url, settings=settings) as hf, server.serving(hf, listener, limits, sessions) as address:
-            say(f"Serving {hf.store.url} at {address}. Ctrl-C stops.")
+            say(f"Serving {Edge(hf).url} at {address}. Ctrl-C stops.")
             if server.is_local(listener) and listener.family != socket.AF_UNIX:
                 await _invite(hf, sessions, address)
             await stop.asked.wait()
@@ -74,7 +112,7 @@ async def _invite(hf: Client, sessions: Any, address: str) -> None:
         token = good[-1]
     else:
         try:
-            token, secret = await hf._through(Actor(name), f"cli:{name}").create_token(name)  # noqa: SLF001
+            token, secret = await at_terminal(hf).create_token(name)
         except HoldfastError as error:
             say(f"Nobody can come in, for no token could be made: {error}", "yellow")
             return

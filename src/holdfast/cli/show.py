@@ -9,10 +9,13 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from rich.terminal_theme import TerminalTheme
 
-from holdfast.cli.choices import to_decide
-from holdfast.cli.tail import stream_line
+from holdfast.cli.audit import print_deeds
+from holdfast.cli.options import db_option, json_option, run_argument, subcommand
+from holdfast.cli.stores import existing, held
+from holdfast.cli.view.choices import to_decide
 from holdfast.cli.view.console import (
     GOES_ON,
     Glyphs,
@@ -28,31 +31,32 @@ from holdfast.cli.view.console import (
 )
 from holdfast.cli.view.draw import (
     MARGIN,
-    STATUS_STYLES,
     Scene,
     clean,
-    day_and_time,
     lines,
     print_lines,
     progress_line,
     rows,
-    when,
+    status_text,
     wrapped,
 )
-from holdfast.cli.view.failure import Failure, failure_of
-from holdfast.cli.view.read import Account, account, existing, held, input_text
 from holdfast.cli.view.screen import Screen, Text
+from holdfast.cli.view.tree import History
 from holdfast.client.client import Client
 from holdfast.client.documents import plain
-from holdfast.client.run import RunInfo, is_forsaken, wants_worker
-from holdfast.values.codec import UNTYPED
+from holdfast.client.edge import Edge
+from holdfast.client.failure import Failure, failure_of
+from holdfast.client.family import Account, account, input_preview
+from holdfast.client.streams import StreamInfo
 from holdfast.values.tagged import bare
-from holdfast.words.durations import moment, spoken
+from holdfast.values.text import size
+from holdfast.words.durations import day_and_time, moment, spoken, when
 from holdfast.words.harmless import harmless
-from holdfast.words.model import FINISHED, Event
+from holdfast.words.model import FINISHED, Event, RunRow
 from holdfast.words.spent import count
 
 _RESULT_LINES: Final = 24
+_DEEDS: Final = 1_000  # of --audit, the newest
 _UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: whoever searches it looks for whole ones
 _BODIES: Final = "a body is recorded when it ends, and also when it begins if its step has in_doubt="
 _CUT_OFF: Final = (
@@ -68,32 +72,42 @@ _CALM: Final = TerminalTheme(
 )  # fmt: skip
 
 
+@subcommand()
+@run_argument
+@click.option("--events", is_flag=True, help="Print the raw events.")
+@click.option("--audit", is_flag=True, help="Print who did what to it.")
+@click.option("--failed", is_flag=True, help="Only what failed, and what it is in.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Of each list only the last N.")
+@click.option("--svg", metavar="FILE", help="Write the picture to an SVG file.")
+@db_option
+@json_option
 async def show(
-    url: str | None,
-    run: str,
-    *,
-    as_json: bool,
-    events: bool,
-    svg: str | None,
-    failed: bool = False,
-    last: int | None = None,
+    run: str, events: bool, audit: bool, failed: bool, last: int | None, svg: str | None, db: str | None, as_json: bool
 ) -> None:
-    """The command."""
-    async with existing(url) as hf:
+    """Show a run as a tree.
+
+    Its steps, children, waits and interruptions, and what it needs to go on.
+
+    Of more than 30 calls of one name the first and the last ten are shown.
+    """
+    if audit:
+        await print_deeds(db, run, limit=_DEEDS, as_json=as_json)
+        return
+    async with existing(db) as hf:
         found = await account(hf, run)
         if as_json:
-            print_json(await document(hf, found) | {"held": await held(hf, url)})
+            print_json(await document(hf, found) | {"held": await held(hf, db)})
         elif events:
             for event in found.events:
                 print_event(event)
         elif svg is not None:
-            drawing = await drawn_svg(hf, found, url)
+            drawing = await drawn_svg(hf, found, db)
             Path(svg).write_text(drawing, "utf-8")  # noqa: ASYNC240 - nothing else runs
             answer(f"Wrote {svg}")
         else:
             on = console()
             narrowed = {"failed_only": failed, "last_only": last}
-            print_lines(on, await drawn(hf, found, on.width, glyphs(on), url, bar=on.is_terminal, **narrowed))
+            print_lines(on, await drawn(hf, found, on.width, glyphs(on), db, bar=on.is_terminal, **narrowed))
 
 
 def print_event(event: Event) -> None:
@@ -118,48 +132,62 @@ async def drawn(
 
     `narrowed` says what of long lists is shown: `failed_only`, `last_only`.
     """
-    below = found.descendants()
+    members = found.members()
+    rows_of = {each.row.id: each.row for each in members}
+    histories = {each.row.id: _history(each, rows_of) for each in members}
     failure = await failure_of(hf, found.row) if found.row.status == "failed" else None
     scene = Scene(
         signs,
         width,
-        {each.row.id: each.history for each in below},
-        {each.row.id: each.row.status for each in (found, *below)},
+        histories,
+        {run: row.status for run, row in rows_of.items()},
         untold=frozenset() if failure is None else failure.steps,
-        forsaken=frozenset(each.row.id for each in (found, *below) if is_forsaken(each.row, hf.store.clock.now())),
+        forsaken=frozenset(each.row.id for each in members if each.info.worker_gone),
         **narrowed,
     )
-    tree = lines(rows(scene, found.row.id, found.history), width, signs)
-    made = [Text(), *_header(found, width, signs, bar=bar), Text()]
+    history = histories[found.row.id]
+    tree = lines(rows(scene, found.row.id, history), width, signs)
+    made = [Text(), *_header(found, history, width, signs, bar=bar), Text()]
     if tree:
         made += [*tree, Text()]
     if streams := await hf.get(found.row.id).streams():
-        made += [Text(f"{MARGIN}{stream_line(each)}", "dim") for each in streams] + [Text()]
+        made += [Text(f"{MARGIN}{_stream_line(each)}", "dim") for each in streams] + [Text()]
     return made + await _ending(hf, found, failure, width if bar else _UNBROKEN, url)
 
 
-def status_text(status: str, signs: Glyphs) -> Text:
-    """A state with its sign and colour."""
-    sign = {"completed": signs.done, "failed": signs.failed, "running": signs.running, "cancelled": signs.small}
-    return Text(f"{sign.get(status, signs.waiting)} {status}", STATUS_STYLES.get(status, ""))
+def _history(found: Account, rows: dict[str, RunRow]) -> History:
+    made = History(found.told)
+    made.add_untaken(found.untaken)
+    made.show_children(rows)
+    return made
 
 
-def _header(found: Account, width: int, signs: Glyphs, *, bar: bool) -> list[Text]:
-    row, history = found.row, found.history
+def _stream_line(stream: StreamInfo) -> str:
+    """Write a stream in a line."""
+    state = "open" if not stream.ended else f"ended, {stream.reason}" if stream.reason else "ended"
+    again = f", attempt {stream.attempt}" if stream.attempt > 1 else ""
+    return f"stream {stream.name}: {size(stream.size_bytes)}, {state}{again}"
+
+
+def _header(found: Account, history: History, width: int, signs: Glyphs, *, bar: bool) -> list[Text]:
+    row = found.row
     status = status_text(row.status, signs)
     name = Text(MARGIN).append(row.id, "bold")
     name.append(" " * max(width - name.cell_len - status.cell_len - len(MARGIN), 2)).append_text(status)
-    call = Text(MARGIN, no_wrap=True, overflow="ellipsis").append(row.agent).append(f"({clean(found.input)})", "dim")
+    call = (
+        Text(MARGIN, no_wrap=True, overflow="ellipsis")
+        .append(row.agent)
+        .append(f"({clean(input_preview(row))})", "dim")
+    )
     call.truncate(width - len(MARGIN), overflow="ellipsis")
     facts = [day_and_time(row.created_at)]
     if row.finished_at is not None:
         facts.append(f"took {spoken((row.finished_at - (row.started_at or row.created_at)) / 1000)}")
     facts.append(_steps(row.steps, history.steps_failed))
-    if found.spent.cost:
-        facts.append(found.spent.cost)
-    below = found.descendants()
-    if below:
-        facts.append(count(len(below), "child run"))
+    if found.info.spent.cost:
+        facts.append(found.info.spent.cost)
+    if below := len(found.members()) - 1:
+        facts.append(count(below, "child run"))
     if history.interruptions:
         facts.append(f"interrupted {_times(history.interruptions)}")
     if row.version:
@@ -211,12 +239,11 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
 
 
 async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> list[Text]:
-    now, served = hf.store.clock.now(), await hf.store.agents()
-    info = RunInfo.of(found.row, served, now)
+    edge, info, members = Edge(hf), found.info, found.members()
     made: list[Text] = []
     asleep = await held(hf, url)
-    several = sum(len(each.questions) for each in (found, *found.descendants())) > 1
-    for each in (found, *found.descendants()) if not hf.store.is_backup else ():
+    several = sum(len(each.questions) for each in members) > 1
+    for each in members if not edge.is_backup else ():
         for question in each.questions:
             if several or question.kind not in ("approve", "ask"):  # a single one stands in the tree, word for word
                 made += _block(f"asks a person ({question.id})", "bold yellow", question.question, width, 12)
@@ -227,15 +254,11 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
     if asleep is not None:
         made.append(Text(f"{MARGIN}{asleep.what}", "bold yellow"))
         made += _advice(asleep.when, asleep.command)
-    elif lacking := [
-        (each, RunInfo.of(each.row, served, now))
-        for each in (found, *found.descendants())
-        if RunInfo.of(each.row, served, now).waits_for in ("worker", "group")
-    ]:
-        made += _lacks_worker(found, *lacking[0], width, url)
+    elif lacking := [each for each in members if each.info.waits_for in ("worker", "group")]:
+        made += _lacks_worker(found, lacking[0], width, url)
         if len(lacking) > 1:
             made.append(Text(f"{MARGIN}so do {count(len(lacking) - 1, 'run')} more", "yellow"))
-    elif info.waits_for and not made and info.due_at is not None and info.due_at <= moment(hf.store.clock.now()):
+    elif info.waits_for and not made and info.due_at is not None and info.due_at <= moment(edge.now()):
         made.append(Text(f"{MARGIN}its wait is over: a live worker that serves {code_of(info)} takes it", "cyan"))
     elif info.waits_for and not made:
         at = "" if info.due_at is None else when(round(info.due_at.timestamp() * 1000))
@@ -249,8 +272,9 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
     return [*made, Text()] if made else []
 
 
-def _lacks_worker(found: Account, each: Account, info: RunInfo, width: int, url: str | None) -> list[Text]:
+def _lacks_worker(found: Account, each: Account, width: int, url: str | None) -> list[Text]:
     """What a member of the family waits for that a worker has to do; the command is that of the run above all, if it is here."""
+    info = each.info
     whose = "" if each is found else f"run {info.id}: "
     if info.waits_for == "group":
         return [Text(f"{MARGIN}{whose}{held_back(info)}; {GOES_ON}", "yellow")]
@@ -296,16 +320,13 @@ async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
 
 async def document(hf: Client, found: Account) -> dict[str, Any]:
     """A run and its children as data."""
-    row = found.row
-    now = hf.store.clock.now()
-    served = await hf.store.agents() if wants_worker(row, now) else {}
-    info = RunInfo.of(row, served, now, (await hf.store.progress([row.id])).get(row.id), found.spent)
-    result = await hf.get(row.id).result() if row.status == "completed" else None
+    row, run = found.row, hf.get(found.row.id)
+    result = await run.result() if row.status == "completed" else None
     return {
-        "run": {**plain(info), "input": UNTYPED.load(await input_text(hf, row)), "result": result,
+        "run": {**plain(await run.info()), "input": await run.arguments(), "result": result,
                 "failure": json.loads(row.error) if row.error else None, "started_by": found.started_by},
         "events": [event_document(event) for event in found.events],
-        "streams": [dataclasses.asdict(each) for each in await hf.get(row.id).streams()],
+        "streams": [dataclasses.asdict(each) for each in await run.streams()],
         "questions": found.questions,
         "untaken": [event_document(event) for event in found.untaken],
         "children": [await document(hf, child) for child in found.children],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.cli.show import status_text
+from holdfast.cli.stores import held
 from holdfast.cli.view.console import (
     GOES_ON,
     answer,
@@ -18,11 +18,11 @@ from holdfast.cli.view.console import (
     print_json,
     without_id,
 )
-from holdfast.cli.view.draw import clean
-from holdfast.cli.view.read import existing, held
+from holdfast.cli.view.draw import clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.documents import plain
+from holdfast.client.edge import Edge
 from holdfast.client.run import RunInfo, crashes, is_held_back, wants_worker
 from holdfast.values.text import cut
 from holdfast.words.durations import spoken
@@ -83,19 +83,17 @@ def _lacks(row: RunRow, served: Published, queues: frozenset[str] | None, url: s
 
 
 async def found_stuck(hf: Client, url: str | None) -> list[tuple[RunRow, RunInfo, tuple[str, str]]]:
-    """Runs that do not go on by themselves, the longest due first; each with what keeps it and what to do."""
-    rows = await hf.store.stuck(0, limit=_LOOKED_AT)
-    served, queues, now = await hf.store.agents(), await hf.store.queues_taken(), hf.store.clock.now()
+    """List runs that do not go on by themselves, the longest due first; each with what keeps it and what to do."""
+    rows, served, queues, now = await Edge(hf).overdue(_LOOKED_AT)
     kept = [(row, why_stuck(row, served, queues, now, url)) for row in rows]
     return [(row, RunInfo.of(row, served, now), why) for row, why in kept if why is not None]
 
 
-async def stuck_runs(
-    url: str | None, statuses: tuple[str, ...], agent: str | None, labels: dict[str, str], limit: int, *, as_json: bool
-) -> None:
-    """The command."""
-    async with existing(url) as hf:
-        rows, where, asleep = await found_stuck(hf, url), hf.store.url, await held(hf, url)
+async def print_stuck(
+    hf: Client, url: str | None, statuses: tuple[str, ...], agent: str | None, labels: dict[str, str], limit: int, *, as_json: bool
+) -> None:  # fmt: skip
+    """Print those of them that fit."""
+    rows, asleep = await found_stuck(hf, url), await held(hf, url)
     found = []
     for row, info, why in rows:
         fits = (not statuses or row.status in statuses) and (agent is None or row.agent == agent)
@@ -109,7 +107,7 @@ async def stuck_runs(
         print_json({"runs": documents, "held": asleep})
         return
     if not found:
-        answer(f"No run is stuck in {where}.")
+        answer(f"No run is stuck in {Edge(hf).url}.")
         if asleep is not None:
             answer(f"But {asleep}", "yellow")
         return

@@ -5,33 +5,60 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from rich.table import Table
+import click
 
-from holdfast.cli.view.console import answer, console, print_json, say
-from holdfast.cli.view.read import at_terminal, existing
+from holdfast.cli.options import db_option, json_option, subcommand
+from holdfast.cli.stores import at_terminal, existing
+from holdfast.cli.view.console import answer, console, print_json, say, table
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import open as open_store
-from holdfast.client.tokens import RENEW, SCOPES, Token
+from holdfast.client.tokens import LIFETIME, RENEW, SCOPES, Token
 
 
-async def create(
-    url: str | None, name: str, groups: tuple[str, ...], scopes: tuple[str, ...], expires: str, *, as_json: bool
-) -> None:
-    """A new token; its secret alone goes to standard output, so that it can be piped."""
-    async with at_terminal(open_store(url)) as hf:  # a store may begin with who may use it
-        ends = None if expires == "never" else expires
-        made, secret = await hf.create_token(name, groups=groups, scopes=scopes, expires=ends)
-    if as_json:
-        print_json({"token": dataclasses.asdict(made), "secret": secret})
-        return
-    say(
-        f"Token {made.id} of {made.name} may {_may(made)}{_until(made)}. It is shown once; the store has only a digest of it:"
-    )
-    answer(secret)
+@subcommand()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--group", "groups", metavar="GROUP", multiple=True, help="A group that NAME is in; repeatable.")
+@click.option("--scope", "scopes", type=click.Choice(SCOPES), multiple=True,
+              help="What it may do: look, start and control runs, decide questions; repeatable. Default: all.")  # fmt: skip
+@click.option("--read-only", is_flag=True, help="The same as --scope read.")
+@click.option("--expires", metavar="TIME", help="Refuse it after so long: 30d, 12h, or never. Default: 90d.")
+@click.option("--list", "listed", is_flag=True, help="List all tokens.")
+@click.option("--revoke", metavar="ID|NAME", help="Refuse a token, or all of a name, from now on.")
+@db_option
+@json_option
+async def token(
+    name: str | None, groups: tuple[str, ...], scopes: tuple[str, ...], read_only: bool, expires: str | None, listed: bool,
+    revoke: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Make a token for users of `holdfast serve`.
+
+    NAME is who acts, in histories and in the audit. The token is printed once; the store has only a digest of it.
+    """
+    if sum((name is not None, listed, revoke is not None)) != 1:
+        raise click.UsageError("give a NAME, or --list, or --revoke ID")
+    if name is None and (groups or scopes or read_only or expires):
+        raise click.UsageError("--group, --scope, --read-only and --expires are for a new token: give a NAME")
+    if revoke is not None:
+        await _revoke(db, revoke, as_json=as_json)
+    elif name is None:
+        await _list(db, as_json=as_json)
+    else:
+        async with at_terminal(open_store(db)) as hf:  # a store may begin with who may use it
+            may, ends = (
+                ("read",) if read_only else scopes or SCOPES,
+                None if expires == "never" else expires or LIFETIME,
+            )
+            made, secret = await hf.create_token(name, groups=groups, scopes=may, expires=ends)
+        if as_json:
+            print_json({"token": dataclasses.asdict(made), "secret": secret})
+            return
+        until = "" if made.expires_at is None else f" until {_at(made.expires_at)} UTC"
+        what = f"Token {made.id} of {made.name} may {_may(made)}{until}."
+        say(f"{what} It is shown once; the store has only a digest of it:")
+        answer(secret)  # alone on standard output, so that it can be piped
 
 
-async def revoke(url: str | None, which: str, *, as_json: bool) -> None:
-    """Take tokens back."""
+async def _revoke(url: str | None, which: str, *, as_json: bool) -> None:
     async with existing(url) as hf:
         revoked = await hf.revoke_token(which)
     if as_json:
@@ -41,33 +68,27 @@ async def revoke(url: str | None, which: str, *, as_json: bool) -> None:
         answer(f"Token {each.id} of {each.name} is refused from now on.")
 
 
-async def tokens(url: str | None, *, as_json: bool) -> None:
-    """All of them."""
+async def _list(url: str | None, *, as_json: bool) -> None:
     async with existing(url) as hf:
         found = await hf.tokens()
     if as_json:
         print_json({"tokens": [dataclasses.asdict(each) for each in found]})
-    elif not found:
+        return
+    if not found:
         answer("There are no tokens; `holdfast token NAME` makes one.")
-    else:
-        made = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("id", "name", "groups", "may", "made", "used", ""):
-            made.add_column(column, no_wrap=True)
-        for each in found:
-            made.add_row(Text(each.id, "bold"), each.name, ", ".join(each.groups), _may(each),
-                         _at(each.created_at), _at(each.used_at), _end(each))  # fmt: skip
-        console().print(made, soft_wrap=True)
+        return
+    made = table("id", "name", "groups", "may", "made", "used", "", no_wrap=True)
     for each in found:
-        if not as_json and each.ends_soon():
+        made.add_row(Text(each.id, "bold"), each.name, ", ".join(each.groups), _may(each),
+                     _at(each.created_at), _at(each.used_at), _end(each))  # fmt: skip
+    console().print(made, soft_wrap=True)
+    for each in found:
+        if each.ends_soon():
             say(f"Token {each.id} of {each.name} expires soon, at {_at(each.expires_at)} UTC: {RENEW}.", "yellow")
 
 
 def _at(when: datetime | None) -> str:
     return "" if when is None else f"{when:%Y-%m-%d %H:%M}"
-
-
-def _until(token: Token) -> str:
-    return "" if token.expires_at is None else f" until {_at(token.expires_at)} UTC"
 
 
 def _end(token: Token) -> Text:

@@ -8,16 +8,20 @@ import logging
 from types import ModuleType
 from typing import Any, Final, Self
 
+import click
+
 from holdfast.cli.agents import load_apps
+from holdfast.cli.options import db_option, seconds_of, subcommand, words
 from holdfast.cli.run import listen_to_logs
 from holdfast.cli.signals import Stop, leave_if_held
 from holdfast.cli.view.console import console, say
-from holdfast.cli.view.lines import is_quiet, line, told_now
-from holdfast.cli.view.read import open_calls
+from holdfast.cli.view.lines import line, told_now
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import open as open_store
 from holdfast.client.client import specs_of
+from holdfast.client.edge import Edge
 from holdfast.declare import Agent
+from holdfast.words.events import is_quiet
 from holdfast.words.model import Event
 from holdfast.worker.health import Probes, listening
 from holdfast.worker.settings import Settings
@@ -25,14 +29,37 @@ from holdfast.worker.settings import Settings
 _MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not cost memory, nor hold up the runs
 
 
-def worker(
-    url: str | None, targets: tuple[str, ...], host: str, port: int | None, *, quiet: bool = False, **behaviour: Any
-) -> int:
-    """The command; returns its exit code. `behaviour` are fields of `Settings`."""
-    apps = load_apps(targets)
+@subcommand()
+@click.argument("apps", metavar="APP...", nargs=-1, required=True)
+@click.option("--concurrency", type=click.IntRange(1), default=200, show_default=True, help="Runs in memory at once.")
+@click.option("--queues", metavar="A,B", callback=words, help="Serve only runs of these queues. Default: all.")
+@click.option("--grace", "stop_grace_s", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
+              help="How long running steps may go on when the worker is told to stop.")  # fmt: skip
+@click.option("--lease", "lease_ttl_s", type=click.FloatRange(1), default=10.0, show_default=True, metavar="SECONDS",
+              help="After so long without a sign of life others take its runs over.")  # fmt: skip
+@click.option("--name", default="", metavar="NAME", help="Begins the worker's id, which histories show.")
+@click.option("--code-version", "version", metavar="TEXT", envvar="HOLDFAST_CODE_VERSION",
+              help="The version of the code, for people: `doctor` shows which ones run.")  # fmt: skip
+@click.option("--audit-retention", "audit_retention_s", metavar="TIME", callback=seconds_of,
+              help="Erase values in the audit that are older than this, 90d for example. Default: they stay.")  # fmt: skip
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="Answer /healthz, /readyz and /metrics here; 0: any free port."
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address of --port; 0.0.0.0 for a cluster's probes."
+)
+@click.option("--quiet", is_flag=True, help="Say nothing of what runs do; warnings and errors are still printed.")
+@db_option
+def worker(apps: tuple[str, ...], host: str, port: int | None, quiet: bool, db: str | None, **behaviour: Any) -> int:
+    """Serve the agents of modules or files until stopped.
+
+    SIGTERM or Ctrl-C: nothing more is begun, running steps may end within the grace, every run is given back as soon as it
+    can be, and the exit code is 0. A second signal stops at once.
+    """
+    found, settings = load_apps(apps), Settings(**behaviour)  # the options are fields of it
     listen_to_logs(logging.WARNING)
     with listening(host, port) as probes:  # a port that is in use is told before any run is claimed
-        asyncio.run(_serve(url, apps, Settings(**behaviour), probes, quiet=quiet))
+        asyncio.run(_serve(db, found, settings, probes, quiet=quiet))
     leave_if_held(0)
     return 0  # to be stopped is how a worker ends
 
@@ -46,14 +73,15 @@ async def _serve(
     last_words = "Stopped at once; another worker goes on with what was in the middle."
     with Stop(lambda: say(last_words, "yellow"), grace_s=settings.stop_grace_s, late_code=0) as stop:
         async with report, open_store(url, agents=apps, settings=observed) as hf:
-            if probes is not None and hf._worker is not None:  # noqa: SLF001
-                probes.health.watch(hf._worker)  # noqa: SLF001
+            edge = Edge(hf)
+            if probes is not None:
+                edge.show_worker(probes.health)
                 say(f"Health and metrics at {probes.url}/healthz, /readyz and /metrics.")
             of = f" of {', '.join(settings.queues)}" if settings.queues else ""
-            named = f" as {hf.store.worker_id}" if settings.name else ""
-            say(f"Serving {names}{of} from {hf.store.url}{named}. Ctrl-C stops at a safe point.")
+            named = f" as {edge.worker_id}" if settings.name else ""
+            say(f"Serving {names}{of} from {edge.url}{named}. Ctrl-C stops at a safe point.")
             await stop.asked.wait()
-            busy, grace = sum(map(len, open_calls(hf).values())), f"{settings.stop_grace_s:g} s"
+            busy, grace = sum(map(len, edge.open_calls().values())), f"{settings.stop_grace_s:g} s"
             steps = f"{busy} running step{'' if busy == 1 else 's'}"
             waiting = f" Waiting up to {grace} for {steps}; Ctrl-C again stops at once." if busy else ""
             say(f"Stopping.{waiting}", "yellow")

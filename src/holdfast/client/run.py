@@ -30,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.store.contract import News, Store, spilled, unspilled
 from holdfast.values.codec import UNTYPED, Shape, checked_size
-from holdfast.values.text import MOST, cut
+from holdfast.values.text import cut
 from holdfast.verbs.messages import checked_topic
 from holdfast.verbs.streams import checked_stream
 from holdfast.words.budget import Budget, checked_budget
@@ -47,6 +47,7 @@ from holdfast.words.model import (
     is_served,
 )
 from holdfast.words.people import checked_note, checked_text
+from holdfast.words.progress import Progress
 from holdfast.words.spent import NOTHING, Spent
 
 R_co = TypeVar("R_co", covariant=True)
@@ -59,30 +60,6 @@ _WHY_S: Final = 2.0  # to find out why a wait was in vain
 _LOOK_EVERY_S: Final = 0.02
 _BURY_S: Final = 2.0
 _WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "worker", "group")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run says it has come, by `progress`, or how much of its plan is done."""
-
-    done: float
-    total: float | None
-    text: str
-
-    @classmethod
-    def of(cls, data: dict[str, Any] | None) -> Progress | None:
-        """What an event says, by its data."""
-        if data is None:
-            return None
-        if "items" not in data:
-            return cls(data["done"], data["total"], data["text"])
-        items = data["items"]
-        return cls(sum(done for _, done in items), len(items), next((name for name, done in items if not done), ""))
-
-    def __str__(self) -> str:
-        done, total = (None if each is None else min(each, MOST) for each in (self.done, self.total))
-        count = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-        return f"{count}, {self.text}" if self.text else count
 
 
 @dataclass(frozen=True, slots=True)

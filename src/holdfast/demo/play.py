@@ -30,10 +30,10 @@ from holdfast.cli.view.console import console, glyphs, print_json
 from holdfast.cli.view.draw import print_lines
 from holdfast.cli.view.lines import line
 from holdfast.cli.view.live import Watch
-from holdfast.cli.view.read import account
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
+from holdfast.client.family import account
 from holdfast.demo.site import Site
 from holdfast.errors import AlreadyDecided, BadArguments, HoldfastError, UnknownRun
 from holdfast.words.durations import spoken

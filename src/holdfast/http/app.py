@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
+from holdfast.client.edge import Edge
 from holdfast.http.auth import OwnPages, Tokens
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import Followers
@@ -26,7 +27,7 @@ from holdfast.http.requests import Receiver
 
 def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
     """Serves what an open client offers to whom the guard knows. `followers.closing` tells all who follow to come back."""
-    health = Health(hf, followers)
+    health = Health(Edge(hf), followers)
     receiver = Receiver(hf, guard, followers, health.served)
 
     async def first_page(_: Request) -> Response:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from holdfast.client.approvals import LISTED_BYTES, Approval, Room
+from holdfast.client.edge import Edge
 from holdfast.errors import UnknownApproval
 from holdfast.http.routes import Call, Input, Nothing
 
@@ -62,8 +63,8 @@ class OneApproval:
 async def listed(call: Call[Which, None]) -> Approvals:
     which = call.query
     to = call.by if which.mine else which.to
-    found = call.hf._listed(Room(LISTED_BYTES), run=which.run, to=to, open=which.open, limit=which.limit)  # noqa: SLF001 - as above
-    return Approvals(await found)
+    room = Room(LISTED_BYTES)
+    return Approvals(await Edge(call.hf).approvals(room, run=which.run, to=to, open=which.open, limit=which.limit))
 
 
 async def shown(call: Call[Nothing, None]) -> OneApproval:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import ipaddress
 import os
 import re
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Asked
 
 from holdfast.client.client import Client
+from holdfast.client.edge import Edge, user
 from holdfast.client.refusals import Try
 from holdfast.client.tokens import RENEW, SCOPES, Scope, Token, id_in
 from holdfast.errors import HoldfastError
@@ -62,14 +62,6 @@ class Caller:
 
 
 Guard = Callable[[Request], Awaitable[Caller]]
-
-
-def user() -> str:
-    """The name of the user who runs this process."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "someone"
 
 
 def is_loopback(host: str) -> bool:
@@ -214,4 +206,4 @@ def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> N
     if refused.code in ("unauthorized", "forbidden", "foreign_request"):
         address = request.client.host if request.client else ""
         about = {"via": "http", "address": address, **refused.about}
-        hf._refusals.note(Try(f"{request.method} {path}", refused.code, **about))  # noqa: SLF001 - the server's own client
+        Edge(hf).note_refused(Try(f"{request.method} {path}", refused.code, **about))

@@ -15,8 +15,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
+from holdfast.client.edge import Edge
 from holdfast.errors import HoldfastError
 from holdfast.http.follow import Followers
 from holdfast.worker.health import LATE_MS, PATIENCE_S
@@ -49,7 +49,7 @@ METRICS: Final[tuple[Described[ServerSight], ...]] = (
 class Health:
     """What can be said of a server."""
 
-    hf: Client
+    edge: Edge
     followers: Followers
     served: Served = field(default_factory=Counter)
     _sight: ServerSight | None = None
@@ -58,19 +58,19 @@ class Health:
 
     async def alive(self, _: Request) -> Response:
         """Would a new process do better?"""
-        ailment = self.hf.store.ailment()
+        ailment = self.edge.ailment()
         return _judged(ailment.reason if ailment is not None and ailment.lasting else "")
 
     async def ready(self, _: Request) -> Response:
         """Can it answer requests?"""
         if self.followers.closing.is_set():
             return _judged("the server ends: it takes no new requests")
-        ailment = self.hf.store.ailment()
+        ailment = self.edge.ailment()
         if ailment is not None:
             return _judged(ailment.reason)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self.hf.store.run("")  # no run is called that: the quickest question there is
+                await self.edge.ping()
         except HoldfastError as problem:
             return _judged(f"the store cannot be reached: {problem}")
         except TimeoutError:
@@ -95,12 +95,11 @@ class Health:
         census = questions = None
         try:
             async with asyncio.timeout(PATIENCE_S):
-                census, questions = await self.hf.store.census(LATE_MS), await self.hf.store.question_ages()
+                census, questions = await self.edge.census(LATE_MS)
         except (HoldfastError, TimeoutError):
             pass
         self._counted_at = time.monotonic()
-        now = self.hf.store.clock.now()
-        self._sight = ServerSight(census, now, self.served, self.followers.count, questions=questions)
+        self._sight = ServerSight(census, self.edge.now(), self.served, self.followers.count, questions=questions)
 
 
 def _judged(reason: str) -> Response:

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from holdfast.client.aside import aside, is_large
 from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
+from holdfast.client.edge import Edge
 from holdfast.client.tokens import Scope
 from holdfast.errors import (
     BadArguments,
@@ -107,7 +108,7 @@ class Receiver:
                 caller = await allowed()
         async with self._patience(getattr(query, "timeout", 0.0)):
             may = Permission((caller.via, caller.session, endpoint.needs), allowed, caller.via)
-            hf = self._hf._through(caller.actor, caller.via)  # noqa: SLF001 - users act through doors of their own
+            hf = Edge(self._hf).through(caller.actor, caller.via)
             try:
                 done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
             except HoldfastError as error:

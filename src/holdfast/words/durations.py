@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 from holdfast.errors import BadArguments
@@ -73,9 +74,9 @@ def epoch_ms(moment: datetime) -> int:
     return math.ceil(moment.timestamp() * 1000)
 
 
-def past_ms(when: Duration | datetime, now: int) -> int:
+def past_ms(since: Duration | datetime, now: int) -> int:
     """A moment that was: a datetime, or so long before now."""
-    return epoch_ms(when) if isinstance(when, datetime) else now - milliseconds(when)
+    return epoch_ms(since) if isinstance(since, datetime) else now - milliseconds(since)
 
 
 def moment(epoch: int) -> datetime:
@@ -95,3 +96,22 @@ def spoken(span_s: float) -> str:
     if minutes < 48 * 60:
         return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
     return f"{minutes / 1440:.0f} days"
+
+
+# Moments, where this computer is
+
+
+def clock(at: int, *, dated: bool = False) -> str:
+    """Write a time of day; with the date where days matter."""
+    return datetime.fromtimestamp(at / 1000).strftime("%m-%d %H:%M:%S" if dated else "%H:%M:%S")  # noqa: DTZ006 - local
+
+
+def day_and_time(at: int) -> str:
+    """Write a moment for people."""
+    return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - local
+
+
+def when(at: int) -> str:
+    """Write a moment for people, without the day if it is today."""
+    day, _, time_of_day = day_and_time(at).partition(" ")
+    return time_of_day if day == time.strftime("%Y-%m-%d") else f"{day} {time_of_day}"

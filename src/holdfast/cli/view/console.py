@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import select
@@ -14,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from holdfast.cli.view.screen import Screen, Text
 from holdfast.client.documents import plain
@@ -24,14 +24,6 @@ from holdfast.words.urls import redacted
 
 PIPED_WIDTH: Final = 110
 FAILED, BAD_USAGE, PAUSED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is a run that completed
-
-
-def user() -> str:
-    """The user of this computer."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "someone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +96,14 @@ def block(on: Console, text: str, style: str = "", margin: str = "  ") -> None:
     """Lines that others wrote, each behind a margin."""
     for line in lines_of(text):
         on.print(Text(margin).append(line.expandtabs(4), style), soft_wrap=True)
+
+
+def table(*columns: str, **how: Any) -> Table:
+    """Begin a table without lines."""
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        made.add_column(name, **how)
+    return made
 
 
 def write(text: str, before: str = "") -> None:

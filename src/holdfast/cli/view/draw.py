@@ -6,7 +6,6 @@ import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 import rich.text
@@ -16,12 +15,12 @@ from rich.console import Console
 from holdfast.cli.view.console import Glyphs, lines_of
 from holdfast.cli.view.screen import Text
 from holdfast.cli.view.tree import History, Node, Remark, in_order
-from holdfast.cli.view.words import turn, waited
-from holdfast.client.run import Progress
 from holdfast.values.text import cut
-from holdfast.words.durations import spoken
+from holdfast.words.durations import clock, spoken, when
+from holdfast.words.events import turn, waited
 from holdfast.words.harmless import harmless
 from holdfast.words.model import FINISHED, Event
+from holdfast.words.progress import Progress
 
 MARGIN: Final = "  "
 STATE_STYLES: Final = {
@@ -72,20 +71,10 @@ def clean(text: str) -> str:
     return harmless(" ".join(text.split()))
 
 
-def clock(at: int, *, dated: bool = False) -> str:
-    """A time of day where this computer is; with the date where days matter."""
-    return datetime.fromtimestamp(at / 1000).strftime("%m-%d %H:%M:%S" if dated else "%H:%M:%S")  # noqa: DTZ006 - local
-
-
-def day_and_time(at: int) -> str:
-    """A moment for people, where this computer is."""
-    return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - local
-
-
-def when(at: int) -> str:
-    """The same, without the day if it is today."""
-    day, _, time_of_day = day_and_time(at).partition(" ")
-    return time_of_day if day == time.strftime("%Y-%m-%d") else f"{day} {time_of_day}"
+def status_text(status: str, signs: Glyphs) -> Text:
+    """Write a state with its sign and colour."""
+    sign = {"completed": signs.done, "failed": signs.failed, "running": signs.running, "cancelled": signs.small}
+    return Text(f"{sign.get(status, signs.waiting)} {status}", STATUS_STYLES.get(status, ""))
 
 
 # Rows

@@ -9,106 +9,51 @@ from typing import Final, Protocol
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
-from holdfast.cli.choices import to_decide
+from holdfast.cli.view.choices import to_decide
 from holdfast.cli.view.console import glyphs
-from holdfast.cli.view.draw import MARGIN, STATUS_STYLES, Scene, clean, fit, lines, progress_line, rows, when, wrapped
-from holdfast.cli.view.failure import Failure, failure_of
-from holdfast.cli.view.lines import is_quiet, line, told_now
-from holdfast.cli.view.read import family, open_calls, row_of
+from holdfast.cli.view.draw import MARGIN, STATUS_STYLES, Scene, clean, fit, lines, progress_line, rows, wrapped
+from holdfast.cli.view.lines import line, told_now
 from holdfast.cli.view.screen import Text, take_prints
 from holdfast.cli.view.tree import History
-from holdfast.client.approvals import Approval
 from holdfast.client.client import Client
+from holdfast.client.family import Family
 from holdfast.client.run import is_put_off
-from holdfast.words.durations import spoken
-from holdfast.words.model import FINISHED, Event, RunRow, is_served
+from holdfast.words.durations import spoken, when
+from holdfast.words.events import is_quiet
+from holdfast.words.model import FINISHED, Event
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ROOM_AROUND: Final = 8  # lines of the screen that are not the tree
 _HELD_S: Final = 0.5  # for how long the failure of a step is not told, in case it is that of the run
 
 
-class Watch:
-    """What is known of a run and its descendants; `look` takes in what is new."""
+class Watch(Family):
+    """A family with its histories, drawn as they grow."""
 
     def __init__(self, hf: Client, run: str) -> None:
-        self.hf, self.run = hf, run
-        self.rows: dict[str, RunRow] = {}
+        super().__init__(hf, run)
         self.histories: dict[str, History] = {}
-        self.questions: list[Approval] = []
-        self.failure: Failure | None = None  # of the run, once it has failed
-        self.unserved: list[RunRow] = []  # unfinished ones for which there is no live worker, here or elsewhere
-
-    @property
-    def root(self) -> RunRow:
-        """The run itself."""
-        return self.rows[self.run]
 
     @property
     def history(self) -> History:
-        """Its history."""
+        """The history of the run itself."""
         return self.histories[self.run]
 
     async def look(self) -> list[Event]:
-        """What was recorded since the last look, in order."""
-        root = await row_of(self.hf, self.run)
-        new: list[Event] = []
-        for row in await family(self.hf, root):
-            self.rows[row.id] = row
-            history = self.histories.setdefault(row.id, History())
-            if row.next_seq > history.next_seq:
-                events = await self.hf.store.journal(row.id, history.next_seq)
-                for event in events:
-                    history.add(event)
-                new += events
+        """Read what was recorded since the last look, in order."""
+        new = await super().look()
+        for run in self.rows:
+            self.histories.setdefault(run, History())
+        for event in sorted(new, key=lambda event: event.seq):
+            self.histories[event.run].add(event)
         for history in self.histories.values():
             history.show_children(self.rows)
-        if root.status == "failed" and self.failure is None:
-            self.failure = await failure_of(self.hf, root)
-        parked = [row for row in self.rows.values() if row.status in ("ready", "waiting")]
-        served = await self.hf.store.agents() if parked else {}
-        self.unserved = [row for row in parked if not is_served(row, served)]
-        waits = any(row.waits_for == "person" for row in self.rows.values())
-        self.questions = await self.hf.approvals(run=self.run) if waits else []
-        return sorted(new, key=lambda event: event.position)
-
-    @property
-    def elsewhere(self) -> bool:
-        """Does another live process work on the run?"""
-        root = self.root
-        ours = self.hf.store.worker_id
-        return root.status == "running" and root.lease_owner != ours and (root.due_at or 0) > self.hf.store.clock.now()
-
-    @property
-    def is_over(self) -> bool:
-        """Is there nothing to wait for? A run that ended may have started others that are still at work."""
-        if self.root.status in FINISHED:
-            return not any(is_active(row, self.hf.store.clock.now()) for row in self.rows.values())
-        return self.stuck_on is not None
-
-    @property
-    def stuck_on(self) -> RunRow | None:
-        """A run that is paused or that nobody serves, and that everything else waits for: nothing goes on by itself."""
-        if self.root.status in FINISHED:
-            return None
-        stuck = {row.id: row for row in self.rows.values() if row.status == "paused"}
-        stuck |= {row.id: row for row in self.unserved}
-        if self.run in stuck:
-            return self.root
-        others = [row for row in self.rows.values() if row.status not in FINISHED and row.id not in stuck]
-        if any(row.status != "waiting" or row.waits_for != "child" for row in others):
-            return None
-        return next(iter(stuck.values()), None)
-
-    @property
-    def is_due(self) -> bool:
-        """Is its wait over, so that a worker should take it any moment?"""
-        return self.root.due_at is not None and self.root.due_at <= self.hf.store.clock.now()
+        return new
 
     def waits(self) -> str | None:
-        """What the run waits for, in words."""
+        """Say what the run waits for."""
         root = self.root
-        if root.due_at is not None and is_put_off(root, self.hf.store.clock.now()):
+        if root.due_at is not None and is_put_off(root, self.edge.now()):
             return f"begins at {when(root.due_at)}"
         if root.status != "waiting":
             return None
@@ -119,13 +64,6 @@ class Watch:
         until = f" until {when(root.due_at)}" if root.due_at is not None and not self.is_due else ""
         word = {"timer": "sleeps", "retry": "waits to try a step again", "person": "waits for a person"}
         return word.get(root.waits_for or "", f"waits for a {root.waits_for}") + until
-
-
-def is_active(row: RunRow, now: int) -> bool:
-    """Is a worker on it, or should one be?"""
-    return row.status in ("ready", "running") or (
-        row.status == "waiting" and row.due_at is not None and row.due_at <= now
-    )
 
 
 class Display(Protocol):
@@ -229,8 +167,8 @@ class Moving:
 
     def _picture(self, watch: Watch, *, going: bool) -> RenderableType:
         on, signs, root = self._on, glyphs(self._on), watch.root
-        now = watch.hf.store.clock.now()
-        running = open_calls(watch.hf) if root.status not in FINISHED else {}
+        now = watch.edge.now()
+        running = watch.edge.open_calls() if root.status not in FINISHED else {}
         for run, history in watch.histories.items():
             history.show_open(running.get(run, ()))
         room = max(on.height - _ROOM_AROUND, 5)

@@ -7,28 +7,27 @@ A call's key is its path: `deepen#0/summarise#1` is a node `summarise` in the br
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
-from holdfast.cli.view.words import (
+from holdfast.client.edge import OpenCall
+from holdfast.values.codec import preview
+from holdfast.words.events import (
+    OF_A_STEP,
     PREVIEW_CHARACTERS,
     error_line,
     is_own_patch,
     is_request,
     said_by_model,
-    said_low,
-    said_progress,
-    said_stream,
-    said_talk,
+    told,
     turn,
     value_preview,
     waited,
+    words_of,
 )
-from holdfast.client.run import Progress
-from holdfast.values.codec import preview
-from holdfast.words.durations import spoken
 from holdfast.words.model import Event, RunRow
+from holdfast.words.progress import Progress
 from holdfast.words.spent import NOTHING, Spent
 
 
@@ -72,16 +71,6 @@ class Node:
         self.remarks.append(Remark(text, "warn"))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCall:
-    """A call that is going on right now and may not have left any trace in the journal yet."""
-
-    key: str
-    name: str
-    input: str
-    began: int
-
-
 def in_order(items: Iterable[Node]) -> list[Node]:
     """By their last record, so that all above an interruption was recorded before it; what is still open comes last."""
     return sorted(items, key=lambda node: (_is_open(node), node.seq))
@@ -118,8 +107,8 @@ class History:
 
     def add(self, event: Event) -> Node | None:
         """Take in one event; they come in order. Of one that came from outside: the node that tells it."""
-        take = getattr(self, _TAKEN_BY.get(event.kind, ""), None)
-        node: Node | None = None if take is None else take(event)
+        take = self.TAKERS.get(event.kind)
+        node = None if take is None else take(self, event)
         self.next_seq = event.seq + 1
         return node
 
@@ -223,12 +212,9 @@ class History:
 
     def _step_retrying(self, event: Event) -> None:
         node, data = self._call(event, "step"), event.data
-        wait_ms = data.get("wait_ms", 0)
-        text = f"attempt {data.get('attempt')}: {error_line(data.get('error'))}; again after {spoken(wait_ms / 1000)}"
-        if data.get("pauses"):
-            text += f", and {data['pauses']} is paused for everybody"
-        node.remarks.append(Remark(text, "bad"))
-        node.state, node.due, node.attempts = "waiting", event.at + wait_ms, data.get("attempt", 1) + 1
+        node.remarks.append(Remark(_said(event), "bad"))
+        node.state, node.due = "waiting", event.at + data.get("wait_ms", 0)
+        node.attempts = data.get("attempt", 1) + 1
 
     def _step_ended(self, event: Event) -> None:
         node, data = self._call(event, "step"), event.data
@@ -252,16 +238,16 @@ class History:
 
     def _asked(self, event: Event) -> None:
         data = event.data
-        if data.get("kind") in _OF_A_STEP:
+        if data.get("kind") in OF_A_STEP:
             node = self._call(event, "step")
             node.state = "doubt"
-            node.warn(f"{_OF_A_STEP[data['kind']]}; question {data.get('approval')} asks a person")
+            node.warn(_said(event))
             return
         if event.key is None:  # about a budget, whoever's call met its limit
             node = self._calls[data.get("key", ""), None] = self._top(event, "question", "")
         else:
             node = self._call(event, "question")
-        node.name, node.state, node.began = str(data.get("question", "")), "waiting", event.at
+        node.name, node.state, node.began = _said(event), "waiting", event.at
         if data.get("to"):
             node.remarks.append(Remark(f"for {', '.join(data['to'])}"))
         if data.get("not_by") == "starter":
@@ -269,28 +255,17 @@ class History:
 
     def _told(self, event: Event) -> Node | None:
         """Something happened to a question that does not end it."""
-        data = event.data
-        node = self._calls.get((event.key or data.get("key", ""), None))
+        node = self._calls.get((event.key or event.data.get("key", ""), None))
         if node is None:
             return None
-        by = data.get("by")
-        text = {
-            "approval.reminded": f"reminded ({data.get('nth')})",
-            "approval.delegated": f"{by} passed it on to {data.get('to')}",
-            "approval.voted": f"{by} agreed" + (" and changed what is shown" if data.get("changed") else ""),
-            "approval.withdrawn": "withdrawn",
-        }[event.kind]
-        node.remarks.append(Remark(text + (f": {data['note']}" if data.get("note") else "")))
+        node.remarks.append(Remark(_said(event)))
         if event.kind == "approval.withdrawn" and node.sort == "question":
             node.state, node.ended = "cancelled", event.at
         return node
 
     def _decided(self, event: Event) -> Node:
         data = event.data
-        node = self._calls.get((data.get("key", ""), None))
-        said = f"{data.get('decision')} by {data.get('by')}" + (f" ({data['note']})" if data.get("note") else "")
-        if event.kind == "approval.expired":
-            said = "nobody decided in time"
+        node, said = self._calls.get((data.get("key", ""), None)), _said(event)
         if node is None:
             return self._top(event, "note", said)
         if node.sort == "question":
@@ -325,38 +300,37 @@ class History:
             node.ended, node.result, node.seq = event.at, value_preview(event), event.seq
         return node
 
+    def _tell(self, event: Event, sort: str, name: str) -> Node:
+        """A node that is a sentence."""
+        node = self._call(event, sort) if event.key is not None else self._top(event, sort, "")
+        node.name, node.state, node.began, node.input = name, "said", event.at, ""
+        return node
+
     def _note(self, event: Event) -> None:
-        node = self._call(event, "note")
-        node.name, node.state, node.began, node.input = event.data.get("text", ""), "said", event.at, ""
+        node = self._tell(event, "note", _said(event))
         stored = json.loads(event.value) if event.value else {}
         if isinstance(stored, dict) and stored.get("data"):
             node.result = preview(json.dumps(stored["data"]), PREVIEW_CHARACTERS)
 
     def _progress(self, event: Event) -> None:
-        node = self._call(event, event.kind)
         if event.dropped is None and event.kind == "plan":
             self.plan = Progress.of(event.data)
         elif event.dropped is None:
             self.progress = Progress.of(event.data)
-        node.name, node.state, node.began, node.input = said_progress(event), "said", event.at, ""
+        self._tell(event, event.kind, _said(event))
 
     def _talk(self, event: Event) -> None:
-        node = self._call(event, "note") if event.key is not None else self._top(event, "note", "")
-        node.name, node.state, node.began, node.input = said_talk(event), "said", event.at, ""
-
-    def _stream(self, event: Event) -> None:
-        node = self._call(event, "note")
-        node.name, node.state, node.began, node.input = said_stream(event), "said", event.at, ""
+        self._tell(event, "note", told(event))
 
     def _checkpoint(self, event: Event) -> None:
         node = self._call(event, "checkpoint")
-        node.name = f"checkpoint {event.data.get('era', '')}".strip()
+        node.name = _said(event)
         node.began, node.result = event.at, value_preview(event)
 
     # What has no key
 
     def _low(self, event: Event) -> None:
-        self._top(event, "note", said_low(event))
+        self._top(event, "note", _said(event))
 
     def _message(self, event: Event) -> Node:
         node = self._top(event, "message", str(event.data.get("topic", "")))
@@ -368,24 +342,14 @@ class History:
             self._top(event, "patch", str(event.data.get("patch", "")))
 
     def _foreign(self, event: Event) -> None:
-        data = event.data
-        did = "did" if data.get("effect") else "waited for"
-        text = f"{data.get('line')} {did} something that is not recorded ({data.get('what')})"
-        self._top(event, "warning", text, "doubt").warn("it is done again whenever the run resumes; put it into a step")
+        node = self._top(event, "warning", _said(event), "doubt")
+        node.warn("it is done again whenever the run resumes; put it into a step")
 
     def _mark(self, event: Event) -> Node | None:
-        data, by = event.data, event.data.get("by")
-        if event.kind == "run.interrupted":
-            self.interruptions += 1
-            text = "interrupted: its process was gone; another went on"  # when it ended is recorded nowhere
-        elif event.kind == "run.failed":
-            if event.dropped is None:
-                return None  # how the run ended is said below the tree
-            text = "failed" if self._is_told(event) else f"failed: {error_line(data.get('error'))}"
-        else:
-            text = (
-                _VERBS[event.kind] + (f" by {by}" if by else "") + (f": {data['reason']}" if data.get("reason") else "")
-            )
+        if event.kind == "run.failed" and event.dropped is None:
+            return None  # how the run ended is said below the tree
+        self.interruptions += event.kind == "run.interrupted"
+        text = told(event, error=not self._is_told(event))
         mark = self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said")
         self.marks.append(mark)
         return mark
@@ -397,6 +361,52 @@ class History:
         nodes = [self._calls[key, event.dropped] for key in keys if (key, event.dropped) in self._calls]
         return any(node.remarks and error_line(error).endswith(node.remarks[-1].text) for node in nodes)
 
+    # The kinds that are shown in the tree, each with what takes it in. How a run ended is said below the tree.
+    TAKERS: ClassVar[dict[str, Callable[[History, Event], Node | None]]] = {
+        "run.interrupted": _mark,
+        "run.pausing": _mark,
+        "run.paused": _mark,
+        "run.resumed": _mark,
+        "run.retried": _mark,
+        "run.cancelling": _mark,
+        "run.unwinding": _mark,
+        "run.failed": _mark,
+        "step.started": _step_started,
+        "step.held": _step_held,
+        "step.progress": _step_progress,
+        "step.retrying": _step_retrying,
+        "step.completed": _step_ended,
+        "step.failed": _step_ended,
+        "step.cancelled": _step_ended,
+        "timer.set": _timer,
+        "timer.fired": _timer,
+        "message.received": _message,
+        "child.started": _child,
+        "child.spawned": _child,
+        "child.ended": _child_ended,
+        "approval.asked": _asked,
+        "approval.reminded": _told,
+        "approval.delegated": _told,
+        "approval.voted": _told,
+        "approval.withdrawn": _told,
+        "approval.decided": _decided,
+        "approval.expired": _decided,
+        "budget.low": _low,
+        "conversation.entered": _talk,
+        "conversation.refused": _talk,
+        "conversation.read": _talk,
+        "conversation.added": _talk,
+        "patched": _patched,
+        "note": _note,
+        "progress": _progress,
+        "plan": _progress,
+        "checkpoint": _checkpoint,
+        "stream.opened": _talk,
+        "stream.closed": _talk,
+        "stream.read": _talk,
+        "foreign": _foreign,
+    }
+
 
 def _agent_name(agent: str) -> str:
     name, _, nth = agent.rpartition("-")
@@ -407,58 +417,12 @@ def _agent_name(agent: str) -> str:
 
 _UNTAKEN: Final = "no worker has taken this yet"
 _STATES: Final = {"completed": "done", "failed": "failed", "cancelled": "cancelled", "running": "running"}
-_OF_A_STEP: Final = {"in_doubt": "its outcome is not known", "loop": "it would go on with a loop"}
-_VERBS: Final = {
-    "run.pausing": "asked to pause",
-    "run.paused": "paused",
-    "run.resumed": "resumed",
-    "run.retried": "retried from its failure",
-    "run.cancelling": "asked to stop",
-    "run.unwinding": "told to stop",
-}
 
 
-_TAKEN_BY: Final = {
-    "step.started": "_step_started",
-    "step.held": "_step_held",
-    "step.progress": "_step_progress",
-    "step.retrying": "_step_retrying",
-    "step.completed": "_step_ended",
-    "step.failed": "_step_ended",
-    "step.cancelled": "_step_ended",
-    "approval.asked": "_asked",
-    "approval.reminded": "_told",
-    "approval.delegated": "_told",
-    "approval.voted": "_told",
-    "approval.withdrawn": "_told",
-    "approval.decided": "_decided",
-    "approval.expired": "_decided",
-    "timer.set": "_timer",
-    "timer.fired": "_timer",
-    "child.started": "_child",
-    "child.spawned": "_child",
-    "child.ended": "_child_ended",
-    "note": "_note",
-    "stream.opened": "_stream",
-    "stream.closed": "_stream",
-    "stream.read": "_stream",
-    "conversation.entered": "_talk",
-    "conversation.refused": "_talk",
-    "conversation.read": "_talk",
-    "conversation.added": "_talk",
-    "progress": "_progress",
-    "plan": "_progress",
-    "checkpoint": "_checkpoint",
-    "message.received": "_message",
-    "budget.low": "_low",
-    "patched": "_patched",
-    "foreign": "_foreign",
-    "run.interrupted": "_mark",
-    "run.pausing": "_mark",
-    "run.paused": "_mark",
-    "run.resumed": "_mark",
-    "run.retried": "_mark",
-    "run.cancelling": "_mark",
-    "run.unwinding": "_mark",
-    "run.failed": "_mark",
-}
+def _said(event: Event) -> str:
+    return words_of(event).says(event)
+
+
+UNSHOWN: Final = frozenset({
+    "run.completed", "run.cancelled", "tick", "conversation.asked", "conversation.withdrawn", "conversation.left",
+})  # fmt: skip

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.cli.view.words import error_line
 from holdfast.client.client import Client
 from holdfast.values.failures import own_frames
+from holdfast.words.events import error_line
 from holdfast.words.model import Event, RunRow
 
 _DEPTH: Final = 20  # runs below each other that are followed

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from holdfast.cli.view.console import command, user
+from holdfast.cli.view.console import command
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import Approval
 from holdfast.client.documents import plain
+from holdfast.client.edge import user
 from holdfast.values.text import cut
 from holdfast.words.people import Actor, is_left_out
 

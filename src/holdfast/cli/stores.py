@@ -1,0 +1,54 @@
+"""Stores as the user of this computer opens them at a terminal, and why the runs of one may not be carried."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from holdfast.cli.view.console import command
+from holdfast.client.client import Client
+from holdfast.client.edge import Edge, open_existing, user
+from holdfast.words.people import Actor
+
+
+def existing(url: str | None) -> AbstractAsyncContextManager[Client]:
+    """Open a store that must be there: a command that only looks makes no new file."""
+    return open_existing(url, Actor(user()), door())
+
+
+def at_terminal(hf: Client) -> Client:
+    """Make the client that of the user of this computer, whom the audit names with this door."""
+    return Edge(hf).through(Actor(user()), door())
+
+
+def door() -> str:
+    """Name the door of the command line, for the audit."""
+    return f"cli:{user()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """That none of a store's runs is carried, because it is a copy, and what to do."""
+
+    what: str
+    when: str
+    command: str
+
+    @property
+    def advice(self) -> str:
+        return f"{self.when} {self.command}"
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.advice}"
+
+
+async def held(hf: Client, url: str | None) -> Held | None:
+    """Say what holds the runs of this store; None when they are carried."""
+    edge = Edge(hf)
+    if not await edge.is_held():
+        return None
+    if edge.is_backup:
+        made = command("restore", edge.url.removeprefix("sqlite:").partition("?")[0], db="sqlite:NEW.db")
+        return Held("this is a backup: no run is carried in it, and it cannot be changed", "Make a store of it:", made)
+    let_go = command("restore", "--activate", db=url)
+    return Held("this store is a copy and held: no run is carried", "When the original does nothing any more:", let_go)

@@ -1,0 +1,270 @@
+"""The edge of a client: what the command line and the server ask of one beyond what users are offered.
+
+Look here when an edge needs something of the store, the worker or the audit: no edge reaches behind a client by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.client.approvals import Approval, Room
+from holdfast.client.client import Client, open, store_for
+from holdfast.client.refusals import Try
+from holdfast.client.run import Deed, bury_owners
+from holdfast.errors import StoreUnavailable, UnknownRun
+from holdfast.store.contract import Ailment, Census, QuestionAges
+from holdfast.words.model import Event, Published, RunRow, Signal
+from holdfast.words.people import Actor
+from holdfast.worker.health import Health
+
+
+def user() -> str:
+    """Name the user who runs this process."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "someone"
+
+
+class OpenCall(NamedTuple):
+    """A call that is going on right now and may not have left any trace in the journal yet."""
+
+    key: str
+    name: str
+    input: str
+    began: int
+
+
+class Overdue(NamedTuple):
+    """Runs that may not go on by themselves, with what live workers serve at this moment."""
+
+    rows: list[RunRow]
+    served: Published
+    queues: frozenset[str] | None
+    now: int
+
+
+class Edge:
+    """A client as an edge of this package uses it."""
+
+    __slots__ = ("_hf",)
+
+    def __init__(self, hf: Client) -> None:
+        self._hf = hf
+
+    # Who acts
+
+    def through(self, actor: Actor, door: str) -> Client:
+        """Make a view of the client for an actor who comes through a door; the audit names both."""
+        return self._hf._through(actor, door)
+
+    def note_refused(self, refused: Try) -> None:
+        """Count a refused try for the audit."""
+        self._hf._refusals.note(refused)
+
+    # Lists that are cut to a size
+
+    async def approvals(
+        self, room: Room, *, run: str | None, to: str | Actor | None, open: bool, limit: int
+    ) -> list[Approval]:
+        """List questions as `hf.approvals` does, with so much of the values as there is room for."""
+        return await self._hf._listed(room, run=run, to=to, open=open, limit=limit)
+
+    async def audit(
+        self, room: Room, *, run: str | None, by: str | None, action: Iterable[str] | None, before: int | None, limit: int
+    ) -> list[Deed]:  # fmt: skip
+        """List deeds as `hf.audit` does, with so much of the values as there is room for."""
+        return await self._hf._audited(room, run=run, by=by, action=action, before=before, limit=limit)
+
+    # The store
+
+    @property
+    def url(self) -> str:
+        """The URL of the store, without a password."""
+        return self._hf.store.url
+
+    @property
+    def worker_id(self) -> str:
+        """The id under which this process holds leases."""
+        return self._hf.store.worker_id
+
+    @property
+    def is_backup(self) -> bool:
+        """Is the store the file of a backup, which refuses every write?"""
+        return self._hf.store.is_backup
+
+    @property
+    def only_reads(self) -> bool:
+        """Is the store one that can only be looked at?"""
+        return self._hf.store.refuses is not None
+
+    def now(self) -> int:
+        """Read the store's clock."""
+        return self._hf.store.clock.now()
+
+    def ailment(self) -> Ailment | None:
+        """Say what keeps the store from being written, if anything does."""
+        return self._hf.store.ailment()
+
+    async def ping(self) -> None:
+        """Ask the store the quickest question there is: no run has this id."""
+        await self._hf.store.run("")
+
+    async def is_held(self) -> bool:
+        """Is the store a copy, none of whose runs is carried?"""
+        return await self._hf.store.held()
+
+    async def facts(self) -> dict[str, Any]:
+        """Read all of the store, and say what is in it and whether it is whole."""
+        return await self._hf.store.facts()
+
+    async def census(self, late_ms: int) -> tuple[list[Census], QuestionAges]:
+        """Count runs and open questions, for metrics."""
+        return await self._hf.store.census(late_ms), await self._hf.store.question_ages()
+
+    async def agents(self) -> Published:
+        """Read what was published, and which of it live workers serve."""
+        return await self._hf.store.agents()
+
+    async def paused_rates(self) -> list[tuple[str, int]]:
+        """List the rates that a provider has paused, each with the time until which."""
+        return [(key.removeprefix("rate:"), until) for key, until in await self._hf.store.paused_rates()]
+
+    # Runs
+
+    async def find(self, run: str) -> RunRow | None:
+        """Read a run, if it is there."""
+        return await self._hf.store.run(run)
+
+    async def row(self, run: str) -> RunRow:
+        """Read a run, or raise `UnknownRun` that names near ones: for callers who may list them."""
+        found = await self._hf.store.run(run)
+        if found is None:
+            near = [each.id for each in await self._hf.store.runs(limit=200) if run in each.id][:5]
+            listed = f"; there are {', '.join(near)}" if near else "; `holdfast runs` lists those there are"
+            raise UnknownRun(f"there is no run {run!r} in {self.url}{listed}")
+        return found
+
+    async def overdue(self, limit: int) -> Overdue:
+        """List unfinished runs that are due, paused or left by their worker, the longest due first."""
+        store = self._hf.store
+        return Overdue(await store.stuck(0, limit=limit), await store.agents(), await store.queues_taken(), self.now())
+
+    async def untaken(self, row: RunRow) -> list[Signal]:
+        """List what came to a run since a worker last took from its inbox."""
+        return await self._hf.store.inbox(row.id, row.inbox_seen)
+
+    # Events
+
+    async def events(self, run: str | None, after: int, limit: int = 500) -> list[Event]:
+        """Read a page of a run's journal from a seq on; without a run, of the feed of all behind a position."""
+        store = self._hf.store
+        return await (store.feed(after, None, limit) if run is None else store.journal(run, after, limit))
+
+    async def last_position(self) -> int:
+        """Say where the newest event of the store stands in the order of all."""
+        return (await self._hf.store.feed_reach())[1] - 1
+
+    def changes(self) -> asyncio.Event:
+        """Make an event that is set whenever something changes in the store; the caller clears it."""
+        heard = asyncio.Event()
+        self._hf.store.on_change(lambda _: heard.set())
+        return heard
+
+    # The worker in this process
+
+    def show_worker(self, health: Health) -> None:
+        """Let probes look at the worker in this client."""
+        if self._hf._worker is not None:
+            health.watch(self._hf._worker)
+
+    def open_calls(self) -> dict[str, list[OpenCall]]:
+        """List the steps whose bodies run in this process right now, by run: what goes on now is in no journal."""
+        worker = self._hf._worker
+        found: dict[str, list[OpenCall]] = {}
+        for run, execution in list(worker.executions.items()) if worker is not None else ():
+            for key, call in list(execution.calls.items()):
+                began = getattr(call, "_began_at", 0)
+                if began and not call.numbered and key not in execution.waits:
+                    found.setdefault(run, []).append(OpenCall(key, call.name, call.preview, began))
+        return found
+
+
+# Stores that must be there
+
+
+@asynccontextmanager
+async def open_existing(url: str | None, actor: Actor, door: str) -> AsyncIterator[Client]:
+    """Open a store that must be there, for an actor who comes through a door; no new file is made.
+
+    A file that cannot be written, or whose folder cannot, is looked at in a copy.
+    """
+    store = store_for(url)
+    path = getattr(store, "path", None)
+    if path is not None and not os.path.exists(path):  # noqa: ASYNC240, PTH110
+        raise StoreUnavailable(
+            f"there is no store at {store.url!r}; `holdfast run FILE.py:AGENT` makes one, --db names another"
+        )
+    async with contextlib.AsyncExitStack() as stack:
+        hf, trouble = None, None
+        if path is None or store.is_backup or _can_be_written(path):
+            try:
+                hf = await stack.enter_async_context(open(url)._through(actor, door))
+                await bury_owners(hf.store)
+            except StoreUnavailable as error:
+                if path is None:
+                    raise
+                trouble = error
+        if hf is None:
+            assert path is not None
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
+            copy = await asyncio.to_thread(_copied, path, folder)
+            try:
+                hf = await stack.enter_async_context(open(f"sqlite:{copy}")._through(actor, door))
+            except StoreUnavailable as error:
+                raise trouble or error  # noqa: B904 - the copy is nothing that the user knows of
+            hf.store.url = store.url
+            hf.store.refuses = (
+                f"{store.url!r} can only be looked at and cannot be changed: its file, folder or disk cannot be written"
+            )
+        yield hf
+
+
+def _can_be_written(path: str) -> bool:
+    """SQLite writes beside the file even to read it, so its folder counts too."""
+    beside = [path + suffix for suffix in ("", "-wal", "-shm")]
+    return os.access(os.path.dirname(path), os.W_OK) and all(  # noqa: PTH120
+        os.access(file, os.W_OK)
+        for file in beside
+        if os.path.exists(file)  # noqa: PTH110
+    )
+
+
+def _copied(path: str, folder: str) -> str:
+    """Copy the file, with what its log has, into a folder that can be written."""
+    for suffix in ("", "-wal"):
+        if os.path.exists(path + suffix):  # noqa: PTH110
+            copy = shutil.copyfile(path + suffix, os.path.join(folder, "copy.db" + suffix))  # noqa: PTH118
+            os.chmod(copy, 0o600)  # noqa: PTH101
+    return os.path.join(folder, "copy.db")  # noqa: PTH118
+
+
+def file_facts(url: str | None) -> dict[str, Any]:
+    """Say what can be told of the file of a store that is not open; nothing of another kind of store, or of none."""
+    store = store_for(url)
+    path = getattr(store, "path", None)
+    if path is None or not Path(path).exists():
+        return {}
+    return {
+        "store": "sqlite", "url": store.url, "path": path, "file_bytes": Path(path).stat().st_size,
+        "free_bytes": shutil.disk_usage(Path(path).parent).free,
+    }  # fmt: skip
