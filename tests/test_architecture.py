@@ -89,6 +89,25 @@ def test_the_package_is_imported_at_the_top_of_files():
     assert not wrong, "\n".join(wrong)
 
 
+EDGES = "cli http dashboard"
+
+
+def _is_behind(attribute):
+    """Is this private to a client? So is its store, though users may see it."""
+    return attribute == "store" or (attribute.startswith("_") and not attribute.startswith("__"))
+
+
+def test_edges_ask_the_client_and_not_what_is_behind_it():
+    """What they need beyond what users are offered is a method of `client.edge.Edge`."""
+    wrong = []
+    for module, tree in trees().items():
+        for node in ast.walk(tree) if part_of(module, EDGES) else ():
+            owner = getattr(getattr(node, "value", None), "id", "")
+            if isinstance(node, ast.Attribute) and _is_behind(node.attr) and owner not in ("self", "cls", "os"):
+                wrong.append(f"{module}, line {node.lineno}: .{node.attr} is behind the client")
+    assert not wrong, "\n".join(wrong)
+
+
 # --- numbers that may only go down ---
 
 RATCHETS = {

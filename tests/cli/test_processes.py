@@ -24,7 +24,7 @@ def test_a_killed_run_goes_on_where_it_stopped(terminal):
     code, output = terminal.run("run", READ, 4, "--id", "r")
     assert code == 0
     assert "2 steps recorded before" in output
-    assert "was interrupted" in output
+    assert "interrupted: its process was gone" in output
     assert '"pages": [' in output
     assert terminal.ledger == ["page 0", "page 1", "page 2", "page 2", "page 3", "page 3"]
 

@@ -19,7 +19,7 @@ from tests.security.forger import EVIL, FORGED, NAME, SHORT
 
 import holdfast
 from holdfast.cli import main
-from holdfast.words.harmless import harmless
+from holdfast.words.harmless import _PLAIN, harmless, pieces
 
 FORGER = Path(forger.__file__)
 COLUMNS = 80
@@ -259,3 +259,10 @@ def test_nothing_else_prints():
             assert not re.search(r"\bConsole\(|from rich.text|rich\.print", text), path
         if path.name not in ("screen.py", "output.py", "group.py"):
             assert not re.search(r"(?<!\.)\bprint\(|sys\.std(out|err)\.write|click\.s?echo\(f", text), path
+
+
+def test_what_needs_no_second_look_is_shown_as_it_is():
+    """The quick way for plain text says of each character what the careful way says."""
+    plain = [c for c in map(chr, range(sys.maxunicode + 1)) if _PLAIN.match(c)]
+    assert len(plain) > 1_000
+    assert [c for c in plain if "".join(pieces(f"a{c}")) != f"a{c}"] == []

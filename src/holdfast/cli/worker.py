@@ -75,7 +75,7 @@ async def _serve(
         async with report, open_store(url, agents=apps, settings=observed) as hf:
             edge = Edge(hf)
             if probes is not None:
-                edge.show_worker(probes.health)
+                edge.show_worker(probes.health.watch)
                 say(f"Health and metrics at {probes.url}/healthz, /readyz and /metrics.")
             of = f" of {', '.join(settings.queues)}" if settings.queues else ""
             named = f" as {edge.worker_id}" if settings.name else ""

@@ -11,7 +11,7 @@ import getpass
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.store.contract import Ailment, Census, QuestionAges
 from holdfast.words.model import Event, Published, RunRow, Signal
 from holdfast.words.people import Actor
-from holdfast.worker.health import Health
+from holdfast.worker.worker import Worker
 
 
 def user() -> str:
@@ -182,10 +182,10 @@ class Edge:
 
     # The worker in this process
 
-    def show_worker(self, health: Health) -> None:
+    def show_worker(self, watch: Callable[[Worker], None]) -> None:
         """Let probes look at the worker in this client."""
         if self._hf._worker is not None:
-            health.watch(self._hf._worker)
+            watch(self._hf._worker)
 
     def open_calls(self) -> dict[str, list[OpenCall]]:
         """List the steps whose bodies run in this process right now, by run: what goes on now is in no journal."""

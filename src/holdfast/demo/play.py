@@ -33,6 +33,7 @@ from holdfast.cli.view.live import Watch
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
+from holdfast.client.edge import Edge
 from holdfast.client.family import account
 from holdfast.demo.site import Site
 from holdfast.errors import AlreadyDecided, BadArguments, HoldfastError, UnknownRun
@@ -86,7 +87,7 @@ class Play:
         number = len(self.processes) + 1
         command = [sys.executable, "-m", "holdfast", "run", "research.py:research", TOPIC, "--id", RUN]
         env = os.environ | {"DEMO_SITE": self.site.url, "DEMO_LEDGER": str(self.folder / "ledger.jsonl")}
-        env["HOLDFAST_URL"] = self.hf.store.url
+        env["HOLDFAST_URL"] = Edge(self.hf).url
         with (self.folder / f"process-{number}.log").open("wb") as log:
             self.child = subprocess.Popen(command, cwd=self.folder, env=env, stdin=_NULL, stdout=log, stderr=log)  # noqa: S603
         self.processes.append(self.child.pid)

@@ -12,10 +12,14 @@ import json
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
-_PLAIN: Final = re.compile(r"[ -~]*\Z")
+# Needs no second look: ASCII, Latin letters, dashes, quotes and dots, arrows, and the signs that pictures are drawn with.
+_PLAIN: Final = re.compile(
+    r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25ff\u2713\u2717]*\Z"
+)
+_PLAIN_LINES: Final = re.compile(_PLAIN.pattern.replace("[", "[\n", 1))
 _SHAPELESS: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -33,14 +37,14 @@ def harmless(text: str, keep: str = "", before: str = "") -> str:
     return "".join(pieces(text, keep, before))
 
 
-def pieces(text: str, keep: str = "", before: str = "") -> Iterator[str]:
-    """What is shown for each character."""
+def pieces(text: str, keep: str = "", before: str = "") -> list[str]:
+    """Say what is shown for each character."""
     return _shown(text, keep, before, _mark, exact=False)
 
 
 def harmless_json(text: str) -> str:
-    """A JSON document that says the same, and is harmless itself: the marks are those of JSON."""
-    if _PLAIN.match(text):
+    """Write a JSON document that says the same, and is harmless itself: the marks are those of JSON."""
+    if _PLAIN_LINES.match(text):
         return text
     return "".join(_shown(text, "\n", "", lambda c: json.dumps(c)[1:-1], exact=True))
 
@@ -69,30 +73,30 @@ def logger(name: str) -> logging.Logger:
     return made
 
 
-def _shown(text: str, keep: str, before: str, mark: Callable[[str], str], *, exact: bool) -> Iterator[str]:
+def _shown(text: str, keep: str, before: str, mark: Callable[[str], str], *, exact: bool) -> list[str]:
     combined = 0 if before and _carries(before[-1]) else _MOST_COMBINED
+    made: list[str] = []
     for c in text:
         if " " < c <= "~":
             combined = 0
-            yield c
         elif c == " " or c in keep:
             combined = _MOST_COMBINED
-            yield c
         elif unicodedata.category(c) == "Zs":
             combined = _MOST_COMBINED
-            yield c if exact else " "
+            c = c if exact else " "  # noqa: PLW2901 - what is shown for it
         elif c in _STYLES and combined == 0:
             combined = 1  # so that a second one is marked
-            yield c if exact else ""
+            c = c if exact else ""  # noqa: PLW2901
         elif not c.isprintable() or _SHAPELESS.match(c):
             combined = _MOST_COMBINED
-            yield mark(c)
+            c = mark(c)  # noqa: PLW2901
         elif _combines(c):
             combined += 1
-            yield c if combined <= _MOST_COMBINED else mark(c)
+            c = c if combined <= _MOST_COMBINED else mark(c)  # noqa: PLW2901
         else:
             combined = 0
-            yield c
+        made.append(c)
+    return made
 
 
 def _carries(c: str) -> bool:

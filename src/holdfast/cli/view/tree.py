@@ -186,7 +186,8 @@ class History:
             node.remarks.append(Remark(f"waited {waited(node.held, event.at)} {turn(node.held)}"))
             node.held = None
         node.seq, node.last = event.seq, event.at
-        node.spent += Spent.of(data.get("spent", {}))
+        if "spent" in data:
+            node.spent += Spent.of(data["spent"])
         return node
 
     def _top(self, event: Event, sort: str, name: str, state: str = "said") -> Node:
