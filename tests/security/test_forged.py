@@ -40,6 +40,16 @@ def test_a_forged_value_is_refused_at_once(name):
     assert time.thread_time() - began < 3
 
 
+@pytest.mark.parametrize("number", ["1E+999999", "1E-999999"])
+def test_the_largest_decimal_is_read_in_time(number):
+    """Pydantic tries it as a whole number, with all its digits, wherever the type takes one too."""
+    shape = shape_of(int | Decimal)
+    text = shape.store(Decimal(number))[0]
+    began = time.thread_time()
+    assert shape.load(text) == Decimal(number)
+    assert time.thread_time() - began < 1
+
+
 @pytest.mark.parametrize("text", ['[1e999,{"a":1}]', '{"$map":[[-1e999,1]]}', '{"$of":["A",{"a":1e999}]}'])
 def test_an_infinite_number_that_nobody_wrote_has_a_digest(text):
     assert len(digest(text)) == 32

@@ -47,7 +47,7 @@ from holdfast.values.fields import (
     stranger,
     structures,
 )
-from holdfast.values.sameness import Added, Difference, difference, lost
+from holdfast.values.sameness import Added, Difference, difference, lost, twins
 from holdfast.values.tagged import AROUND, BLOB_BYTES, DEFAULT_LIMIT_BYTES, DEPTH_LIMIT, Note, Notes, Refused
 from holdfast.values.text import ATOMS, annotation_name, cut, segment, short, show, size, spell, type_name
 from holdfast.values.unions import alike, by_names, parts_of, telling
@@ -633,8 +633,10 @@ def _left_out(lean: Any, whole: Any) -> list[_LeftOut]:
     while pairs:
         one, other = pairs.pop()
         if isinstance(one, dict) and isinstance(other, dict):
-            found += [(one, key, each) for key, each in other.items() if key not in one]
-            pairs += [(each, other[key]) for key, each in one.items() if key in other]
+            own = twins(one, other)
+            known = set(own.values())
+            found += [(one, key, each) for key, each in other.items() if key not in known]
+            pairs += [(one[key], other[twin]) for key, twin in own.items()]
         elif isinstance(one, _ROWS) and isinstance(other, (*_ROWS, dict)) and len(one) == len(other):
             # A named tuple may go by its names here and by position there.
             pairs += zip(one, other.values() if isinstance(other, dict) else other, strict=True)

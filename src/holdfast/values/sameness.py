@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, time, timezone
 from decimal import Decimal
 from itertools import zip_longest
@@ -65,9 +65,11 @@ def lost(before: Any, after: Any, added: Added, path: tuple[str, ...] = ()) -> D
     Unless that was `added` to its type since.
     """
     if type(before) is dict and type(after) is dict:
-        pairs = [(segment(key), item, after.get(key, _NOTHING)) for key, item in before.items()]
-        more = ((key, item) for key, item in after.items() if key not in before and not added(after, key))
-        pairs += [(segment(key), _NOTHING, item) for key, item in more]
+        own = twins(before, after)
+        pairs = [(segment(key), item, after[own[key]] if key in own else _NOTHING) for key, item in before.items()]
+        known = set(own.values())
+        more = (key for key in after if key not in known and not added(after, key))
+        pairs += [(segment(key), _NOTHING, after[key]) for key in more]
     elif type(before) is type(after) and type(before) in (list, tuple) and len(before) == len(after):
         pairs = [(f"[{at}]", one, other) for at, (one, other) in enumerate(zip(before, after, strict=True))]
     else:
@@ -149,25 +151,58 @@ def _mapping_parts(before: dict[Any, Any], after: dict[Any, Any]) -> Iterator[_P
         for key, (one, other) in zip(before, zip(before.values(), after.values(), strict=True), strict=True):
             yield segment(key), one, other
         return
-    twins = {key: key for key in after}
+    own = twins(before, after)
     for key, value in before.items():
-        if key in twins:
-            yield f"{segment(key)} (the key)", key, twins[key]
-        yield segment(key), value, after.get(key, _NOTHING)
-    for key in twins:
-        yield segment(key), key if key in before else _NOTHING, key
+        if key in own:
+            yield f"{segment(key)} (the key)", key, own[key]
+        yield segment(key), value, after[own[key]] if key in own else _NOTHING
+    known = set(own.values())
+    for key in after:
+        if key not in known:
+            yield segment(key), _NOTHING, key
 
 
 def _set_parts(before: Any, after: Any) -> Iterator[_Part]:
-    twins = {member: member for member in after}
-    alone = [member for member in before if member not in twins]
-    for member in before:
-        if member in twins:
-            yield segment(member), member, twins[member]
-    # What equals nothing, not even itself, is paired by its looks.
-    rest = [member for member in after if member not in before]
-    for one, other in zip_longest(sorted(alone, key=repr), sorted(rest, key=repr), fillvalue=_NOTHING):
-        yield segment(one), one, other
+    own = twins(before, after)
+    for member, other in own.items():
+        yield segment(member), member, other
+    known = set(own.values())
+    alone = sorted((member for member in before if member not in own), key=_looks)
+    rest = sorted((member for member in after if member not in known), key=_looks)
+    for one, other in zip_longest(alone, rest, fillvalue=_NOTHING):
+        yield segment(other if one is _NOTHING else one), one, other
+
+
+def twins(members: Collection[Any], others: Collection[Any]) -> dict[Any, Any]:
+    """For each member of a set (or key of a dict) the same one of another set, if it is there.
+
+    A member that has a nan inside equals no other, so it is found by its looks.
+    """
+    own = {other: other for other in others}
+    found = {member: own[member] for member in members if member in own}
+    if len(found) < len(members) and len(found) < len(own):
+        rest: dict[str, deque[Any]] = {}
+        for other in own:
+            if other not in members:
+                rest.setdefault(_looks(other), deque()).append(other)
+        for member in members:
+            if member not in own and (same := rest.get(_looks(member))):
+                found[member] = same.popleft()  # in order: keys that look the same have values that do not
+    return found
+
+
+def _looks(value: Any) -> str:
+    """A text that is the same for members that differ by nothing but their nans: whatever the order of a set, or of its hashes."""
+    if isinstance(value, set | frozenset):
+        return "{" + ",".join(sorted(map(_looks, value))) + "}"
+    if isinstance(value, tuple):
+        return "(" + ",".join(map(_looks, value)) + ")"
+    if type(value) is float:
+        return repr(complex(value))
+    if type(value) is int:  # which may come back as a wider kind
+        wide = complex(value) if value.bit_length() < 1000 else None
+        return repr(wide) if wide == value else hex(value)
+    return repr(value)
 
 
 def _model_parts(before: Any, after: Any) -> Iterator[_Part]:
