@@ -360,6 +360,43 @@ def test_a_nan_in_sets_and_keys_is_stored_each_time() -> None:
         assert shape.hidden(copy, text) == ""
 
 
+HALVES = "\ud83d" + "\ude00"
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (HALVES, "result"),
+        ({"a": [1, HALVES]}, "result.a[1]"),
+        ({HALVES: 1, "\U0001f600": 2}, r"result['\ud83d\ude00']"),
+        ({HALVES, "\U0001f600"}, "result"),
+        ([math.nan, HALVES], "result[1]"),
+    ],
+)
+def test_two_halves_of_a_character_are_refused(value: Any, path: str) -> None:
+    """JSON reads them as the character, so that a replay would go on with another text, or with fewer keys."""
+    for way in (UNTYPED.store, UNTYPED.text):
+        with pytest.raises(NotStorable) as refused:
+            way(value)
+        assert str(refused.value).startswith(f"{path}: has the two halves of a character")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\U0001f600",
+        "\ude00\ud83d",
+        ["\U0001f600\ud83d", math.nan],
+        ["\U0001f600", Decimal("sNaN")],
+        {"\U0001f600": "\ud55c"},
+    ],
+)
+def test_whole_characters_and_one_half_of_one_are_stored(value: Any) -> None:
+    text, copy = UNTYPED.store(value)
+    assert exactly(copy) == exactly(value) == exactly(UNTYPED.load(text))
+    assert UNTYPED.text(value) == text
+
+
 def test_a_typed_dict_that_holds_itself_gives_an_answer() -> None:
     """No annotation leads to a RecursionError."""
     shape_of(Nested)

@@ -23,6 +23,7 @@ import functools
 import hashlib
 import inspect
 import json
+import re
 import typing
 from collections import abc, deque
 from collections.abc import Callable
@@ -59,6 +60,8 @@ __all__ = [
 
 Migrate = Callable[[Any], Any]  # plain data of old in, plain data or a value of today out
 _NOTED_KIND: Final = '{"$of":['  # a quote inside a string is escaped, so this is nowhere else
+_HALF: Final = "\\ud"  # half of a character, as JSON escapes it: of any that has more than 16 bits, and of some others
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _DIGEST: Final = hashlib.sha256(b"holdfast-value-1\n")  # what every digest begins with
 _FOR_RESULTS: Final = "return plain data, a dataclass or a pydantic type"
 _FOR_ARGUMENTS: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
@@ -108,13 +111,18 @@ class Shape:
         """
         if self._fits is not None and self._fits(value):
             text = _written(value, where, argument, tagged.refuse)
+            if _HALF in text:
+                _check_halves(value, text, where)
             return text, value if type(value) in ATOMS else tagged.read(text)
         return self._typed(value, where, argument, lean=False)
 
     def text(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
         """As `store`, without a copy where none is needed to be sure of the text."""
         if self._fits is not None and self._fits(value):
-            return _written(value, where, argument, tagged.refuse)
+            text = _written(value, where, argument, tagged.refuse)
+            if _HALF in text:
+                _check_halves(value, text, where)
+            return text
         return self._typed(value, where, argument, lean=False)[0]
 
     def identity(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
@@ -720,6 +728,29 @@ def _written(value: Any, where: str, argument: bool, other: Any, notes: Notes | 
         raise NotStorable(f"{spell(where, reversed(refused.path))}: {refused.reason}{advice}") from None
     except RecursionError:
         raise NotStorable(f"{where}: is nested too deeply to be stored from this depth of calls") from None
+
+
+def _check_halves(value: Any, text: str, where: str) -> None:
+    """Raise `NotStorable` if a string has both halves of a character as two: JSON reads the character."""
+    path: tuple[str, ...] | None = None
+    if type(value) is str:
+        path = () if _PAIR.search(value) else None
+    else:
+        try:
+            copy = tagged.read(text)
+        except NotStorable:  # two members of a set have become one
+            path = ()
+        else:
+            with contextlib.suppress(ArithmeticError):  # a signalling nan is not compared
+                if copy == value:  # much faster than to look for a difference
+                    return
+            found = difference(value, copy)
+            path = found.path if found else None
+    if path is not None:
+        raise NotStorable(
+            f"{spell(where, path)}: has the two halves of a character (surrogates), which would come back as the character; "
+            "join them: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'surrogatepass')"
+        )
 
 
 @functools.cache
