@@ -33,6 +33,8 @@ FORGED = (
     '{"$unset":[[1],{}]}', '"\\ud800"',
 )  # fmt: skip
 
+LONGEST = 1 << 20  # characters of a text
+
 
 class Codec:
     """Of a number of annotations: values, and texts of values to which something was done."""
@@ -53,7 +55,7 @@ class Codec:
             text = json.dumps(mutated(dice, json.loads(text)))
         elif how < 0.8:
             for _ in range(dice.randint(1, 3)):
-                text = mangled(dice, text)
+                text = mangled(dice, text)[:LONGEST]  # three times a hundred times as long is more than is ever stored
         elif how < 0.9:
             forged = dice.choice(FORGED)
             text = text.replace("null", forged, 1) if "null" in text and dice.random() < 0.5 else f"[{forged},{text}]"
