@@ -156,10 +156,10 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt requirements/model.txt
 	$(call pip,$(VENV),--no-deps --no-build-isolation -e .)
 	touch $(VENV)/.runtime $@
 
-$(PAGES)/.installed: pyproject.toml requirements/docs.txt
+$(PAGES)/.installed: pyproject.toml requirements/docs.txt requirements/fleet.txt
 	@$(call venv,$(PAGES))
 	echo "Installing what builds the site into $(PAGES)"
-	$(call pip,$(PAGES),--require-hashes -r requirements/docs.txt)
+	$(call pip,$(PAGES),--require-hashes -r requirements/docs.txt -r requirements/fleet.txt)
 	touch $@
 
 $(RELEASE)/.installed: pyproject.toml requirements/dist.txt

@@ -17,7 +17,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from holdfast.cli import main
-from holdfast.cli.group import SECTIONS
+from holdfast.cli.group import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -116,11 +116,8 @@ def text_of(source: Path) -> str:
 def commands() -> str:
     """Write the reference of the command line, from the commands themselves."""
     above, lines = click.Context(main, info_name="holdfast"), [""]
-    known = {name for names in SECTIONS.values() for name in names}
-    rest = tuple(name for name in main.list_commands(above) if name not in known)
-    for section, names in {**SECTIONS, "More": rest}.items():
-        if names:
-            lines += [f"## {section}", ""]
+    for section, names in COMMANDS.items():
+        lines += [f"## {section}", ""]
         for name in names:
             command = main.get_command(above, name)
             if command is not None and not command.hidden:

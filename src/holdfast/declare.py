@@ -31,13 +31,21 @@ _ISOLATION: Final[dict[Any, Isolation | None]] = {False: None, True: "read commi
 
 
 class NotDone:
-    """What a probe returns when the effect did not happen."""
+    """The type of `NOT_DONE`, for the annotation of a probe.
+
+    Example:
+        ```python
+        async def was_it_sent(to: str) -> str | holdfast.NotDone:
+            return holdfast.NOT_DONE
+        ```
+    """
 
     def __repr__(self) -> str:
         return "NOT_DONE"
 
 
 NOT_DONE: Final = NotDone()
+"""Returned by a probe when the effect did not happen, so that the body runs."""
 
 
 async def _marker() -> None: ...
@@ -75,7 +83,25 @@ def _checked_name(name: str, what: str) -> str:
 
 
 class Step(_CoroutineFunction, Generic[P, R_co]):
-    """One recorded action of an agent. `.fn` is the function as it was written."""
+    """A recorded action of an agent, made by `@holdfast.step`; `.fn` is the function as it was written.
+
+    Inside an agent a call is recorded. Outside a run the function just runs.
+
+    Raises:
+        StepFailed: The step failed for good. Exceptions named in `raises=`, and builtin ones, come back as themselves.
+        StepTimeout: The body did not end within `timeout=`.
+        LeafError: A step was called inside the body of a step.
+
+    Example:
+        ```python
+        @holdfast.step
+        async def search(topic: str) -> list[str]:
+            return [f"{topic}/1"]
+
+
+        assert asyncio.run(search("otters")) == ["otters/1"]  # outside a run: a plain call
+        ```
+    """
 
     def __init__(self, spec: StepSpec, target: object = None) -> None:
         self.spec, self.name, self.fn, self._target = spec, spec.name, spec.fn, target
@@ -136,7 +162,19 @@ async def _placed(coroutine: Coroutine[Any, Any, Any], context: StepContext) -> 
 
 
 class Agent(_CoroutineFunction, Generic[P, R_co]):
-    """A durable agent. Inside another agent, calling it is a child run."""
+    """A durable agent, made by `@holdfast.agent`; `.fn` is the function as it was written.
+
+    A client starts it. Inside another agent a call starts a child run and waits for its result.
+
+    Raises:
+        NotInRun: It was called outside a run, where nothing would be durable.
+        LeafError: It was called inside the body of a step.
+
+    Example:
+        ```python
+        text = await research("otters")  # in another agent: a child run
+        ```
+    """
 
     def __init__(self, spec: AgentSpec) -> None:
         self.spec, self.name, self.fn = spec, spec.name, spec.fn
@@ -230,12 +268,32 @@ def step(
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Declare a step: one recorded action. `retry=5` is five attempts in all; `timeout=` is per attempt.
+    """Declare a step: one action whose result is recorded.
 
-    `limit=3` runs at most three bodies at once in all workers together, `rate="60/m"` begins at most so many.
-    With `transaction=True` the body gets a `connection()` to the store's database, and what it writes there is committed
-    together with the step's record, or not at all. A recorded result that no longer fits the annotated type is given to
-    `migrate` as plain data, which returns plain data or a value that fits.
+    Args:
+        name: The name in the journal; that of the function unless given. Keep it when you rename the function.
+        retry: Attempts in all, or a `Retry`.
+        timeout: How long each attempt may take.
+        raises: Exceptions that come back to the agent as themselves, instead of as `StepFailed`.
+        in_doubt: What to do when nobody knows whether the body had its effect: "retry", "ask" a person, "fail", or a
+            probe, an async function with the step's parameters that returns the result or `NOT_DONE`.
+        transaction: With True the body gets a `connection()`, and what it writes there is committed with the step's
+            record, or not at all. "serializable" asks PostgreSQL for that isolation.
+        limit: How many bodies run at once, in all workers together.
+        rate: How many bodies begin in a time, in all workers together.
+        migrate: Called with the plain data of a recorded result that no longer fits the annotated type. It returns plain
+            data, or a value, that does.
+
+    Raises:
+        BadArguments: The function or an option cannot be used.
+        NotStorable: The annotated result could never be stored.
+
+    Example:
+        ```python
+        @holdfast.step(retry=5, timeout="30s", raises=(LookupError,))
+        async def summarise(url: str) -> str:
+            return f"what {url} says"
+        ```
     """
 
     def declare(fn: Callable[..., Any]) -> Step[Any, Any]:
@@ -346,10 +404,28 @@ def agent(
 ) -> Any:
     """Declare an agent: plain async code that goes on where it stopped.
 
-    `queue=` is who serves it, `priority=` (0 to 9, higher first) what goes first, `limit=` how many run at once, `rate=`
-    how many begin in a time, and `singleton=` names a parameter: one unfinished run for each of its values. `budget=` is
-    what a run may spend, with all below it, and with `loops=` a person is asked when it goes round in circles. With `strict=True`
-    a run is paused before its code does what is not recorded (opens a file, connects, starts a process); else that is told.
+    Args:
+        name: The name under which runs are started; that of the function unless given.
+        version: Pins runs: a run keeps the version it was started with, and only workers that have it carry the run on.
+        queue: The queue that workers choose by `--queues`.
+        priority: 0 to 9; of the runs that are due, the highest goes first.
+        limit: How many runs run at once.
+        rate: How many runs begin in a time.
+        singleton: The name of a parameter: one unfinished run for each of its values. True: one in all.
+        budget: What a run may spend, with all runs below it.
+        loops: When a person is asked because the run repeats itself.
+        strict: Pause a run before its code does something that is not recorded, such as opening a file. Otherwise that is
+            only logged.
+
+    Raises:
+        BadArguments: The function or an option cannot be used.
+
+    Example:
+        ```python
+        @holdfast.agent(queue="mail", limit=holdfast.Limit(2, per="customer"))
+        async def answer_mail(customer: str, text: str) -> str:
+            return await publish(f"{customer}: {text}")
+        ```
     """
     flow = {"queue": queue, "priority": priority, "limit": limit, "rate": rate, "singleton": singleton}
 

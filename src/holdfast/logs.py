@@ -8,7 +8,17 @@ from holdfast.runtime import StepContext, here
 
 
 class LogFilter(logging.Filter):
-    """Add it to a handler. Records get `run_id` and `step_key`; those of agent code that is being replayed are dropped."""
+    """A filter for log handlers: drops records that a replay repeats, and adds `run_id` and `step_key` to all others.
+
+    Example:
+        ```python
+        import logging
+
+        handler = logging.StreamHandler()
+        handler.addFilter(holdfast.LogFilter())
+        handler.setFormatter(logging.Formatter("%(run_id)s %(message)s"))
+        ```
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         place = here()

@@ -22,7 +22,23 @@ CLOSING_LIMIT_S = 10.0
 
 
 class Resource(Generic[T]):
-    """Await it inside a step to get what the generator yields."""
+    """A shared connection or client, made by `@holdfast.resource`. Await it inside a step.
+
+    Raises:
+        NotInRun: It was used outside a step.
+
+    Example:
+        ```python
+        @holdfast.resource
+        async def greetings():
+            yield ["hello"]
+
+
+        @holdfast.step
+        async def greet() -> str:
+            return (await greetings())[0]
+        ```
+    """
 
     def __init__(self, fn: Callable[[], AsyncIterator[T]]) -> None:
         if not inspect.isasyncgenfunction(fn) or inspect.signature(fn).parameters:
@@ -43,7 +59,22 @@ class Resource(Generic[T]):
 
 
 def resource(fn: Callable[[], AsyncIterator[T]], /) -> Resource[T]:
-    """Declare a resource: an async generator that opens, yields once, and closes."""
+    """Declare a resource: an async generator that opens, yields once, and closes.
+
+    A worker opens it at its first use in a step and closes it when the worker stops. Tests put another in its place.
+
+    Raises:
+        BadArguments: The function is no async generator without parameters.
+
+    Example:
+        ```python
+        @holdfast.resource
+        async def cache():
+            opened: dict[str, str] = {}
+            yield opened
+            opened.clear()
+        ```
+    """
     return Resource(fn)
 
 

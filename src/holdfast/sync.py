@@ -41,7 +41,16 @@ Client = bridge.mirror(AsyncClient, bases=(_Closing,))
 
 
 def open(*args: Any, **options: Any) -> Any:
-    """Open a store for plain code, at once. With agents there is a worker in the background."""
+    """Open a store for plain code, at once. With agents there is a worker in the background.
+
+    The arguments are those of `holdfast.open`.
+
+    Example:
+        ```python
+        with holdfast.sync.open("sqlite:runs.db", agents=[research]) as hf:
+            assert hf.run(research, "otters") == "published"
+        ```
+    """
     inner, own = AsyncClient(*args, **options), bridge.Bridge()
 
     async def end() -> None:

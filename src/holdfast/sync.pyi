@@ -24,112 +24,236 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 class Run(Generic[R_co]):
-    """A handle to a run. It holds nothing open. `created` is true for the `start` that made it, and for nobody else."""
+    """A handle to a run, made by `hf.start` and `hf.get`. It holds nothing open.
+
+    `created` is true for the `start` that made the run, and for no other.
+    """
 
     id: str
     created: bool
 
     def info(self) -> RunInfo:
-        """Its state now."""
+        """Read its state now.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
 
     def arguments(self) -> dict[str, Any]:
-        """What its agent was called with, by name, as plain data; those at their defaults too."""
+        """Read what its agent was called with, by name, as plain data; those at their defaults too.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
 
     def wait(
         self, *states: str, waits_for: str | Iterable[str] | None = ..., timeout: Duration | None = ...
     ) -> RunInfo:
-        """Until it is in one of these states (any finished one by default).
+        """Wait until it is in one of these states; in any finished one if none is named.
 
-        A run that is "waiting" may wait for a timer, a message, the next attempt of a step and more; `waits_for=` says which
-        of these is meant, as in `wait("waiting", waits_for="message")`.
+        Args:
+            states: The states to wait for.
+            waits_for: What a "waiting" run must wait for, such as "message".
+            timeout: How long to wait.
+
+        Raises:
+            RunFinished: It has ended and will never be in such a state.
+            TimeoutError: It did not come so far in time. The text says what it needs.
+            UnknownRun: There is no such run.
+            BadArguments: There is no such state.
         """
 
     def wait_for_question(self, *, timeout: Duration | None = ...) -> Approval:
-        """Until it, or a run below it, asks a person: the question. `RunFinished` or `RunPaused` if it will not ask."""
+        """Wait until it, or a run below it, asks a person; returns the question.
+
+        Raises:
+            RunFinished: It has ended and will not ask.
+            RunPaused: It is paused.
+            TimeoutError: It did not ask in time.
+        """
 
     def result(self, *, timeout: Duration | None = ...) -> R_co:
-        """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
+        """Wait for what the agent returned.
+
+        Raises:
+            RunFailed: The agent raised.
+            RunCancelled: The run was cancelled.
+            RunPaused: The run is paused.
+            NondeterminismError: The run is paused because its code no longer fits its journal.
+            TimeoutError: It did not end in time. The text says what it needs.
+            UnknownRun: There is no such run.
+        """
 
     def events(self, *, after: int = ..., follow: bool = ...) -> Iterator[RunEvent]:
-        """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
+        """Iterate over its history, live until it ends.
+
+        Args:
+            after: How many events were seen already.
+            follow: Whether to wait for more.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: `after` is beyond its history.
+        """
 
     def stream(self, name: str, after: int = ..., *, follow: bool = ...) -> Iterator[Chunk]:
-        """What it writes to a stream, from an offset on (that of the last chunk seen), live until the run is over."""
+        """Iterate over what it writes to a stream: a `Chunk` at a time, live until the run is over.
+
+        Args:
+            name: The stream.
+            after: The offset of the last chunk seen.
+            follow: Whether to wait for more.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: The name or offset cannot be used.
+        """
 
     def streams(self) -> list[StreamInfo]:
-        """The streams it has written to."""
+        """List the streams it has written to.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
 
     def send(self, topic: str, value: Any = ..., *, key: str | None = ...) -> Receipt:
-        """Send a message; with a key, the same message twice is one. It is kept for the run when this returns."""
+        """Send it a message. When this returns, the message is kept for the run.
+
+        Args:
+            topic: The topic, as the agent receives it.
+            value: The message.
+            key: The same message sent twice with one key is one message.
+
+        Raises:
+            RunFinished: It has ended and takes no messages.
+            UnknownRun: There is no such run.
+            NotStorable: The message cannot be stored.
+        """
 
     def approvals(self) -> list[Approval]:
-        """Its open questions and those of the runs below it."""
+        """List its open questions and those of the runs below it."""
 
     def pause(self, *, reason: str = ..., by: str = ..., family: bool = ..., now: bool = ...) -> None:
-        """Stop it and all below it at the next safe point, until it is resumed. Messages still reach it.
+        """Stop it and all runs below it at the next safe point, until it is resumed. Messages still reach it.
 
-        A body that runs may end; with `now` it is stopped, and is in doubt as after a crash. `family=False`: only this run.
+        Args:
+            reason: Why.
+            by: Who pauses it.
+            family: With False only this run is paused.
+            now: Stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
+
+        Raises:
+            RunFinished: It has ended.
+            RunActive: It is about to stop.
+            UnknownRun: There is no such run.
         """
 
     def cancel(self, *, reason: str = ..., by: str = ..., grace: Duration = ...) -> None:
-        """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
+        """Stop it for good: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
 
         When the grace is over, or at a second call, it ends whatever its code does.
+
+        Args:
+            reason: Why.
+            by: Who cancels it.
+            grace: How long the agent may tidy up.
+
+        Raises:
+            RunFinished: It has ended.
+            UnknownRun: There is no such run.
         """
 
     def resume(self, *, by: str = ..., family: bool = ...) -> None:
-        """Let a paused run go on, and with it those below it that were paused by the same request."""
+        """Let a paused run go on, and with it the runs below it that were paused by the same request.
+
+        Raises:
+            RunActive: It is not paused.
+            RunFinished: It has ended.
+            UnknownRun: There is no such run.
+        """
 
     def retry(self, *, by: str = ..., budget: Budget | None = ...) -> None:
-        """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
+        """Let a failed run go on from its failure: what was recorded before stays, and the failed step runs again.
 
         Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
-        `budget` takes the place of the run's own; what was spent is spent.
+
+        Args:
+            by: Who retries it.
+            budget: In place of the run's own; what was spent is spent.
+
+        Raises:
+            RunActive: It has not ended.
+            RunFinished: It has ended, and has not failed.
+            UnknownRun: There is no such run.
         """
 
     def delete(self) -> int:
-        """Delete a finished run with its children; returns how many runs went."""
+        """Delete a finished run with its children; returns how many runs went.
+
+        Raises:
+            RunActive: It has not ended.
+            UnknownRun: There is no such run.
+        """
 
 class Receipt:
-    """A message was accepted: it is the n-th thing in the inbox of its run."""
+    """The confirmation that a message is in the inbox of its run.
+
+    Attributes:
+        run: The run.
+        position: Its place in the inbox.
+    """
 
     run: Run[Any]
     position: int
 
     def seen_at(self) -> int | None:
-        """The number of the event with which it came into the run's history; None while it has not."""
+        """Find the number of the event with which the message came into the run's history; None while it has not."""
 
 class Transcript(Generic[T]):
-    """What was said in one conversation."""
+    """A conversation seen from outside, made by `hf.conversation`."""
 
     id: str
 
     def info(self) -> ConversationInfo | None:
-        """How long it is and who has it; None if nobody ever entered it."""
+        """Tell how long it is and who has it; None if nobody ever entered it."""
 
     def messages(self, *, last: int | None = ..., after: int = ..., limit: int | None = ...) -> list[Message[T]]:
-        """What was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`."""
+        """Read what was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`.
+
+        Raises:
+            BadArguments: A count cannot be used, or the messages are of another type.
+        """
 
     def delete(self) -> int:
-        """Delete it, for good; returns how many messages it had. `ConversationBusy` while a run has it."""
+        """Delete it for good; returns how many messages it had.
+
+        Raises:
+            ConversationBusy: A run has it.
+        """
 
 class Client:
-    """An open store. Use it as `async with holdfast.open(...) as hf`."""
+    """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in."""
 
     def acting_as(self, by: str | Actor) -> Self:
-        """This client for somebody: what is done through it without a `by=` of its own is in the audit under that name.
+        """Return this client for a person: what is done through it without a `by=` of its own is in the audit under that name.
 
-        It shares all with this one, and is open as long as this one is.
+        It shares everything with this client, and is open as long as this one is.
+
+        Raises:
+            BadArguments: It names nobody.
         """
 
     @property
     def settings(self) -> Settings:
-        """How this client, and a worker in it, behave."""
+        """Tell how this client, and a worker in it, behave."""
 
     def serve(self, *agents: Agent[..., Any] | ModuleType) -> None:
         """Serve these agents too. One that has the name and version of an agent served so far takes its place.
 
-        That is a deploy: a run in memory goes on with the code it began with, one that comes into memory later gets the new.
+        That is a deploy: a run in memory goes on with the code it began with, and one that comes into memory later gets the new.
+
+        Raises:
+            BadArguments: It is no agent or module, or two agents have one name.
         """
 
     @overload
@@ -279,10 +403,21 @@ class Client:
         limit: int = ...,
         after: str | None = ...,
     ) -> list[RunInfo]:
-        """Runs, newest first; `after` is the id of the last one of the page before.
+        """List runs, newest first.
 
-        `since` and `until` are when they were started: a moment, or so long ago. `search` is a piece of text in the id, the
-        agent, a label, the arguments, the reason or the error.
+        Args:
+            status: One state or several.
+            agent: An agent, or its name.
+            labels: Labels that the run has.
+            since: Started after this moment, or at most so long ago.
+            until: Started before this moment, or at least so long ago.
+            search: A piece of text in the id, the agent, a label, the arguments, the reason or the error.
+            parent: Children of this run.
+            limit: How many at most.
+            after: The id of the last run of the page before.
+
+        Raises:
+            BadArguments: A filter cannot be used.
         """
 
     def count_runs(
@@ -295,10 +430,14 @@ class Client:
         until: Duration | datetime | None = ...,
         search: str | None = ...,
     ) -> dict[str, dict[str, int]]:
-        """How many runs fit, by agent and state: `{"research": {"completed": 12, "failed": 1}}`."""
+        """Count the runs that fit, by agent and state. The filters are those of `runs`.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+        """
 
     def agents(self) -> list[AgentInfo]:
-        """The agents that workers have published in this store, by name."""
+        """List the agents that workers have published in this store, by name."""
 
     def audit(
         self,
@@ -309,21 +448,41 @@ class Client:
         before: int | None = ...,
         limit: int = ...,
     ) -> list[Deed]:
-        """Who did what to which run, the newest first; of a root run, to all below it too.
+        """List who did what, the newest first; of a root run, to all runs below it too.
 
-        `before` is the id of the last deed of the page before. No row is ever taken out; `erase_audit` takes out values.
+        Args:
+            run: What was done to this run.
+            by: What this person did.
+            action: One action or several, such as "approve".
+            before: The id of the last deed of the page before.
+            limit: How many at most.
+
+        Raises:
+            BadArguments: A filter cannot be used.
         """
 
     def erase_audit(self, *, run: str | None = ..., by: str | None = ..., older_than: Duration | None = ...) -> int:
-        """Take values and free text out of deeds that fit all that is given; who did what when stays. Returns how many."""
+        """Take values and free text out of the deeds that fit; who did what and when stays. Returns how many there were.
+
+        Raises:
+            BadArguments: Neither `run`, `by` nor `older_than` says which.
+        """
 
     def events(
         self, *, after: int = ..., kinds: str | Iterable[str] | None = ..., follow: bool = ...
     ) -> Iterator[RunEvent]:
-        """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`).
+        """Iterate over the events of all runs, in order; `event.position` of the last one seen is where to go on.
 
-        With `follow=False` those that are there now. An open transaction in PostgreSQL, anybody's, keeps back what was
-        committed after it began, for it may yet take a place before that: it is waited for, at most 5 seconds.
+        An open transaction in PostgreSQL, anybody's, keeps back what was committed after it began, because it may yet take a
+        place before that. Without `follow` it is waited for, at most 5 seconds.
+
+        Args:
+            after: The position of the last event seen.
+            kinds: One kind or several; "approval" is all that happens to questions.
+            follow: Whether to wait for more.
+
+        Raises:
+            BadArguments: There is no such kind or position.
         """
 
     def prune(
@@ -337,64 +496,122 @@ class Client:
     ) -> int:
         """Delete runs that finished longer ago than this, with their children; returns how many root runs.
 
-        Of more than a thousand that fit these are deleted; call it until it returns 0. With `dry_run=True` nothing is
-        deleted, and all that would be are counted.
+        Of more than a thousand that fit, a thousand are deleted; call it until it returns 0.
+
+        Args:
+            older_than: How long ago they ended.
+            status: States of runs that have ended.
+            agent: An agent, or its name.
+            labels: Labels that the run has.
+            dry_run: Delete nothing, and count all that would be deleted.
+
+        Raises:
+            BadArguments: A state is not that of a run that has ended.
         """
 
     def backup(self, path: str | os.PathLike[str]) -> int:
         """Write all that the store has at this moment to a new file, while everything goes on; returns how many runs.
 
         The file is a SQLite store, whatever this one is. `holdfast.restore_backup` makes a store of either kind of it.
+
+        Raises:
+            BadArguments: The file exists.
         """
 
     def activate(self) -> int:
         """Let workers carry the runs of a store that was restored from a backup; returns how many have not ended.
 
         Not while the original lives: both would do what is left to do, with the same idempotency keys.
+
+        Raises:
+            BadArguments: The store is not held.
         """
 
     def approvals(
         self, *, run: str | None = ..., to: str | Actor | None = ..., open: bool = ..., limit: int = ...
     ) -> list[Approval]:
-        """Questions to people in the order asked; of a run and all below it, or for one person, if that is given.
+        """List questions to people in the order asked.
 
-        Only open ones unless told otherwise; then the newest, if there are more than `limit`.
+        Args:
+            run: Those of a run and all runs below it.
+            to: Those that this person, or `group:NAME`, may decide.
+            open: Only open ones; with False the newest, however they ended.
+            limit: How many at most.
+
+        Raises:
+            BadArguments: A filter cannot be used.
         """
 
     def approval(self, approval: str) -> Approval:
-        """One question, by its id or that of a run with exactly one open."""
+        """Find one question, by its id or that of a run with exactly one open.
+
+        Raises:
+            UnknownApproval: There is none, or the run has several.
+        """
 
     def approve(
         self, approval: Approval | str, *, by: str | Actor, note: str = ..., data: Any = ..., digest: str | None = ...
     ) -> Approval:
-        """Approve what is shown, or `data` in its place where that may be edited.
+        """Approve what is shown, or `data` in its place where that may be edited. Returns the question as it is then.
 
-        `digest` is that of what the person was shown, an `Approval` has it; if that was changed since, nothing is decided. By
-        an id alone it is what the agent showed that is approved, and nothing that a person has made of it.
+        Args:
+            approval: The question, its id, or the id of a run with exactly one open. By an id alone only what the agent
+                showed is approved, and nothing that a person has made of it.
+            by: The person who decides.
+            note: The reason; the agent sees it.
+            data: The value in place of the one shown. It must be whole.
+            digest: The digest of what the person was shown; an `Approval` has it.
+
+        Raises:
+            Stale: Something else is shown by now; nothing was decided.
+            AlreadyDecided: Somebody was quicker.
+            NotAllowed: It is not this person's to decide.
+            Expired: It expired.
+            UnknownApproval: There is no such question.
+            BadArguments: `data` does not fit, or the question wants an answer.
         """
 
     def deny(self, approval: Approval | str, *, by: str | Actor, note: str = ..., digest: str | None = ...) -> Approval:
-        """Deny it; the agent sees the note as the reason."""
+        """Deny what is shown; the agent sees the note as the reason. The errors are those of `approve`.
+
+        Raises:
+            Stale: Something else is shown by now; nothing was decided.
+            AlreadyDecided: Somebody was quicker.
+            NotAllowed: It is not this person's to decide.
+        """
 
     def answer(
         self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = ..., digest: str | None = ...
     ) -> Approval:
-        """Answer a question with a value of its type.
+        """Answer a question with a value of its type. The errors are those of `approve`.
 
-        A step in doubt: {"result": ...} (it happened), "run" (it did not, run it), or "fail".
+        A step in doubt is answered with `{"result": ...}` (it happened), "run" (it did not happen, run it) or "fail".
+
+        Raises:
+            BadArguments: The value does not fit the question.
+            AlreadyDecided: Somebody was quicker.
         """
 
     def delegate(
         self, approval: Approval | str, *, to: str, by: str | Actor, note: str = ..., digest: str | None = ...
     ) -> Approval:
-        """Pass a question on to somebody else, a person or a group, by one of those who may decide it."""
+        """Pass a question on to a person or a group, by one of those who may decide it. The errors are those of `approve`.
+
+        Raises:
+            NotAllowed: It is not this person's to pass on.
+            AlreadyDecided: It was decided before.
+        """
 
     @overload
     def conversation(self, id: str, type: type[T], /) -> Transcript[T]: ...
     @overload
     def conversation(self, id: str, type: Any = ..., /) -> Transcript[Any]: ...
     def conversations(self, *, after: str = ..., limit: int = ...) -> list[ConversationInfo]:
-        """Conversations in the order of their ids; `after` is the last id of the page before."""
+        """List conversations in the order of their ids; `after` is the last id of the page before.
+
+        Raises:
+            BadArguments: The limit cannot be used.
+        """
 
     def pause(
         self,
@@ -407,9 +624,12 @@ class Client:
         family: bool = ...,
         now: bool = ...,
     ) -> list[str]:
-        """Pause every run that fits all that is given, with all below it; returns the ids of those that fit.
+        """Pause every run that fits all that is given, with all runs below it; returns the ids of those that fit.
 
-        Runs that are to stop are left alone. `family` and `now` as for one run.
+        Runs that are about to stop are left alone. `family` and `now` are as for one run.
+
+        Raises:
+            BadArguments: Nothing says which, or a state cannot be used.
         """
 
     def resume(
@@ -420,7 +640,7 @@ class Client:
         by: str = ...,
         family: bool = ...,
     ) -> list[str]:
-        """Let every paused run that fits go on, with those below it that the same request paused; returns the ids."""
+        """Let every paused run that fits go on, with the runs below it that the same request paused; returns the ids."""
 
     def cancel(
         self,
@@ -432,7 +652,11 @@ class Client:
         by: str = ...,
         grace: Duration = ...,
     ) -> list[str]:
-        """Cancel every run that fits all that is given; returns their ids."""
+        """Cancel every run that fits all that is given; returns their ids.
+
+        Raises:
+            BadArguments: Nothing says which, or a state cannot be used.
+        """
 
     def retry(
         self,
@@ -445,36 +669,55 @@ class Client:
     ) -> list[str]:
         """Let every failed run that fits go on from its failure; returns their ids. All of them: `status="failed"`.
 
-        Children go on with the runs that they brought down. By themselves they are retried only if `agent=` names theirs: a
-        parent may have dealt with the failure of a child.
+        Children go on with the runs that they brought down. By themselves they are retried only if `agent=` names theirs,
+        because a parent may have dealt with the failure of a child.
+
+        Raises:
+            BadArguments: Nothing says which, or a state cannot be used.
         """
 
     def create_token(
         self, name: str, *, groups: Iterable[str] = ..., scopes: Iterable[str] = ..., expires: Duration | None = ...
     ) -> tuple[Token, str]:
-        """A new token for a person or a program, and its secret, which cannot be shown again.
+        """Make a token for a person or a program; returns it with its secret, which cannot be shown again.
 
-        It is refused once it has expired; with None it never does.
+        Args:
+            name: Who acts with it.
+            groups: The groups that person is in.
+            scopes: Any of "read", "write" and "decide".
+            expires: How long it is good; None: for ever.
+
+        Raises:
+            BadArguments: A name or scope cannot be used.
         """
 
     def tokens(self) -> list[Token]:
-        """All tokens that were ever made here, the oldest first."""
+        """List all tokens that were ever made here, the oldest first."""
 
     def revoke_token(self, which: str) -> list[Token]:
-        """Revoke a token by its id, or all of a name; returns those revoked. It is refused from now on, everywhere."""
+        """Revoke a token by its id, or all of a name; returns those revoked. Every server refuses them from now on.
+
+        Raises:
+            BadArguments: There is no such token.
+        """
 
     def token_of(self, secret: str) -> Token | None:
-        """The token with this secret, if it is good."""
+        """Find the token with this secret, if it is good. For servers."""
 
     def good_token(self, id: str) -> Token | None:
-        """The token with this id, if it is good."""
+        """Find the token with this id, if it is good. For servers."""
 
     def token_used(self, token: Token) -> None:
-        """Note that it was shown: about when, so that few of many requests write."""
+        """Note that a token was shown: about when, so that few of many requests write. For servers."""
 
     @contextmanager
     def deadline(self, limit: Duration) -> Iterator[None]:
-        """How long what is written or read in this block may wait for the store, in the place of `Settings.deadline_s`."""
+        """Bound, for a block, how long each write and read waits for the store, in place of `Settings.deadline_s`.
+
+        Raises:
+            StoreUnavailable: A write or read took longer: nothing was done, and nothing will be.
+            Unconfirmed: The commit of a write was on its way: it may have happened.
+        """
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -484,4 +727,15 @@ class Client:
 def open(
     url: str | None = ..., *, agents: Iterable[Agent[..., Any] | ModuleType] = ..., settings: Settings | None = ...
 ) -> Client:
-    """Open a store. With agents there is a worker inside, and interrupted runs go on at once."""
+    """Open a store; use it as `async with holdfast.open(...) as hf`. With agents there is a worker inside.
+
+    Args:
+        url: The store; `HOLDFAST_URL` unless given, then `sqlite:holdfast.db` in the current folder.
+        agents: Agents to serve, or modules with agents. Interrupted runs of theirs go on at once.
+        settings: How the client and its worker behave.
+
+    Raises:
+        BadArguments: The URL names no store, or two agents have one name.
+        StoreUnavailable: The store cannot be reached.
+        NewerJournal: A newer Holdfast has written it.
+    """

@@ -111,7 +111,9 @@ def test_every_command_and_promise_is_documented():
     """Every command of the command line is in the guide."""
     from holdfast.cli import main
 
-    for command in main.commands:
+    names = main.list_commands(click.Context(main))
+    assert len(names) > 20
+    for command in names:
         assert f"holdfast {command}" in page("docs/guide/cli.md"), command
 
 

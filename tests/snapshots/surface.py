@@ -30,6 +30,7 @@ from holdfast.words.model import KINDS, Status, WaitsFor
 PUBLIC = ("", ".sync", ".testing", ".testing.plugin", ".testing.provider", ".integrations.pydantic_ai")
 PROJECT = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
 Lines = Iterator[str]
+PARAGRAPH = "\n\n"
 
 
 def one_line(text: str) -> str:
@@ -201,7 +202,7 @@ def error_texts() -> Lines:
                         yield f"{error_name(call.func)}{how}: {one_line(text)}"
     for name, value in exported():
         if inspect.isclass(value) and issubclass(value, BaseException):
-            yield f"{name.rpartition('.')[2]} by default: {one_line(value.__doc__ or '')}"
+            yield f"{name.rpartition('.')[2]} by default: {one_line((value.__doc__ or '').partition(PARAGRAPH)[0])}"
 
 
 @functools.cache

@@ -23,7 +23,7 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
             ("client.conversations", "Conversations"),
             ("client.control", "Control"),
             ("client.tokens", "Tokens"),
-            ("client.deadline", "Writes"),
+            ("client.base", "Base"),
         ],
     ),
 }
@@ -52,9 +52,19 @@ class Plain(ast.NodeTransformer):
         return ast.Name("Iterator", node.ctx) if node.id == "AsyncIterator" else node
 
 
+def told(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str | None:
+    """Its docstring without the example, which awaits."""
+    says = ast.get_docstring(node)
+    if says is None:
+        return None
+    lines = says.partition("\n\nExample:")[0].splitlines()
+    indent = "\n" + " " * (node.col_offset + 4)
+    return "\n".join(lines) if len(lines) == 1 else (indent.join(lines) + indent).replace(f"{indent}\n", "\n\n")
+
+
 def function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
     """The signature and what it says of itself."""
-    says = ast.get_docstring(node, clean=False)
+    says = told(node)
     body: list[ast.stmt] = [ast.Expr(ast.Constant(...) if says is None else ast.Constant(says))]
     arguments = node.args
     arguments.defaults = [ast.Constant(...) for _ in arguments.defaults]
@@ -92,7 +102,7 @@ def classes() -> list[ast.stmt]:
         if name == "Client":
             body += ast.parse(CLOSING).body
         bases: list[ast.expr] = [base for base in node.bases if isinstance(base, ast.Subscript)]  # Generic[...]
-        says = ast.Expr(ast.Constant(ast.get_docstring(node, clean=False)))
+        says = ast.Expr(ast.Constant(told(node)))
         made.append(ast.ClassDef(name, bases, [], [says, *body], []))
     for entry in tree_of("client.client").body:
         if isinstance(entry, ast.FunctionDef) and entry.name == "open":

@@ -71,7 +71,41 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class Approval(_Kept):
-    """A question to people: what is shown, whose it is, and how it ended."""
+    """A question to people: what is shown, whose it is, and how it ended.
+
+    Attributes:
+        id: The question.
+        run: The run that asks.
+        root: The run above all.
+        path: The agents from the root run down to the one that asks.
+        key: The call in the run's journal.
+        kind: "approve", "ask" or "in_doubt".
+        question: The text.
+        shown: The value exactly as the agent showed it.
+        data: The value as last edited; the answer, once there is one.
+        digest: Names what is to be decided. A decision is for that.
+        editable: Whether the value may be edited.
+        schema: The JSON schema of what may be edited or answered.
+        to: People and groups who may decide; empty: anybody.
+        needs: How many must agree; None when the run must tell first.
+        votes: The votes for the value as it is now.
+        delegations: Who passed it on to whom.
+        asked_at: When it was asked.
+        expires_at: When the default holds.
+        default: The decision or answer if nobody decides in time.
+        status: "open", "decided", "expired" or "withdrawn".
+        decision: "approved", "denied" or "answered".
+        decided_by: The person who decided.
+        decided_at: When.
+        note: The reason that was given.
+        not_by: People who may not decide, because they started the run; "someone" if nobody knows who that was.
+
+    Example:
+        ```python
+        (question,) = await hf.approvals()
+        await hf.approve(question, by="ana")
+        ```
+    """
 
     id: str
     run: str
@@ -125,7 +159,13 @@ class Approval(_Kept):
         return made
 
     def is_for(self, person: str | Actor) -> bool:
-        """May this person decide it?"""
+        """Tell whether this person may decide it.
+
+        Example:
+            ```python
+            assert question.is_for("ana")
+            ```
+        """
         actor, passed = Actor.of(person), [(passed.by, passed.to) for passed in self.delegations]
         return may_decide(actor, self.to, passed) and not is_left_out(actor, self.not_by)
 
@@ -175,9 +215,22 @@ class Questions(Base):
     async def approvals(
         self, *, run: str | None = None, to: str | Actor | None = None, open: bool = True, limit: int = 100
     ) -> list[Approval]:
-        """Questions to people in the order asked; of a run and all below it, or for one person, if that is given.
+        """List questions to people in the order asked.
 
-        Only open ones unless told otherwise; then the newest, if there are more than `limit`.
+        Args:
+            run: Those of a run and all runs below it.
+            to: Those that this person, or `group:NAME`, may decide.
+            open: Only open ones; with False the newest, however they ended.
+            limit: How many at most.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+
+        Example:
+            ```python
+            for question in await hf.approvals(to="ana"):
+                print(question.question, question.shown)
+            ```
         """
         return await self._listed(Room(), run=run, to=to, open=open, limit=limit)
 
@@ -196,7 +249,16 @@ class Questions(Base):
         return [await self._seen(row, room) for row in rows[:limit]]
 
     async def approval(self, approval: str) -> Approval:
-        """One question, by its id or that of a run with exactly one open."""
+        """Find one question, by its id or that of a run with exactly one open.
+
+        Raises:
+            UnknownApproval: There is none, or the run has several.
+
+        Example:
+            ```python
+            question = await hf.approval("r-1")
+            ```
+        """
         return await self._seen(await self._row(approval))
 
     async def approve(
@@ -208,25 +270,65 @@ class Questions(Base):
         data: Any = _LATER,
         digest: str | None = None,
     ) -> Approval:
-        """Approve what is shown, or `data` in its place where that may be edited.
+        """Approve what is shown, or `data` in its place where that may be edited. Returns the question as it is then.
 
-        `digest` is that of what the person was shown, an `Approval` has it; if that was changed since, nothing is decided. By
-        an id alone it is what the agent showed that is approved, and nothing that a person has made of it.
+        Args:
+            approval: The question, its id, or the id of a run with exactly one open. By an id alone only what the agent
+                showed is approved, and nothing that a person has made of it.
+            by: The person who decides.
+            note: The reason; the agent sees it.
+            data: The value in place of the one shown. It must be whole.
+            digest: The digest of what the person was shown; an `Approval` has it.
+
+        Raises:
+            Stale: Something else is shown by now; nothing was decided.
+            AlreadyDecided: Somebody was quicker.
+            NotAllowed: It is not this person's to decide.
+            Expired: It expired.
+            UnknownApproval: There is no such question.
+            BadArguments: `data` does not fit, or the question wants an answer.
+
+        Example:
+            ```python
+            await hf.approve(question, by="ana", note="looks right")
+            assert await run.result() == "published"
+            ```
         """
         return await self._decide(approval, by, note, yes=True, data=data, seen=digest)
 
     async def deny(
         self, approval: Approval | str, *, by: str | Actor, note: str = "", digest: str | None = None
     ) -> Approval:
-        """Deny it; the agent sees the note as the reason."""
+        """Deny what is shown; the agent sees the note as the reason. The errors are those of `approve`.
+
+        Raises:
+            Stale: Something else is shown by now; nothing was decided.
+            AlreadyDecided: Somebody was quicker.
+            NotAllowed: It is not this person's to decide.
+
+        Example:
+            ```python
+            await hf.deny(question, by="ana", note="not before Monday")
+            ```
+        """
         return await self._decide(approval, by, note, yes=False, data=_LATER, seen=digest)
 
     async def answer(
         self, approval: Approval | str, value: Any, *, by: str | Actor, note: str = "", digest: str | None = None
     ) -> Approval:
-        """Answer a question with a value of its type.
+        """Answer a question with a value of its type. The errors are those of `approve`.
 
-        A step in doubt: {"result": ...} (it happened), "run" (it did not, run it), or "fail".
+        A step in doubt is answered with `{"result": ...}` (it happened), "run" (it did not happen, run it) or "fail".
+
+        Raises:
+            BadArguments: The value does not fit the question.
+            AlreadyDecided: Somebody was quicker.
+
+        Example:
+            ```python
+            asked = await hf.start(desk)
+            await hf.answer(await asked.wait_for_question(), "by the window", by="ana")
+            ```
         """
         found = await self._row(approval)
         if found.status != "open":  # that is said first, whatever was answered
@@ -243,7 +345,17 @@ class Questions(Base):
     async def delegate(
         self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "", digest: str | None = None
     ) -> Approval:
-        """Pass a question on to somebody else, a person or a group, by one of those who may decide it."""
+        """Pass a question on to a person or a group, by one of those who may decide it. The errors are those of `approve`.
+
+        Raises:
+            NotAllowed: It is not this person's to pass on.
+            AlreadyDecided: It was decided before.
+
+        Example:
+            ```python
+            await hf.delegate(question, to="eve", by="ana", note="on leave")
+            ```
+        """
         found = await self._row(approval)
         actor = Actor.of(by)
         ballot = Ballot(secrets.token_hex(8), actor, note=checked_note(note), seen=_shown_to(approval, digest),

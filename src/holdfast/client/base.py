@@ -67,7 +67,18 @@ class Base:
 
     @contextmanager
     def deadline(self, limit: Duration) -> Iterator[None]:
-        """How long what is written or read in this block may wait for the store, in the place of `Settings.deadline_s`."""
+        """Bound, for a block, how long each write and read waits for the store, in place of `Settings.deadline_s`.
+
+        Raises:
+            StoreUnavailable: A write or read took longer: nothing was done, and nothing will be.
+            Unconfirmed: The commit of a write was on its way: it may have happened.
+
+        Example:
+            ```python
+            with hf.deadline("5s"):
+                await hf.start(research, "otters", id="otters")
+            ```
+        """
         before = _chosen.set(seconds(limit))
         try:
             yield

@@ -67,7 +67,28 @@ DEFAULT_URL: Final = urls.DEFAULT_URL
 def open(
     url: str | None = None, *, agents: Iterable[Agent[..., Any] | ModuleType] = (), settings: Settings | None = None
 ) -> Client:
-    """Open a store. With agents there is a worker inside, and interrupted runs go on at once."""
+    """Open a store; use it as `async with holdfast.open(...) as hf`. With agents there is a worker inside.
+
+    Args:
+        url: The store; `HOLDFAST_URL` unless given, then `sqlite:holdfast.db` in the current folder.
+        agents: Agents to serve, or modules with agents. Interrupted runs of theirs go on at once.
+        settings: How the client and its worker behave.
+
+    Raises:
+        BadArguments: The URL names no store, or two agents have one name.
+        StoreUnavailable: The store cannot be reached.
+        NewerJournal: A newer Holdfast has written it.
+
+    Example:
+        ```python
+        async def main() -> str:
+            async with holdfast.open("sqlite:runs.db", agents=[research]) as hf:
+                return await hf.run(research, "otters")
+
+
+        asyncio.run(main())
+        ```
+    """
     return Client(url, agents=agents, settings=settings)
 
 
@@ -80,9 +101,16 @@ def store_for(url: str | None, name: str = "") -> Store:
 
 
 async def restore_backup(path: str | os.PathLike[str], url: str | None = None, *, by: str | Actor = SOMEONE) -> int:
-    """Fill an empty store from a backup; returns how many runs it has. Nothing is carried there before `hf.activate()`.
+    """Fill an empty store from a backup; returns how many runs it has. No run is carried there before `hf.activate()`.
 
-    `BadArguments` if the file is no whole backup or the store is not empty; then nothing was changed.
+    Raises:
+        BadArguments: The file is no whole backup, or the store is not empty. Nothing was changed.
+
+    Example:
+        ```python
+        await hf.backup("runs.backup")
+        await holdfast.restore_backup("runs.backup", "sqlite:copy.db")
+        ```
     """
     actor = Actor.of(by)
     return await store_for(url).restore(path, by=actor.name, via=actor.via or PYTHON)
@@ -145,7 +173,13 @@ class _Arguments(NamedTuple):
 
 
 class Client(Questions, Conversations, Control, Tokens):
-    """An open store. Use it as `async with holdfast.open(...) as hf`."""
+    """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
+
+    Example:
+        ```python
+        assert [info.id for info in await hf.runs()] == [run.id]
+        ```
+    """
 
     def __init__(
         self,
@@ -221,9 +255,17 @@ class Client(Questions, Conversations, Control, Tokens):
         return self._store
 
     def acting_as(self, by: str | Actor) -> Self:
-        """This client for somebody: what is done through it without a `by=` of its own is in the audit under that name.
+        """Return this client for a person: what is done through it without a `by=` of its own is in the audit under that name.
 
-        It shares all with this one, and is open as long as this one is.
+        It shares everything with this client, and is open as long as this one is.
+
+        Raises:
+            BadArguments: It names nobody.
+
+        Example:
+            ```python
+            await hf.acting_as("ana").start(research, "otters")
+            ```
         """
         actor = Actor.of(by)
         return self._through(actor, actor.via or self._door)
@@ -252,7 +294,7 @@ class Client(Questions, Conversations, Control, Tokens):
 
     @property
     def settings(self) -> Settings:
-        """How this client, and a worker in it, behave."""
+        """Tell how this client, and a worker in it, behave."""
         return self._settings
 
     def _check_loop(self) -> None:
@@ -265,7 +307,15 @@ class Client(Questions, Conversations, Control, Tokens):
     async def serve(self, *agents: Agent[..., Any] | ModuleType) -> None:
         """Serve these agents too. One that has the name and version of an agent served so far takes its place.
 
-        That is a deploy: a run in memory goes on with the code it began with, one that comes into memory later gets the new.
+        That is a deploy: a run in memory goes on with the code it began with, and one that comes into memory later gets the new.
+
+        Raises:
+            BadArguments: It is no agent or module, or two agents have one name.
+
+        Example:
+            ```python
+            await hf.serve(research)
+            ```
         """
         if self._base is not None:
             await self._base.serve(*agents)
@@ -320,11 +370,31 @@ class Client(Questions, Conversations, Control, Tokens):
         kwargs: Mapping[str, Any] | None = None, after: Duration | None = None, budget: Budget | None = None,
         **named: Any,
     ) -> Run[Any]:  # fmt: skip
-        """Start a run of `agent(*args, **named)` and return at once.
+        """Start a run of `agent(*args, **named)` and return its handle at once.
 
-        The same id again is the same run; with other arguments it is `RunExists`. A parameter of the agent that is named like
-        an option of this method goes into `kwargs=`. While a singleton has not ended, it is that run that is returned.
-        `budget=` takes the place of the agent's.
+        The same id again is the same run. While a singleton has not ended, that run is returned.
+
+        Args:
+            agent: The agent, or the name under which a worker has published it.
+            args: Arguments of the agent by position; those by name follow as keywords.
+            id: The run's id; random unless given.
+            labels: Texts by which lists find it.
+            kwargs: Arguments of the agent whose names are options of this method.
+            after: Begin this much later.
+            budget: In place of the agent's own.
+
+        Raises:
+            RunExists: The id is that of a run with other arguments, or a singleton runs under another id.
+            UnknownAgent: No worker has published an agent of this name.
+            BadArguments: The arguments do not fit the agent.
+            NotStorable: An argument cannot be stored.
+            StoreUnavailable: The store did not take it in time: nothing was started.
+            Unconfirmed: It may have been started; start it again with the same id.
+
+        Example:
+            ```python
+            run = await hf.start(research, "otters", id="otters", labels={"team": "docs"})
+            ```
         """
         options = {"id": id, "labels": labels, "after": after, "budget": budget}
         arguments = _Arguments(args, named, kwargs, [option for option, given in options.items() if given is not None])
@@ -443,7 +513,16 @@ class Client(Questions, Conversations, Control, Tokens):
         **named: Any,
     ) -> Any: ...  # fmt: skip
     async def run(self, agent: Any, /, *args: Any, **named: Any) -> Any:
-        """Start a run as `start` does, and wait for its result."""
+        """Start a run as `start` does, and wait for its result.
+
+        Raises:
+            RunFailed: The agent raised. `Run.result` says what else there is.
+
+        Example:
+            ```python
+            text = await hf.run(research, "otters")
+            ```
+        """
         run: Run[Any] = await self.start(agent, *args, **named)
         return await run.result()
 
@@ -454,7 +533,16 @@ class Client(Questions, Conversations, Control, Tokens):
     @overload
     def get(self, id: str, agent: Callable[..., Coroutine[Any, Any, R]], /) -> Run[R]: ...
     def get(self, id: str, agent: Any = None, /) -> Run[Any]:
-        """A handle to a run; nothing is read before it is used."""
+        """Return a handle to a run. Nothing is read before the handle is used.
+
+        Raises:
+            BadArguments: It cannot be the id of a run.
+
+        Example:
+            ```python
+            info = await hf.get("r-1").info()
+            ```
+        """
         return Run(self, checked_run_id(id), agent if isinstance(agent, Agent) else None)
 
     async def runs(
@@ -470,10 +558,27 @@ class Client(Questions, Conversations, Control, Tokens):
         limit: int = 100,
         after: str | None = None,
     ) -> list[RunInfo]:
-        """Runs, newest first; `after` is the id of the last one of the page before.
+        """List runs, newest first.
 
-        `since` and `until` are when they were started: a moment, or so long ago. `search` is a piece of text in the id, the
-        agent, a label, the arguments, the reason or the error.
+        Args:
+            status: One state or several.
+            agent: An agent, or its name.
+            labels: Labels that the run has.
+            since: Started after this moment, or at most so long ago.
+            until: Started before this moment, or at least so long ago.
+            search: A piece of text in the id, the agent, a label, the arguments, the reason or the error.
+            parent: Children of this run.
+            limit: How many at most.
+            after: The id of the last run of the page before.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+
+        Example:
+            ```python
+            for info in await hf.runs(status=["failed", "paused"], since="2h"):
+                print(info.id, info.error or info.reason)
+            ```
         """
         fits, limit = self._fits(status, agent, labels, since, until, search), checked_limit(limit)
         rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
@@ -495,7 +600,16 @@ class Client(Questions, Conversations, Control, Tokens):
         until: Duration | datetime | None = None,
         search: str | None = None,
     ) -> dict[str, dict[str, int]]:
-        """How many runs fit, by agent and state: `{"research": {"completed": 12, "failed": 1}}`."""
+        """Count the runs that fit, by agent and state. The filters are those of `runs`.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+
+        Example:
+            ```python
+            assert await hf.count_runs() == {"report": {"waiting": 1}}
+            ```
+        """
         return await self.store.count_runs(**self._fits(status, agent, labels, since, until, search))
 
     def _fits(
@@ -513,7 +627,13 @@ class Client(Questions, Conversations, Control, Tokens):
         }
 
     async def agents(self) -> list[AgentInfo]:
-        """The agents that workers have published in this store, by name."""
+        """List the agents that workers have published in this store, by name.
+
+        Example:
+            ```python
+            names = [agent.name for agent in await hf.agents() if agent.served]
+            ```
+        """
         return [AgentInfo.of(name, *told) for name, told in sorted((await self.store.agents()).items())]
 
     async def audit(
@@ -525,9 +645,23 @@ class Client(Questions, Conversations, Control, Tokens):
         before: int | None = None,
         limit: int = 100,
     ) -> list[Deed]:
-        """Who did what to which run, the newest first; of a root run, to all below it too.
+        """List who did what, the newest first; of a root run, to all runs below it too.
 
-        `before` is the id of the last deed of the page before. No row is ever taken out; `erase_audit` takes out values.
+        Args:
+            run: What was done to this run.
+            by: What this person did.
+            action: One action or several, such as "approve".
+            before: The id of the last deed of the page before.
+            limit: How many at most.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+
+        Example:
+            ```python
+            for deed in await hf.audit(run="r-1"):
+                print(deed.at, deed.by, deed.via, deed.action)
+            ```
         """
         return await self._audited(Room(), run=run, by=by, action=action, before=before, limit=limit)
 
@@ -543,7 +677,16 @@ class Client(Questions, Conversations, Control, Tokens):
     async def erase_audit(
         self, *, run: str | None = None, by: str | None = None, older_than: Duration | None = None
     ) -> int:
-        """Take values and free text out of deeds that fit all that is given; who did what when stays. Returns how many."""
+        """Take values and free text out of the deeds that fit; who did what and when stays. Returns how many there were.
+
+        Raises:
+            BadArguments: Neither `run`, `by` nor `older_than` says which.
+
+        Example:
+            ```python
+            await hf.erase_audit(older_than="90d")
+            ```
+        """
         if run is None and by is None and older_than is None:
             raise BadArguments("an erased value is gone: say which: run=, by= or older_than=")
         before = None if older_than is None else self.store.clock.now() - milliseconds(older_than)
@@ -553,10 +696,24 @@ class Client(Questions, Conversations, Control, Tokens):
     async def events(
         self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True
     ) -> AsyncIterator[RunEvent]:
-        """Events of all runs in order; `event.position` of the last one seen is where to go on (`after=`).
+        """Iterate over the events of all runs, in order; `event.position` of the last one seen is where to go on.
 
-        With `follow=False` those that are there now. An open transaction in PostgreSQL, anybody's, keeps back what was
-        committed after it began, for it may yet take a place before that: it is waited for, at most 5 seconds.
+        An open transaction in PostgreSQL, anybody's, keeps back what was committed after it began, because it may yet take a
+        place before that. Without `follow` it is waited for, at most 5 seconds.
+
+        Args:
+            after: The position of the last event seen.
+            kinds: One kind or several; "approval" is all that happens to questions.
+            follow: Whether to wait for more.
+
+        Raises:
+            BadArguments: There is no such kind or position.
+
+        Example:
+            ```python
+            async for event in hf.events(kinds="approval", follow=False):
+                print(event.run, event.kind)
+            ```
         """
         chosen, after = None if kinds is None else _checked_kinds(kinds), checked_place(after)
         with self._listening("", News.GREW) as heard:
@@ -590,8 +747,22 @@ class Client(Questions, Conversations, Control, Tokens):
     ) -> int:
         """Delete runs that finished longer ago than this, with their children; returns how many root runs.
 
-        Of more than a thousand that fit these are deleted; call it until it returns 0. With `dry_run=True` nothing is
-        deleted, and all that would be are counted.
+        Of more than a thousand that fit, a thousand are deleted; call it until it returns 0.
+
+        Args:
+            older_than: How long ago they ended.
+            status: States of runs that have ended.
+            agent: An agent, or its name.
+            labels: Labels that the run has.
+            dry_run: Delete nothing, and count all that would be deleted.
+
+        Raises:
+            BadArguments: A state is not that of a run that has ended.
+
+        Example:
+            ```python
+            many = await hf.prune("30d", dry_run=True)
+            ```
         """
         statuses = checked_statuses(status)
         unfinished = [each for each in statuses if each not in FINISHED]
@@ -613,6 +784,14 @@ class Client(Questions, Conversations, Control, Tokens):
         """Write all that the store has at this moment to a new file, while everything goes on; returns how many runs.
 
         The file is a SQLite store, whatever this one is. `holdfast.restore_backup` makes a store of either kind of it.
+
+        Raises:
+            BadArguments: The file exists.
+
+        Example:
+            ```python
+            many = await hf.backup("runs.backup")
+            ```
         """
         return await self._written(self.store.backup(path, **self._author()), "Backing up again is safe")
 
@@ -620,6 +799,17 @@ class Client(Questions, Conversations, Control, Tokens):
         """Let workers carry the runs of a store that was restored from a backup; returns how many have not ended.
 
         Not while the original lives: both would do what is left to do, with the same idempotency keys.
+
+        Raises:
+            BadArguments: The store is not held.
+
+        Example:
+            ```python
+            await hf.backup("runs.backup")
+            await holdfast.restore_backup("runs.backup", "sqlite:copy.db")
+            async with holdfast.open("sqlite:copy.db") as copy:
+                assert await copy.activate() == 1
+            ```
         """
         return await self._written(self.store.activate(**self._author()), "Activating it again is safe")
 

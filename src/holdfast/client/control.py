@@ -36,9 +36,17 @@ class Control(Base):
         family: bool = True,
         now: bool = False,
     ) -> list[str]:
-        """Pause every run that fits all that is given, with all below it; returns the ids of those that fit.
+        """Pause every run that fits all that is given, with all runs below it; returns the ids of those that fit.
 
-        Runs that are to stop are left alone. `family` and `now` as for one run.
+        Runs that are about to stop are left alone. `family` and `now` are as for one run.
+
+        Raises:
+            BadArguments: Nothing says which, or a state cannot be used.
+
+        Example:
+            ```python
+            paused = await hf.pause(agent="report", by="ana", reason="lunch")
+            ```
         """
         request = new_pause()  # one for all: who resumes a run undoes it below that run too
         return await self._each(
@@ -57,7 +65,13 @@ class Control(Base):
         by: str = "",
         family: bool = True,
     ) -> list[str]:
-        """Let every paused run that fits go on, with those below it that the same request paused; returns the ids."""
+        """Let every paused run that fits go on, with the runs below it that the same request paused; returns the ids.
+
+        Example:
+            ```python
+            resumed = await hf.resume(agent="report", by="ana")
+            ```
+        """
         return await self._each(
             ("paused",), None, agent, labels, lambda run: run.resume(by=by, family=family), every=True
         )
@@ -72,7 +86,16 @@ class Control(Base):
         by: str = "",
         grace: Duration = "30s",
     ) -> list[str]:
-        """Cancel every run that fits all that is given; returns their ids."""
+        """Cancel every run that fits all that is given; returns their ids.
+
+        Raises:
+            BadArguments: Nothing says which, or a state cannot be used.
+
+        Example:
+            ```python
+            cancelled = await hf.cancel(labels={"team": "docs"}, by="ana", reason="no budget left")
+            ```
+        """
         milliseconds(grace)  # refused before the first run is touched
         return await self._each(
             (*_GOING, "paused"), status, agent, labels, lambda run: run.cancel(reason=reason, by=by, grace=grace)
@@ -89,8 +112,16 @@ class Control(Base):
     ) -> list[str]:
         """Let every failed run that fits go on from its failure; returns their ids. All of them: `status="failed"`.
 
-        Children go on with the runs that they brought down. By themselves they are retried only if `agent=` names theirs: a
-        parent may have dealt with the failure of a child.
+        Children go on with the runs that they brought down. By themselves they are retried only if `agent=` names theirs,
+        because a parent may have dealt with the failure of a child.
+
+        Raises:
+            BadArguments: Nothing says which, or a state cannot be used.
+
+        Example:
+            ```python
+            retried = await hf.retry(agent="report")
+            ```
         """
         checked_budget(budget)  # refused before the first run is touched
         act = functools.partial(Run.retry, by=by, budget=budget)

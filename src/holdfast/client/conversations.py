@@ -22,7 +22,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[T]):
-    """Something that was said in a conversation."""
+    """A message of a conversation.
+
+    Attributes:
+        position: Its place, from 0 on.
+        value: What was said.
+        run: The run that said it.
+        at: When.
+
+    Example:
+        ```python
+        for message in await hf.conversation("user-42", str).messages():
+            print(message.position, message.value)
+        ```
+    """
 
     position: int
     value: T
@@ -32,7 +45,22 @@ class Message(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ConversationInfo:
-    """A conversation in a list."""
+    """A conversation in a list.
+
+    Attributes:
+        id: The conversation.
+        messages: How many it has.
+        run: The run that has it now.
+        waiting: How many runs wait for it.
+        created_at: When it was first entered.
+        updated_at: When something was said last.
+
+    Example:
+        ```python
+        info = await hf.conversation("user-42").info()
+        free = info is None or info.run is None
+        ```
+    """
 
     id: str
     messages: int
@@ -54,29 +82,70 @@ class Conversations(Base):
     @overload
     def conversation(self, id: str, type: Any = ..., /) -> Transcript[Any]: ...
     def conversation(self, id: str, type: Any = Any, /) -> Transcript[Any]:
-        """A conversation, to be read or deleted; nothing is looked up before it is used."""
+        """Name a conversation, to be read or deleted: a `Transcript`. Nothing is looked up before it is used.
+
+        Raises:
+            BadArguments: It cannot be the id of a conversation.
+
+        Example:
+            ```python
+            messages = await hf.conversation("user-42", str).messages(last=20)
+            ```
+        """
         return Transcript(self, checked_conversation_id(id), UNTYPED if type is Any else shape_of(type))
 
     async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
-        """Conversations in the order of their ids; `after` is the last id of the page before."""
+        """List conversations in the order of their ids; `after` is the last id of the page before.
+
+        Raises:
+            BadArguments: The limit cannot be used.
+
+        Example:
+            ```python
+            for info in await hf.conversations():
+                print(info.id, info.messages)
+            ```
+        """
         return [
             ConversationInfo.of(row) for row in await self.store.conversations(after=after, limit=checked_limit(limit))
         ]
 
 
 class Transcript(Generic[T]):
-    """What was said in one conversation."""
+    """A conversation seen from outside, made by `hf.conversation`.
+
+    Example:
+        ```python
+        talk = hf.conversation("user-42", str)
+        texts = [message.value for message in await talk.messages()]
+        ```
+    """
 
     def __init__(self, client: Conversations, id: str, shape: Shape) -> None:
         self.id, self._client, self._shape = id, client, shape
 
     async def info(self) -> ConversationInfo | None:
-        """How long it is and who has it; None if nobody ever entered it."""
+        """Tell how long it is and who has it; None if nobody ever entered it.
+
+        Example:
+            ```python
+            info = await hf.conversation("user-42").info()
+            ```
+        """
         found = await self._client.store.conversations(conversation=self.id)
         return ConversationInfo.of(found[0]) if found else None
 
     async def messages(self, *, last: int | None = None, after: int = 0, limit: int | None = None) -> list[Message[T]]:
-        """What was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`."""
+        """Read what was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`.
+
+        Raises:
+            BadArguments: A count cannot be used, or the messages are of another type.
+
+        Example:
+            ```python
+            last = await hf.conversation("user-42", str).messages(last=20)
+            ```
+        """
         store, info = self._client.store, await self.info()
         first, end = slice_of(info.messages if info else 0, last, after, limit)
         found = []
@@ -90,7 +159,16 @@ class Transcript(Generic[T]):
         return found
 
     async def delete(self) -> int:
-        """Delete it, for good; returns how many messages it had. `ConversationBusy` while a run has it."""
+        """Delete it for good; returns how many messages it had.
+
+        Raises:
+            ConversationBusy: A run has it.
+
+        Example:
+            ```python
+            many = await hf.conversation("user-42").delete()
+            ```
+        """
         author = self._client._author()
         write = self._client.store.delete_conversation(self.id, **author)
         look = f"`await hf.conversation({self.id!r}).info()` says whether it is there"

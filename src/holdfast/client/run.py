@@ -64,7 +64,38 @@ _WAITS: Final = ("person", "message", "child", "conversation", "retry", "timer",
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a list of runs shows."""
+    """The state of a run, as lists show it.
+
+    Attributes:
+        id: The run.
+        agent: The name of its agent.
+        status: "ready", "running", "waiting", "paused", "completed", "failed" or "cancelled".
+        waits_for: "person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "group" or "worker".
+        reason: Why it is paused or was cancelled.
+        error: The type and text of the exception that failed it.
+        labels: The texts it was started with.
+        parent: The run that started it.
+        root: The run above all.
+        version: The version of its agent, if it is pinned.
+        steps: How many steps completed.
+        crashes: How often its process ended since it last made progress.
+        due_at: When it goes on by itself.
+        created_at: When it was started.
+        started_at: When a worker first took it.
+        finished_at: When it ended.
+        progress: What it said last by `progress`; if it never did, its plan.
+        plan: How much of its plan is done, if it has one.
+        spent: What it spent, with all runs below it.
+        budget: What it may spend.
+        worker: The worker that has it; if that is gone, the one that had it.
+        worker_gone: The worker died, or stands still for longer than its lease, in the middle of the run.
+
+    Example:
+        ```python
+        info = await run.info()
+        assert (info.status, info.waits_for) == ("waiting", "person")
+        ```
+    """
 
     id: str
     agent: str
@@ -167,7 +198,22 @@ async def bury_owners(store: Store, rows: Iterable[RunRow] | None = None) -> boo
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """One line of a run's history."""
+    """One line of a run's history.
+
+    Attributes:
+        position: Its place among the events of all runs.
+        run: The run.
+        seq: Its place in the run's history, from 0 on.
+        kind: One of the kinds in the design page, such as "step.completed".
+        key: The call it belongs to.
+        at: When.
+        data: What else there is to say, by kind.
+
+    Example:
+        ```python
+        kinds = [event.kind async for event in run.events(follow=False)]
+        ```
+    """
 
     position: int
     run: str
@@ -184,7 +230,21 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class AgentInfo:
-    """An agent that was published: its newest version, what it takes, and the versions that live workers serve."""
+    """An agent that a worker has published.
+
+    Attributes:
+        name: Its name.
+        version: Its newest version.
+        schema: The JSON schema of its arguments, as one object.
+        served: Whether a live worker serves it.
+        versions: The versions that live workers serve.
+
+    Example:
+        ```python
+        takes = {agent.name: list(agent.schema["properties"]) for agent in await hf.agents()}
+        assert takes["research"] == ["topic"]
+        ```
+    """
 
     name: str
     version: str | None
@@ -200,7 +260,25 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Something that was done from outside: by whom, through which door, when, what and why."""
+    """Something that was done from outside, as the audit has it.
+
+    Attributes:
+        id: Its place in the audit.
+        at: When.
+        run: The run; empty for what was done to the store.
+        by: The person.
+        action: What was done, such as "approve".
+        data: What else there is to say, such as the reason.
+        via: The door: "python", "cli:USER", "http:TOKEN", "unix:USER", "run" or "worker"; empty in rows of the first version.
+        value: The value that was approved, denied or answered.
+        erased_at: Since then it is without its value and all free text.
+
+    Example:
+        ```python
+        (started,) = await hf.audit(action="start")
+        assert (started.run, started.via) == ("r-1", "python")
+        ```
+    """
 
     id: int
     at: datetime
@@ -226,13 +304,30 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A message was accepted: it is the n-th thing in the inbox of its run."""
+    """The confirmation that a message is in the inbox of its run.
+
+    Attributes:
+        run: The run.
+        position: Its place in the inbox.
+
+    Example:
+        ```python
+        receipt = await run.send("orders", "look at the gate", key="order-7")
+        ```
+    """
 
     run: Run[Any]
     position: int
 
     async def seen_at(self) -> int | None:
-        """The number of the event with which it came into the run's history; None while it has not."""
+        """Find the number of the event with which the message came into the run's history; None while it has not.
+
+        Example:
+            ```python
+            receipt = await run.send("orders", "look at the gate")
+            seen = await receipt.seen_at()
+            ```
+        """
         row = await self.run._row()
         after = 0 if row.inbox_seen >= self.position else row.next_seq
         while page := await self.run._client.store.journal(self.run.id, after, 500):
@@ -268,7 +363,16 @@ def new_pause() -> str:
 
 
 class Run(Generic[R_co]):
-    """A handle to a run. It holds nothing open. `created` is true for the `start` that made it, and for nobody else."""
+    """A handle to a run, made by `hf.start` and `hf.get`. It holds nothing open.
+
+    `created` is true for the `start` that made the run, and for no other.
+
+    Example:
+        ```python
+        run = hf.get("r-1")
+        print((await run.info()).status)
+        ```
+    """
 
     def __init__(
         self, client: Questions, id: str, agent: Agent[..., Any] | None = None, *, created: bool = False
@@ -314,7 +418,16 @@ class Run(Generic[R_co]):
         )
 
     async def info(self) -> RunInfo:
-        """Its state now."""
+        """Read its state now.
+
+        Raises:
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            info = await run.info()
+            ```
+        """
         row = await self._row()
         if await bury_owners(self._client.store, [row]):
             row = await self._row()
@@ -328,7 +441,16 @@ class Run(Generic[R_co]):
         return RunInfo.of(row, served, now, said, spent)
 
     async def arguments(self) -> dict[str, Any]:
-        """What its agent was called with, by name, as plain data; those at their defaults too."""
+        """Read what its agent was called with, by name, as plain data; those at their defaults too.
+
+        Raises:
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            assert await run.arguments() == {"topic": "otters"}
+            ```
+        """
         row = await self._row()
         text = await unspilled(self._client.store, row.input) or "{}"
         found: dict[str, Any] = await aside(text, UNTYPED.load, text)
@@ -337,10 +459,23 @@ class Run(Generic[R_co]):
     async def wait(
         self, *states: str, waits_for: str | Iterable[str] | None = None, timeout: Duration | None = None
     ) -> RunInfo:
-        """Until it is in one of these states (any finished one by default).
+        """Wait until it is in one of these states; in any finished one if none is named.
 
-        A run that is "waiting" may wait for a timer, a message, the next attempt of a step and more; `waits_for=` says which
-        of these is meant, as in `wait("waiting", waits_for="message")`.
+        Args:
+            states: The states to wait for.
+            waits_for: What a "waiting" run must wait for, such as "message".
+            timeout: How long to wait.
+
+        Raises:
+            RunFinished: It has ended and will never be in such a state.
+            TimeoutError: It did not come so far in time. The text says what it needs.
+            UnknownRun: There is no such run.
+            BadArguments: There is no such state.
+
+        Example:
+            ```python
+            info = await run.wait("waiting", waits_for="person")
+            ```
         """
         wanted = set(checked_statuses(states)) or FINISHED
         what = None if waits_for is None else _checked_waits(waits_for, wanted)
@@ -364,7 +499,18 @@ class Run(Generic[R_co]):
                 await self._client._pause_for(heard)
 
     async def wait_for_question(self, *, timeout: Duration | None = None) -> Approval:
-        """Until it, or a run below it, asks a person: the question. `RunFinished` or `RunPaused` if it will not ask."""
+        """Wait until it, or a run below it, asks a person; returns the question.
+
+        Raises:
+            RunFinished: It has ended and will not ask.
+            RunPaused: It is paused.
+            TimeoutError: It did not ask in time.
+
+        Example:
+            ```python
+            question = await run.wait_for_question()
+            ```
+        """
         return await self._in_time(timeout, self._question)
 
     async def _question(self) -> Approval:
@@ -384,7 +530,22 @@ class Run(Generic[R_co]):
                 await asyncio.sleep(_LOOK_EVERY_S)  # in a store in which much happens
 
     async def result(self, *, timeout: Duration | None = None) -> R_co:
-        """What the agent returned. `RunFailed`, `RunCancelled`, `NondeterminismError` or `RunPaused` otherwise."""
+        """Wait for what the agent returned.
+
+        Raises:
+            RunFailed: The agent raised.
+            RunCancelled: The run was cancelled.
+            RunPaused: The run is paused.
+            NondeterminismError: The run is paused because its code no longer fits its journal.
+            TimeoutError: It did not end in time. The text says what it needs.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            await hf.approve(question, by="ana")
+            assert await run.result(timeout="1m") == "published"
+            ```
+        """
         return await self._in_time(timeout, self._result)
 
     async def _result(self) -> R_co:
@@ -424,7 +585,22 @@ class Run(Generic[R_co]):
         return spec.signature.returns if spec is not None else UNTYPED
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
-        """Its history from a seq on (`after` is the number of events already seen), live until it ends."""
+        """Iterate over its history, live until it ends.
+
+        Args:
+            after: How many events were seen already.
+            follow: Whether to wait for more.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: `after` is beyond its history.
+
+        Example:
+            ```python
+            async for event in run.events(follow=False):
+                print(event.seq, event.kind, event.key)
+            ```
+        """
         lonely, after, size = _Lonely(self), checked_place(after), 32
         with self._client._listening(self.id, News.GREW) as heard:
             while True:
@@ -445,15 +621,56 @@ class Run(Generic[R_co]):
                     await self._client._pause_for(heard)
 
     def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
-        """What it writes to a stream, from an offset on (that of the last chunk seen), live until the run is over."""
+        """Iterate over what it writes to a stream: a `Chunk` at a time, live until the run is over.
+
+        Args:
+            name: The stream.
+            after: The offset of the last chunk seen.
+            follow: Whether to wait for more.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: The name or offset cannot be used.
+
+        Example:
+            ```python
+            async for chunk in run.stream("answer", follow=False):
+                print(chunk.data, end="")
+            ```
+        """
         return chunks(self._client, self.id, checked_stream(name), checked_offset(after), follow)
 
     async def streams(self) -> list[StreamInfo]:
-        """The streams it has written to."""
+        """List the streams it has written to.
+
+        Raises:
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            names = [stream.name for stream in await run.streams()]
+            ```
+        """
         return await streams(self._client, self.id)
 
     async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt:
-        """Send a message; with a key, the same message twice is one. It is kept for the run when this returns."""
+        """Send it a message. When this returns, the message is kept for the run.
+
+        Args:
+            topic: The topic, as the agent receives it.
+            value: The message.
+            key: The same message sent twice with one key is one message.
+
+        Raises:
+            RunFinished: It has ended and takes no messages.
+            UnknownRun: There is no such run.
+            NotStorable: The message cannot be stored.
+
+        Example:
+            ```python
+            receipt = await run.send("orders", "look at the gate", key="order-7")
+            ```
+        """
         text = await aside(value, stored_text, value)
         checked_size(text, self._client._settings.value_limit_bytes, "the message")
         stored, blobs = spilled(text)
@@ -466,13 +683,33 @@ class Run(Generic[R_co]):
         return Receipt(self, await self._client._written(write, again))
 
     async def approvals(self) -> list[Approval]:
-        """Its open questions and those of the runs below it."""
+        """List its open questions and those of the runs below it.
+
+        Example:
+            ```python
+            (question,) = await run.approvals()
+            ```
+        """
         return await self._client.approvals(run=self.id)
 
     async def pause(self, *, reason: str = "", by: str = "", family: bool = True, now: bool = False) -> None:
-        """Stop it and all below it at the next safe point, until it is resumed. Messages still reach it.
+        """Stop it and all runs below it at the next safe point, until it is resumed. Messages still reach it.
 
-        A body that runs may end; with `now` it is stopped, and is in doubt as after a crash. `family=False`: only this run.
+        Args:
+            reason: Why.
+            by: Who pauses it.
+            family: With False only this run is paused.
+            now: Stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
+
+        Raises:
+            RunFinished: It has ended.
+            RunActive: It is about to stop.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            await run.pause(by="ana", reason="lunch")
+            ```
         """
         await self._pause(new_pause(), reason, by, family=family, now=now)
 
@@ -484,9 +721,23 @@ class Run(Generic[R_co]):
         await self._written(write)
 
     async def cancel(self, *, reason: str = "", by: str = "", grace: Duration = "30s") -> None:
-        """Stop it: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
+        """Stop it for good: its children first, then its agent gets `asyncio.CancelledError` and may tidy up with further steps.
 
         When the grace is over, or at a second call, it ends whatever its code does.
+
+        Args:
+            reason: Why.
+            by: Who cancels it.
+            grace: How long the agent may tidy up.
+
+        Raises:
+            RunFinished: It has ended.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            await run.cancel(by="ben", reason="no budget left", grace="5m")
+            ```
         """
         grace_ms = milliseconds(grace)
         request = f"cancel:{secrets.token_hex(8)}"  # this call, however often it must be made
@@ -496,14 +747,41 @@ class Run(Generic[R_co]):
         await self._written(write)
 
     async def resume(self, *, by: str = "", family: bool = True) -> None:
-        """Let a paused run go on, and with it those below it that were paused by the same request."""
+        """Let a paused run go on, and with it the runs below it that were paused by the same request.
+
+        Raises:
+            RunActive: It is not paused.
+            RunFinished: It has ended.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            await run.pause(by="ana")
+            await run.resume(by="ana")
+            ```
+        """
         await self._go_on(await self._row(), by, family=family)
 
     async def retry(self, *, by: str = "", budget: Budget | None = None) -> None:
-        """Let a failed run go on from its failure: what was recorded before stays, the failed step runs again.
+        """Let a failed run go on from its failure: what was recorded before stays, and the failed step runs again.
 
         Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
-        `budget` takes the place of the run's own; what was spent is spent.
+
+        Args:
+            by: Who retries it.
+            budget: In place of the run's own; what was spent is spent.
+
+        Raises:
+            RunActive: It has not ended.
+            RunFinished: It has ended, and has not failed.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            failed = await hf.start(broken)
+            await failed.wait("failed")
+            await failed.retry(by="ana")
+            ```
         """
         checked_budget(budget)
         row = await self._row()
@@ -536,7 +814,19 @@ class Run(Generic[R_co]):
                 raise
 
     async def delete(self) -> int:
-        """Delete a finished run with its children; returns how many runs went."""
+        """Delete a finished run with its children; returns how many runs went.
+
+        Raises:
+            RunActive: It has not ended.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            await run.cancel()
+            await run.wait()
+            many = await run.delete()
+            ```
+        """
         return await self._written(self._client.store.delete(self.id, **self._client._author()))
 
     async def _written(self, write: Awaitable[T]) -> T:

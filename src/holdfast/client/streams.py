@@ -22,11 +22,25 @@ _REASONS: Final[dict[str, Reason | None]] = {"completed": None, "failed": "faile
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stream. `offset` is the place behind it: whoever has seen this one goes on with `after=chunk.offset`.
+    """A piece of a stream.
 
-    Every character counts one, and so does every mark. Of a `data` chunk, one who has seen only n characters goes on at
-    `offset - len(data) + n`. A `restart` says that what `attempt` - 1 wrote is void, an `end` that this text is over; their
-    `reason` says why, and is None at a good end. Behind an `end` another text may come as long as the run is not over.
+    Every character counts one, and so does every mark. A reader that has seen this chunk goes on with `after=chunk.offset`;
+    one that has seen only n characters of it goes on at `offset - len(data) + n`.
+
+    Attributes:
+        offset: The place behind it.
+        data: The text.
+        kind: "data"; "restart": what the attempt before wrote is void; "end": this text is over, and another may follow as
+            long as the run is not over.
+        attempt: The attempt that wrote it.
+        reason: Why a text was restarted or ended early; None at a good end.
+
+    Example:
+        ```python
+        offset = 0
+        async for chunk in run.stream("answer", follow=False):
+            offset = chunk.offset
+        ```
     """
 
     offset: int
@@ -45,7 +59,21 @@ def checked_offset(after: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """What a list of streams shows. `ended`: the last text is over; until the run is, another one may follow."""
+    """A stream in a list.
+
+    Attributes:
+        name: The stream.
+        offset: The place behind its last chunk.
+        size_bytes: How large it is.
+        ended: The last text is over; until the run is, another may follow.
+        attempt: The attempt that wrote last.
+        reason: Why the last text ended early.
+
+    Example:
+        ```python
+        sizes = {stream.name: stream.size_bytes for stream in await run.streams()}
+        ```
+    """
 
     name: str
     offset: int

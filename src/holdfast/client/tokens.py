@@ -30,7 +30,24 @@ _SECRET: Final = re.compile(r"holdfast_([0-9a-f]{12})_([\w-]{43})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, without its secret. `name` acts with it, as a member of `groups`."""
+    """A token, without its secret.
+
+    Attributes:
+        id: Names it in the audit and for `revoke_token`.
+        name: Who acts with it.
+        groups: The groups that person is in.
+        scopes: "read": look at everything. "write": start and control runs. "decide": decide questions.
+        created_at: When it was made.
+        revoked_at: When it was revoked.
+        expires_at: When it ends; None: never.
+        used_at: When it was used last, to the minute.
+
+    Example:
+        ```python
+        token, secret = await hf.create_token("ana", scopes=["read"])
+        assert token.is_good()
+        ```
+    """
 
     id: str
     name: str
@@ -53,11 +70,25 @@ class Token:
         )
 
     def is_good(self, now: datetime | None = None) -> bool:
-        """Is it neither revoked nor expired?"""
+        """Tell whether it is neither revoked nor expired.
+
+        Example:
+            ```python
+            token, secret = await hf.create_token("ana")
+            assert token.is_good()
+            ```
+        """
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > (now or datetime.now(UTC)))
 
     def ends_soon(self) -> bool:
-        """Is it good, and not for much longer?"""
+        """Tell whether it is good, and not for much longer.
+
+        Example:
+            ```python
+            token, secret = await hf.create_token("ana", expires="7d")
+            assert token.ends_soon()
+            ```
+        """
         return self.is_good() and not self.is_good(datetime.now(UTC) + WARNED)
 
 
@@ -72,9 +103,21 @@ class Tokens(Base):
         scopes: Iterable[str] = SCOPES,
         expires: Duration | None = LIFETIME,
     ) -> tuple[Token, str]:
-        """A new token for a person or a program, and its secret, which cannot be shown again.
+        """Make a token for a person or a program; returns it with its secret, which cannot be shown again.
 
-        It is refused once it has expired; with None it never does.
+        Args:
+            name: Who acts with it.
+            groups: The groups that person is in.
+            scopes: Any of "read", "write" and "decide".
+            expires: How long it is good; None: for ever.
+
+        Raises:
+            BadArguments: A name or scope cannot be used.
+
+        Example:
+            ```python
+            token, secret = await hf.create_token("ana", groups=["editors"], expires="30d")
+            ```
         """
         may = tuple(dict.fromkeys(scopes))
         wrong = [scope for scope in may if scope not in SCOPES]
@@ -88,18 +131,34 @@ class Tokens(Base):
         return Token.of(made), f"holdfast_{id}_{secret}"
 
     async def tokens(self) -> list[Token]:
-        """All tokens that were ever made here, the oldest first."""
+        """List all tokens that were ever made here, the oldest first.
+
+        Example:
+            ```python
+            good = [token.name for token in await hf.tokens() if token.is_good()]
+            ```
+        """
         return [Token.of(row) for row in await self.store.tokens()]
 
     async def revoke_token(self, which: str) -> list[Token]:
-        """Revoke a token by its id, or all of a name; returns those revoked. It is refused from now on, everywhere."""
+        """Revoke a token by its id, or all of a name; returns those revoked. Every server refuses them from now on.
+
+        Raises:
+            BadArguments: There is no such token.
+
+        Example:
+            ```python
+            await hf.create_token("ana")
+            await hf.revoke_token("ana")
+            ```
+        """
         found = await self._written(self.store.revoke_tokens(which, **self._author()), _LOOK)
         if not found:
             raise BadArguments(f"there is no token with the id or name {which!r}; `holdfast token --list` shows them")
         return [Token.of(row) for row in found]
 
     async def token_of(self, secret: str) -> Token | None:
-        """The token with this secret, if it is good."""
+        """Find the token with this secret, if it is good. For servers."""
         parts = _SECRET.fullmatch(secret)
         row = None if parts is None else await self.store.token(parts[1])
         if parts is None or row is None or not hmac.compare_digest(row.digest, _digest(parts[2])):
@@ -107,7 +166,7 @@ class Tokens(Base):
         return self._if_good(row)
 
     async def good_token(self, id: str) -> Token | None:
-        """The token with this id, if it is good."""
+        """Find the token with this id, if it is good. For servers."""
         row = await self.store.token(id)
         return None if row is None else self._if_good(row)
 
@@ -116,7 +175,7 @@ class Tokens(Base):
         return found if found.is_good(moment(self.store.clock.now())) else None
 
     async def token_used(self, token: Token) -> None:
-        """Note that it was shown: about when, so that few of many requests write."""
+        """Note that a token was shown: about when, so that few of many requests write. For servers."""
         await self._written(self.store.use_token(token.id, _USED_EVERY_MS), _LOOK)
 
 

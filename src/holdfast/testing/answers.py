@@ -94,7 +94,23 @@ class Behaviour(Protocol):
 
 
 class Answer:
-    """A right answer: text, tool calls or both. Token counts are those of the words, unless given; `pause` is between tokens."""
+    """A right answer: text, tool calls or both.
+
+    Args:
+        text: What the model says.
+        tools: The tools it calls.
+        finish: The reason it stops; "stop" or "tool_calls" unless given.
+        input_tokens: Tokens of the prompt; the words are counted unless given.
+        output_tokens: Tokens of the answer; the words are counted unless given.
+        pause: A pause before every token.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Answer, Tool, provider
+
+        fake = provider([Answer("Let me look.", Tool("search", q="otters"), output_tokens=900)])
+        ```
+    """
 
     def __init__(
         self,
@@ -131,7 +147,15 @@ class Answer:
 
 
 class Trickle(Answer):
-    """A slow answer: a pause before every token, or before the whole the sum of them."""
+    """A slow answer: a pause before every token; if it is not streamed, the sum of the pauses before the whole.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Trickle, provider
+
+        fake = provider([Trickle("Otters sleep.", pause="100ms")])
+        ```
+    """
 
     def __init__(self, text: str, *tools: Tool, pause: Duration = "100ms", **more: Any) -> None:
         super().__init__(text, *tools, pause=pause, **more)
@@ -139,7 +163,21 @@ class Trickle(Answer):
 
 @dataclass(frozen=True)
 class Failure:
-    """An HTTP error, not paid for. `after` goes into Retry-After: in seconds, or `as_date`."""
+    """An HTTP error, not paid for.
+
+    Attributes:
+        status: The status.
+        message: The text of the error.
+        after: The time for Retry-After.
+        as_date: Write Retry-After as a date, instead of in seconds.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Failure, provider
+
+        fake = provider([Failure(500), "Otters sleep."])
+        ```
+    """
 
     status: int = 500
     message: str = "The server had an error while processing your request."
@@ -162,14 +200,30 @@ class Failure:
 
 
 class RateLimited(Failure):
-    """429: too many requests."""
+    """429: too many requests.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import RateLimited, provider
+
+        fake = provider([RateLimited("2s"), "Otters sleep."])
+        ```
+    """
 
     def __init__(self, after: Duration | None = None, *, as_date: bool = False) -> None:
         super().__init__(429, "Rate limit reached.", after, as_date)
 
 
 class Overloaded(Failure):
-    """503: nobody can be served now."""
+    """503: nobody can be served now.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Overloaded, provider
+
+        fake = provider([Overloaded("2s", as_date=True), "Otters sleep."])
+        ```
+    """
 
     def __init__(self, after: Duration | None = None, *, as_date: bool = False) -> None:
         super().__init__(503, "The engine is currently overloaded, please try again later.", after, as_date)
@@ -177,7 +231,15 @@ class Overloaded(Failure):
 
 @dataclass(frozen=True)
 class Garbage:
-    """200 with a body that is no JSON, in a stream as the data of its one event; paid for like any answer."""
+    """200 with a body that is no JSON, in a stream as the data of its one event; paid for like any answer.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Garbage, provider
+
+        fake = provider([Garbage(), "Otters sleep."])
+        ```
+    """
 
     body: str = "<html><body>upstream connect error"
     content_type: str = "application/json"
@@ -195,7 +257,15 @@ class Garbage:
 
 
 class WrongShape(Garbage):
-    """200 with JSON that is no chat completion."""
+    """200 with JSON that is no chat completion.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import WrongShape, provider
+
+        fake = provider([WrongShape(), "Otters sleep."])
+        ```
+    """
 
     def __init__(self, body: str = '{"object": "chat.completion", "choices": null}') -> None:
         super().__init__(body)
@@ -203,7 +273,15 @@ class WrongShape(Garbage):
 
 @dataclass(frozen=True)
 class Half:
-    """The beginning of an answer, then the connection is closed. Of a tool call the end of the arguments is missing."""
+    """The beginning of an answer, then a closed connection. Of a tool call the end of the arguments is missing.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Half, provider
+
+        fake = provider([Half("Otters"), "Otters sleep."])
+        ```
+    """
 
     said: str | Tool | Answer
 
@@ -219,7 +297,15 @@ class Half:
 
 @dataclass(frozen=True)
 class Reset:
-    """The connection is reset, in a stream after these words; how much of them arrives is up to the network."""
+    """A reset connection, in a stream after these words; how much of them arrives is up to the network.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Reset, provider
+
+        fake = provider([Reset(), "Otters sleep."])
+        ```
+    """
 
     said: str = ""
 
@@ -232,7 +318,15 @@ class Reset:
 
 @dataclass(frozen=True)
 class Hang:
-    """Silence until `release()`, then the answer `then`; a stream first says `said`. What has not left is not paid for."""
+    """Silence until `release()`, then the answer `then`; a stream first says `said`. What has not left is not paid for.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Hang, provider
+
+        fake = provider([Hang(said="Otters", then=" sleep.")])
+        ```
+    """
 
     then: str = ""
     said: str = ""

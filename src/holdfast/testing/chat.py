@@ -22,7 +22,15 @@ def tokens(text: str) -> list[str]:
 
 
 class Tool:
-    """A tool call as the model makes it: `Tool("search", q="otters")`; with a text in place of the arguments, that text."""
+    """A tool call as the model makes it. With a text in place of the arguments, that text.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Tool
+
+        call = Tool("search", q="otters")
+        ```
+    """
 
     def __init__(self, name: str, text: str | None = None, /, **arguments: Any) -> None:
         self.name = name
@@ -34,7 +42,32 @@ class Tool:
 
 @dataclass(eq=False)
 class Request:
-    """What was asked, and what became of it."""
+    """A request to the fake provider, and what became of it.
+
+    Attributes:
+        number: From 1 on, in the order of arrival.
+        body: The document that the client sent.
+        headers: Its headers, with names in lower case.
+        at: When it came, in seconds: to be compared with others.
+        given: The item of the script.
+        status: The status of the answer.
+        paid: Whether it was paid for.
+        input_tokens: Tokens that were paid for, of the prompt.
+        output_tokens: Tokens that were paid for, of the answer.
+        ended: "answered", "refused", "broken" off by the server, the client "left"; empty while it is under way.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import Request, provider
+
+
+        def answer(request: Request) -> str:
+            return f"About {request.prompt}: turn {request.turn}"
+
+
+        fake = provider(answer)
+        ```
+    """
 
     number: int  # from 1, in the order of arrival
     body: Json
@@ -49,33 +82,36 @@ class Request:
 
     @property
     def model(self) -> str:
+        """Name the model that was asked."""
         return str(self.body["model"])
 
     @property
     def messages(self) -> list[Json]:
+        """Give the messages that were sent."""
         found: list[Json] = self.body["messages"]
         return found
 
     @property
     def stream(self) -> bool:
+        """Tell whether the client wants the answer as a stream."""
         return bool(self.body.get("stream"))
 
     @property
     def prompt(self) -> str:
-        """The last thing the user said."""
+        """Give the last thing the user said."""
         said = [text_of(message) for message in self.messages if message.get("role") == "user"]
         return said[-1] if said else ""
 
     @property
     def turn(self) -> int:
-        """How many answers there have been since then: 0 for the first, 1 when the results of its tools came back."""
+        """Count the answers since then: 0 for the first, 1 when the results of its tools came back."""
         roles = [message.get("role") for message in self.messages]
         users = [place for place, role in enumerate(roles) if role == "user"]
         return roles[users[-1] if users else 0 :].count("assistant")
 
     @property
     def results(self) -> list[str]:
-        """The results of the tools that the last answer called, in order."""
+        """Give the results of the tools that the last answer called, in order."""
         found: list[str] = []
         for message in reversed(self.messages):
             if message.get("role") != "tool":

@@ -9,7 +9,18 @@ from collections.abc import Callable
 
 
 class JumpClock:
-    """Durable time for tests. It passes with real time, and jumps ahead by `advance`."""
+    """Durable time for tests. It passes with real time, and jumps ahead by `advance`.
+
+    Example:
+        ```python
+        from holdfast.testing import JumpClock
+
+        clock = JumpClock()
+        before = clock.now()
+        clock.jump_to(before + 60_000)
+        assert clock.now() >= before + 60_000
+        ```
+    """
 
     def __init__(self) -> None:
         self._ahead_ms = 0
@@ -17,18 +28,21 @@ class JumpClock:
         self._count = itertools.count()
 
     def now(self) -> int:
+        """Tell the time, in milliseconds."""
         return time.time_ns() // 1_000_000 + self._ahead_ms
 
     def call_at(self, when: int, callback: Callable[[], object]) -> _Timer:
+        """Call back at a time, in milliseconds; returns a timer that can be cancelled."""
         timer = _Timer(callback)
         heapq.heappush(self._timers, (when, next(self._count), timer))
         return timer
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> _Timer:
+        """Call back after so many seconds; returns a timer that can be cancelled."""
         return self.call_at(self.now() + round(delay_s * 1000), callback)
 
     def next_timer(self) -> int | None:
-        """When the earliest timer is due."""
+        """Tell when the earliest timer is due."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None

@@ -58,10 +58,20 @@ async def crash_everywhere(
     park: bool = True,
     settings: Settings | None = None,
 ) -> AsyncIterator[TestClient]:
-    """The body of the loop once without a crash, then once for each write with a crash before its commit, and after it.
+    """Run the body of a loop once without a crash, then once for each write with a crash before its commit, and after it.
 
-    What the body awaits goes on by itself after the crash, in a store that was opened anew; so the body is written as if
+    What the body awaits goes on by itself after the crash, in a store that was opened anew. So the body is written as if
     nothing happened, and asserts what must hold nevertheless.
+
+    Example:
+        ```python
+        async def test() -> None:
+            async for hf in holdfast.testing.crash_everywhere(agents=[research]):
+                assert await hf.run(research, "otters") == "published"
+
+
+        asyncio.run(test())
+        ```
     """
     agents = list(agents)
     places: dict[tuple[str | None, bool], None] = {(None, False): None}

@@ -69,7 +69,19 @@ class _Steadfast:
 
 
 class TestClient(Client):
-    """A client for tests. Time passes only while the test waits for a run, and then as fast as the runs allow."""
+    """A client for tests. Time passes only while the test waits for a run, and then as fast as the runs allow.
+
+    `bodies` counts the bodies that ran, by step; `keys` by the key of the call; `crashes` counts crashes.
+
+    Example:
+        ```python
+        async def test(hf: holdfast.testing.TestClient) -> None:
+            run = await hf.start(research, "otters")
+            await hf.crash()
+            assert await run.result() == "published"
+            assert hf.bodies[publish] == 1
+        ```
+    """
 
     __test__ = False  # not a class of tests, whatever pytest thinks of its name
 
@@ -111,6 +123,7 @@ class TestClient(Client):
 
     @property
     def store(self) -> Any:
+        """The store behind this client: private, and free to change."""
         self._check_loop()
         return _Steadfast(self) if self._store is not None or not self._up.is_set() else super().store
 
@@ -129,7 +142,14 @@ class TestClient(Client):
             await self._close(grace_s=5.0)
 
     async def crash(self) -> None:
-        """As kill -9 and a new start: what is committed stays, everything else is gone."""
+        """Crash and start anew, as kill -9 would: what is committed stays, everything else is gone.
+
+        Example:
+            ```python
+            await hf.crash()
+            assert (await run.info()).status == "waiting"
+            ```
+        """
         self._up.clear()
         self.crashes += 1
         async with self._crashing:
@@ -144,7 +164,14 @@ class TestClient(Client):
         self._hearing.look_again()
 
     def deploy(self, agents: Iterable[Agent[..., Any] | ModuleType]) -> None:
-        """From the next crash on this code serves the runs, as after a deploy."""
+        """Serve the runs with this code from the next crash on, as after a deploy.
+
+        Example:
+            ```python
+            hf.deploy([research])
+            await hf.crash()
+            ```
+        """
         self._specs = specs_of(agents)
 
     async def _drop(self) -> None:
@@ -159,6 +186,11 @@ class TestClient(Client):
         """Let this much time pass at once, then let what became due begin.
 
         What is under way is waited for first: a timer that the agent is just setting counts from before the jump.
+
+        Example:
+            ```python
+            await hf.advance("3 days")
+            ```
         """
         await self._settled()
         self.clock.jump_to(self.clock.now() + milliseconds(duration))
@@ -266,9 +298,32 @@ async def open(
     settings: Settings | None = None,
     faults: Faults | None = None,
 ) -> AsyncIterator[TestClient]:
-    """A client over a temporary SQLite file. `replace` puts other functions in place of steps' bodies and resources.
+    """Open a client over a temporary SQLite file.
 
-    With `park` (the default) a run leaves memory at every wait, so each wait is also a test of resuming.
+    Args:
+        agents: Agents to serve, or modules with agents.
+        replace: Other functions in place of steps' bodies and resources.
+        park: Let a run leave memory at every wait, so that each wait is also a test of resuming.
+        path: A file to use, instead of a temporary one.
+        settings: How the client and its worker behave.
+        faults: Where to crash; `crash_everywhere` uses it.
+
+    Raises:
+        BadArguments: A key of `replace` is no step or resource.
+
+    Example:
+        ```python
+        async def fake_search(topic: str) -> list[str]:
+            return ["one", "two"]
+
+
+        async def test() -> None:
+            async with holdfast.testing.open(agents=[research], replace={search: fake_search}) as hf:
+                assert await hf.run(research, "otters") == "published"
+
+
+        asyncio.run(test())
+        ```
     """
     for key in replace or ():
         if not isinstance(key, Step | Resource):

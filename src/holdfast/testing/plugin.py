@@ -9,7 +9,18 @@ import pytest
 
 @pytest.fixture
 def holdfast_open(tmp_path: Any) -> Any:
-    """`holdfast.testing.open`, with its file in the test's own folder: `async with holdfast_open(agents=[...]) as hf`."""
+    """Give a pytest test `holdfast.testing.open`, with its file in the test's own folder.
+
+    Example:
+        ```python
+        def test_research(holdfast_open):
+            async def main() -> str:
+                async with holdfast_open(agents=[research]) as hf:
+                    return await hf.run(research, "otters")
+
+            assert asyncio.run(main()) == "published"
+        ```
+    """
     import functools
 
     import holdfast.testing

@@ -75,7 +75,24 @@ Script = Scripted | Iterable[Scripted] | Callable[[Request], Scripted]
 
 @dataclass
 class Tally:
-    """What was asked, what was paid for, and what is under way."""
+    """Counts of requests: asked, paid for, under way.
+
+    Attributes:
+        asked: Requests that came.
+        paid: Requests that were paid for.
+        left: Requests whose client went away before the end.
+        hanging: Requests that wait for `release()` now.
+        input_tokens: Tokens that were paid for, of prompts.
+        output_tokens: Tokens that were paid for, of answers.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import provider
+
+        with provider(["Otters sleep."]) as fake:
+            assert fake.total.paid == 0
+        ```
+    """
 
     asked: int = 0
     paid: int = 0
@@ -86,7 +103,18 @@ class Tally:
 
 
 class Provider:
-    """A running provider; `provider()` makes one."""
+    """A running provider, made by `provider`.
+
+    `requests` has every `Request`; `total` and `by_model` are a `Tally` each.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import provider
+
+        with provider(["Otters sleep."]) as fake:
+            print(fake.url, fake.env)
+        ```
+    """
 
     def __init__(self, script: Script, *, models: tuple[str, ...] = ("fake",), port: int = 0) -> None:
         self.requests: list[Request] = []
@@ -118,30 +146,45 @@ class Provider:
 
     @property
     def url(self) -> str:
-        """The base URL for clients."""
+        """Give the base URL for clients.
+
+        Raises:
+            BadArguments: It is not running.
+        """
         if not self._server.port:
             raise BadArguments("the fake provider is not running; use its url inside `with provider(...) as fake:`")
         return f"http://127.0.0.1:{self._server.port}/v1"
 
     @property
     def env(self) -> dict[str, str]:
-        """Environment variables by which clients in another process find it."""
+        """Give the environment variables by which clients in another process find it."""
         return {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "fake"}
 
     # What was asked and paid for
 
     @property
     def asked(self) -> int:
+        """Count the requests that came."""
         return self.total.asked
 
     @property
     def paid(self) -> int:
+        """Count the requests that were paid for."""
         return self.total.paid
 
     # Steering
 
     def release(self) -> None:
-        """Let all requests that hang now go on."""
+        """Let all requests that hang now go on.
+
+        Example:
+            ```python
+            from holdfast.testing.provider import Hang, provider
+
+            with provider([Hang("late")]) as fake:
+                fake.release()
+            ```
+        """
 
         def swap() -> None:
             self._release.set()
@@ -150,13 +193,42 @@ class Provider:
         self._server.call(swap)
 
     def wait_for(self, timeout: Duration = "10s", **at_least: int) -> None:
-        """Block until the tally has come so far: `wait_for(asked=3, hanging=1)`."""
+        """Block until the tally has come so far: `wait_for(asked=3, hanging=1)`.
+
+        Raises:
+            TimeoutError: It has not within the time.
+
+        Example:
+            ```python
+            from holdfast.testing.provider import provider
+
+            with provider(["Otters sleep."]) as fake:
+                fake.wait_for(asked=0)
+            ```
+        """
         end = time.monotonic() + seconds(timeout)
         while not self._reached(at_least, end):
             time.sleep(_LOOK_EVERY_S)
 
     async def until(self, timeout: Duration = "10s", **at_least: int) -> None:
-        """The same without blocking the loop."""
+        """Wait until the tally has come so far, without blocking the loop.
+
+        Raises:
+            TimeoutError: It has not within the time.
+
+        Example:
+            ```python
+            from holdfast.testing.provider import provider
+
+
+            async def test() -> None:
+                async with provider(["Otters sleep."]) as fake:
+                    await fake.until(asked=0)
+
+
+            asyncio.run(test())
+            ```
+        """
         end = time.monotonic() + seconds(timeout)
         while not self._reached(at_least, end):  # noqa: ASYNC110 - the tally changes on another thread
             await asyncio.sleep(_LOOK_EVERY_S)
@@ -219,11 +291,24 @@ class Provider:
 
 
 def provider(script: Script, *, models: tuple[str, ...] = ("fake",), port: int = 0) -> Provider:
-    """A fake provider that answers from a script: a list, a function of the request, or one answer for everything.
+    """Make a fake model provider that answers from a script. Use it with `with` or `async with`.
 
-    Use it with `with` or `async with`. The function is called on the provider's own thread, one request at a time; it
-    must not block. `models` is what `GET /v1/models` lists; requests may name any. It listens at any free port, unless you
-    name one.
+    Args:
+        script: A list, a function of the request, or one answer for everything. The function is called on the provider's
+            own thread, one request at a time; it must not block.
+        models: The names that `GET /v1/models` lists; requests may name any.
+        port: The port; any free one unless given.
+
+    Raises:
+        BadArguments: The script cannot be used.
+
+    Example:
+        ```python
+        from holdfast.testing.provider import RateLimited, Tool, provider
+
+        with provider([RateLimited("2s"), Tool("search", q="otters"), "Otters sleep."]) as fake:
+            print(fake.url)
+        ```
     """
     return Provider(script, models=models, port=port)
 

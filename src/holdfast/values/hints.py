@@ -27,7 +27,7 @@ class _Mark:
 
 _LOCAL: Final = _Mark()
 Local = Annotated[T, _LOCAL]
-"""Marks a parameter that cannot be stored, such as a client or a callback: `client: Local[httpx.AsyncClient]`."""
+"""Marks a step's parameter that cannot be stored, such as a client: `client: Local[httpx.AsyncClient]`. It is passed as it is."""
 
 
 def is_local(hint: Any) -> bool:

@@ -21,7 +21,20 @@ _QUESTION_LIMIT = 10_000
 
 @dataclass(frozen=True)
 class Vote:
-    """What one person said."""
+    """One person's voice in a decision.
+
+    Attributes:
+        by: The person.
+        yes: Whether the person agreed.
+        note: The reason the person gave.
+        at: When.
+
+    Example:
+        ```python
+        decision = await holdfast.approve("Publish?", needs=2)
+        names = [vote.by for vote in decision.votes if vote.yes]
+        ```
+    """
 
     by: str
     yes: bool
@@ -31,7 +44,23 @@ class Vote:
 
 @dataclass(frozen=True)
 class Decision(Generic[T_co]):
-    """What people decided: true when they approved. `data` is what was shown, as they edited it; `votes` are for that."""
+    """The end of an `approve`: truthy if people approved.
+
+    Attributes:
+        approved: Whether they did.
+        data: The value that was shown, as they edited it.
+        by: The person who decided; None if nobody did.
+        note: The reason that was given.
+        at: When.
+        expired: Nobody decided in time, and the default holds.
+        votes: The votes for `data` as it is.
+
+    Example:
+        ```python
+        decision = await holdfast.approve("Publish?", show="a draft")
+        text = "published" if decision else f"kept: {decision.note}"
+        ```
+    """
 
     approved: bool
     data: T_co
@@ -61,12 +90,29 @@ def approve(
     expires: Duration | None = None, default: bool = False, remind: Duration | None = None,
     not_by: Literal["starter"] | None = None,
 ) -> Any:  # fmt: skip
-    """Stop until a person approves or denies; false when denied, with the reason in `note`.
+    """Stop until a person approves or denies; returns a `Decision`, which is truthy if approved.
 
-    `show` is what the person sees and decides about, exactly as it is now; with `edit` the person may change it first. What
-    is entered must fit the type of `show`, or `edit` itself: a type, or a JSON schema.
-    `needs` people must agree, each another one. When nobody decided before it `expires`, the `default` holds.
-    With `not_by="starter"` another person decides than the one who started the run, or the run above all.
+    Args:
+        question: What the person is asked.
+        show: The value to decide about, stored and shown exactly as it is now.
+        edit: Whether the person may change the value first. A type or a JSON schema says what fits.
+        to: The people and groups who may decide; anybody if there is none.
+        needs: How many different people must agree; a number, or a function of the value.
+        expires: After this time the `default` holds.
+        default: The decision if nobody decides in time.
+        remind: Record an event `approval.reminded` each time this has passed.
+        not_by: "starter": somebody else than who started the run must decide.
+
+    Raises:
+        BadArguments: An option cannot be used.
+        NotStorable: The value cannot be stored.
+
+    Example:
+        ```python
+        decision = await holdfast.approve("Publish this?", show=["a", "b"], to="group:editors", expires="2 days")
+        if decision:
+            await publish(", ".join(decision.data))
+        ```
     """
     if not_by not in (None, "starter"):
         raise BadArguments(f"not_by={not_by!r}: it is 'starter', who started the run, or is left out")
@@ -98,7 +144,23 @@ def ask(
 ) -> Any:  # fmt: skip
     """Stop until a person has answered with a value of this type.
 
-    When nobody did before it `expires`, it is the `default`; without one, `Expired` is raised.
+    Args:
+        question: What the person is asked.
+        type: The type of the answer; its JSON schema is the form.
+        show: A value to look at.
+        to: The people and groups who may answer; anybody if there is none.
+        expires: After this time the `default` is the answer.
+        default: The answer if nobody answers in time.
+        remind: Record an event `approval.reminded` each time this has passed.
+
+    Raises:
+        Expired: Nobody answered in time, and there is no default.
+        BadArguments: An option cannot be used.
+
+    Example:
+        ```python
+        days = await holdfast.ask("For how many days?", int, expires="1 day", default=30)
+        ```
     """
     shape = shape_of(type)
     if default is not NO_DEFAULT:

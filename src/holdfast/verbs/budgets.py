@@ -26,9 +26,24 @@ def spend(
 ) -> None:
     """Say, in a step, what its body has spent. It is recorded with the step, also if the step fails.
 
-    One `spend` with a model or with tokens is one call of a model. Without `usd` its price is looked up by `model` (and
-    `provider`) in `genai-prices`, if that is installed (`holdfast[prices]`); one that is not known stays unpriced. Outside a
-    run this does nothing.
+    One `spend` with a model or with tokens is one call of a model. Outside a run this does nothing.
+
+    Args:
+        usd: Dollars. Without them the price is looked up by `model` and `provider` in `genai-prices`, if that is
+            installed (`holdfast[prices]`); a price that is not known stays unpriced.
+        input_tokens: Tokens that the model was given.
+        output_tokens: Tokens that the model returned.
+        model: The model that was asked.
+        provider: Its provider.
+
+    Raises:
+        BadArguments: A number cannot be used.
+        NotInRun: It was called in agent code, which runs again and would spend it again.
+
+    Example:
+        ```python
+        holdfast.spend(input_tokens=900, output_tokens=100, model="gpt-5-mini")
+        ```
     """
     money = usd is None or (isinstance(usd, int | float) and not isinstance(usd, bool) and 0 <= usd <= _MOST_USD)
     if not money:
@@ -53,9 +68,19 @@ def spend(
 
 
 def remaining() -> Remaining:
-    """What is left of the budgets that hold here.
+    """Tell what is left of the budgets that hold here: a `Remaining`.
 
     In an agent: when its last step ended, the same on every replay. In a step: when it began, less what it has spent since.
+
+    Raises:
+        NotInRun: It was called outside a run.
+
+    Example:
+        ```python
+        while not holdfast.remaining().soft:
+            await search("otters")
+            break
+        ```
     """
     place = here()
     if place is None or (isinstance(place, StepContext) and place.run is None):

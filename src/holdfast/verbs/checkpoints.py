@@ -20,10 +20,20 @@ def restore(
 @overload
 def restore(first: T, /, *, migrate: Callable[[Any], T | Any] | None = None) -> Called[T]: ...
 def restore(first: Any, /, *, migrate: Callable[[Any], Any] | None = None) -> Any:
-    """The state of the last checkpoint; before there is one, `first` itself or what the async function builds, once.
+    """Return the state of the last checkpoint; before there is one, `first` itself or what that async function builds, once.
 
-    A state that no longer fits its type, because a field was renamed, say, is given to `migrate` as plain data; it returns
-    plain data or a state that fits.
+    Args:
+        first: The state to begin with, or an async function that builds it.
+        migrate: Called with the plain data of a state that no longer fits its type. It returns plain data, or a state, that
+            does.
+
+    Raises:
+        NotStorable: The state cannot be stored.
+
+    Example:
+        ```python
+        state = await holdfast.restore({"page": 0})
+        ```
     """
     runtime = current("restore")
     if inspect.iscoroutinefunction(first):
@@ -34,7 +44,21 @@ def restore(first: Any, /, *, migrate: Callable[[Any], Any] | None = None) -> An
 
 
 def checkpoint(state: T, /) -> Called[T]:
-    """Store the state and start a new segment of the journal; returns the stored copy: `state = await checkpoint(state)`."""
+    """Store the state and start a new segment of the journal; returns the stored copy.
+
+    It can be taken only in the agent's main task, with nothing open.
+
+    Raises:
+        HoldfastError: Something is open: a task, a conversation, a stream. The text names it.
+        NotStorable: The state cannot be stored.
+
+    Example:
+        ```python
+        state = await holdfast.restore({"page": 0})
+        state["page"] += 1
+        state = await holdfast.checkpoint(state)
+        ```
+    """
     return current("checkpoint").checkpoint(state)
 
 

@@ -17,7 +17,22 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True)
 class Child(Generic[R_co]):
-    """A child run. Await it for its result, now or later; it can be stored in the agent's state."""
+    """A child run. Await it for its result, now or later; it can be stored in the agent's state.
+
+    Attributes:
+        id: The id of the child run.
+        agent: The name of its agent.
+
+    Raises:
+        RunFailed: The child failed.
+        RunCancelled: The child was cancelled.
+
+    Example:
+        ```python
+        child = await holdfast.spawn(research, "otters")
+        text = await child
+        ```
+    """
 
     id: str
     agent: str
@@ -27,7 +42,18 @@ class Child(Generic[R_co]):
 
 
 def spawn(agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Called[Child[R]]:
-    """Start a child run and go on at once; it outlives the return of its parent."""
+    """Start a child run and go on at once. The child outlives the return of its parent.
+
+    Raises:
+        BadArguments: It is no agent, or the arguments do not fit it.
+
+    Example:
+        ```python
+        later = await holdfast.spawn(research, "otters")
+        now = await research("urchins")
+        both = [now, await later]
+        ```
+    """
     if not isinstance(agent, Agent):
         raise BadArguments(f"spawn takes an agent (a function with @holdfast.agent), not {agent!r}")
     name = agent.name

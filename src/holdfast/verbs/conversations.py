@@ -19,10 +19,23 @@ def conversation(id: str, type: type[T], /, *, busy: Literal["wait", "refuse"] =
 @overload
 def conversation(id: str, type: Any = ..., /, *, busy: Literal["wait", "refuse"] = "wait") -> Conversation[Any]: ...
 def conversation(id: str, type: Any = Any, /, *, busy: Literal["wait", "refuse"] = "wait") -> Conversation[Any]:
-    """A conversation, to be entered: `async with holdfast.conversation("user-42", Message) as talk:`.
+    """Name a conversation, to be entered with `async with`. While another run has it, this one waits for its turn.
 
-    While another run has it, this one waits for its turn, which holds no worker; with `busy="refuse"` it gets
-    `ConversationBusy` instead. `type` is that of the messages; without one they are plain data.
+    Args:
+        id: The conversation, such as a customer.
+        type: The type of the messages; without one they are plain data.
+        busy: "wait" waits for the turn, without a worker; "refuse" raises `ConversationBusy` instead.
+
+    Raises:
+        ConversationBusy: Another run has it, and this one does not wait, or has or inherits another conversation.
+        BadArguments: The id or an option cannot be used.
+
+    Example:
+        ```python
+        async with holdfast.conversation("user-42", str) as talk:
+            history = await talk.messages(last=20)
+            await talk.add("price?", f"You have asked {len(history)} times.")
+        ```
     """
     if busy not in ("wait", "refuse"):
         raise BadArguments(f"busy={busy!r}: found neither 'wait' nor 'refuse'")
@@ -30,7 +43,15 @@ def conversation(id: str, type: Any = Any, /, *, busy: Literal["wait", "refuse"]
 
 
 class Conversation(Generic[T]):
-    """A conversation inside an agent. It is this run's from the beginning of the block to its end."""
+    """A conversation inside an agent. It is this run's from the beginning of the block to its end.
+
+    Example:
+        ```python
+        async with holdfast.conversation("user-42", str) as talk:
+            await talk.add("hello")
+            length = len(talk)
+        ```
+    """
 
     def __init__(self, id: str, shape: Shape, wait: bool) -> None:
         self.id, self._shape, self._wait = id, shape, wait
@@ -48,20 +69,40 @@ class Conversation(Generic[T]):
         await current("conversation").leave(self._entered())
 
     def __len__(self) -> int:
-        """How many messages it has."""
+        """Count its messages."""
         return self._entered().length
 
     def __bool__(self) -> bool:
         return True  # an empty one is a conversation too
 
     def messages(self, *, last: int | None = None, after: int = 0, limit: int | None = None) -> Called[list[T]]:
-        """What was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`."""
+        """Read what was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`.
+
+        Raises:
+            BadArguments: A count cannot be used, or `last` was given beside the others.
+
+        Example:
+            ```python
+            async with holdfast.conversation("user-42", str) as talk:
+                last = await talk.messages(last=20)
+            ```
+        """
         length = self._entered().length
         first, end = slice_of(length, last, after, limit)
         return current("conversation.messages").recall(self._entered(), self._shape, first, end)
 
     def add(self, *messages: T) -> Called[None]:
-        """Say this. Once it returns, it is stored, once, whatever happens to the run."""
+        """Say this. Once it returns, the messages are stored, once, whatever happens to the run.
+
+        Raises:
+            NotStorable: A message is not of the conversation's type.
+
+        Example:
+            ```python
+            async with holdfast.conversation("user-42", str) as talk:
+                await talk.add("price?", "5 euros")
+            ```
+        """
         return current("conversation.add").say(self._entered(), self._shape, messages)
 
     def _entered(self) -> Talk:

@@ -18,7 +18,22 @@ def receive(topic: str, type: type[T], /, *, timeout: Duration | None = None) ->
 @overload
 def receive(topic: str, type: Any = ..., /, *, timeout: Duration | None = None) -> Called[Any]: ...
 def receive(topic: str, type: Any = Any, /, *, timeout: Duration | None = None) -> Any:
-    """Wait for the next message of a topic; `TimeoutError` when none came in time."""
+    """Wait for the next message of a topic. None is lost if it was sent earlier, and their order is kept.
+
+    Args:
+        topic: The topic, 1 to 200 characters.
+        type: The type of the message; without one it is plain data.
+        timeout: How long to wait; without one, for ever.
+
+    Raises:
+        TimeoutError: No message came in time.
+        BadArguments: The topic cannot be used.
+
+    Example:
+        ```python
+        answer = await holdfast.receive("answer", str, timeout="1h30m")
+        ```
+    """
     timeout_ms = None if timeout is None else milliseconds(timeout)
     return current("receive").message(checked_topic(topic), _shape(type), timeout_ms)
 
@@ -28,7 +43,16 @@ def receive_nowait(topic: str, type: type[T], /) -> list[T]: ...
 @overload
 def receive_nowait(topic: str, type: Any = ..., /) -> list[Any]: ...
 def receive_nowait(topic: str, type: Any = Any, /) -> Any:
-    """Every message of a topic that has arrived and was not received yet; an empty list if there is none."""
+    """Take every message of a topic that has arrived and was not received yet; an empty list if there is none.
+
+    Raises:
+        BadArguments: The topic cannot be used.
+
+    Example:
+        ```python
+        orders = holdfast.receive_nowait("orders", str)
+        ```
+    """
     return current("receive_nowait").messages(checked_topic(topic), _shape(type))
 
 

@@ -23,10 +23,19 @@ T = TypeVar("T")
 
 
 async def lively(pieces: AsyncIterable[T], idle: Duration) -> AsyncIterator[T]:
-    """The pieces as they come; `StepTimeout` when none has come for `idle`.
+    """Pass on the pieces of a stream, and fail when none has come for a while. For the body of a step.
 
-    For a body that reads a stream: `timeout=` of the step limits the whole, this the silence between two tokens. What the
-    body itself does with a piece does not count. The failure is an ordinary one: `retry` applies.
+    The step's `timeout=` limits the whole; this limits the silence between two pieces. What the body itself does with a
+    piece does not count. `retry=` applies to the failure.
+
+    Raises:
+        StepTimeout: No piece has come for `idle`.
+        BadArguments: `idle` is no time.
+
+    Example:
+        ```python
+        text = "".join([token async for token in holdfast.lively(tokens(), "10s")])
+        ```
     """
     idle_s = seconds(idle)
     if idle_s <= 0:
@@ -55,7 +64,17 @@ _LONGEST_PROBLEM: Final = 2_000
 
 
 class Fallback(Generic[P, R_co]):
-    """Asks the models in their order; `fallback` makes one. Call it as the step, without the model."""
+    """An ordered list of models behind one call, made by `fallback`. Call it as the step, without the model.
+
+    Raises:
+        Unanswered: No model gave an answer that can be used.
+
+    Example:
+        ```python
+        answer = holdfast.fallback(ask, ["large", "small"])
+        text = await answer("What do otters do?")
+        ```
+    """
 
     def __init__(
         self,
@@ -159,13 +178,25 @@ def fallback(
 def fallback(
     ask: Any, models: Sequence[str], /, *, check: Any = None, tries: int = 3, name: str = ""
 ) -> Fallback[Any, Any]:
-    """Ask the first of these models; when it fails for good, the next one. What worked is what the run begins with next.
+    """Ask the first of these models, and the next one when it fails for good. The model that answered is asked first from then on.
 
-    `ask` is a step (or an async function that calls steps) whose first parameter is the model. An answer that is empty, or
-    that `check` refuses, is asked for again, `tries` times in all from each model; if `ask` has a parameter `problem`, it
-    is told what was wrong. `check` is a type, into which the answer is read (a text as JSON), or a function that returns
-    what the agent gets or raises ValueError; it is agent code, and must do the same on every replay. When no model is
-    left, `Unanswered` says what each of them did.
+    Args:
+        ask: A step, or an async function that calls steps, whose first parameter is the model. If it has a parameter
+            `problem`, it is told what was wrong with the answer before.
+        models: The names, the one to be asked first first.
+        check: A type into which the answer is read (a text as JSON), or a function that returns what the agent gets or
+            raises `ValueError`. It is agent code and must do the same on every replay.
+        tries: How often each model is asked when its answer is empty or refused by `check`.
+        name: A name for errors and tasks; that of `ask` unless given.
+
+    Raises:
+        BadArguments: An option cannot be used.
+
+    Example:
+        ```python
+        answer = holdfast.fallback(ask, ["large", "small"], check=str.split)
+        words = await answer("What do otters do?")
+        ```
     """
     if not callable(ask) or not inspect.iscoroutinefunction(ask):
         raise BadArguments(f"fallback({ask!r}, ...): give a step, or an async function that calls steps")

@@ -14,9 +14,22 @@ _LONGEST_TEXT = 500
 
 
 def progress(done: float, total: float | None = None, text: str = "") -> Called[None]:
-    """Say how far the run has come: `done` of `total`, and what it is at. Shown in lists, in `show` and in events.
+    """Say how far the run has come. Lists, `holdfast show` and events tell it.
 
-    In the body of a step it is said when it is called, in a plain function too, and need not be awaited.
+    In the body of a step it is recorded at once, in a plain function too, and need not be awaited.
+
+    Args:
+        done: How much is done.
+        total: Out of how much, if that is known.
+        text: What the run is at.
+
+    Raises:
+        BadArguments: A number or text cannot be used.
+
+    Example:
+        ```python
+        await holdfast.progress(3, 10, "page 3")
+        ```
     """
     for name, value in (("done", done), ("total", total)):
         if value is not None and (
@@ -53,24 +66,62 @@ class _Said(Coroutine[Any, Any, None]):
 
 
 class Plan:
-    """What a run means to do. Each change is a line in its history; reading needs none."""
+    """A run's list of what it means to do. Each change is a line in its history; reading needs none.
+
+    Example:
+        ```python
+        plan = await holdfast.plan(["read", "write"])
+        await plan.done("read")
+        prompt = plan.markdown()
+        ```
+    """
 
     def __init__(self, items: list[list[Any]]) -> None:
         self._items = items
 
     def done(self, name: str) -> Called[None]:
-        """This is done."""
+        """Mark an item as done.
+
+        Raises:
+            BadArguments: The plan has no such item.
+
+        Example:
+            ```python
+            plan = await holdfast.plan(["read", "write"])
+            await plan.done("read")
+            ```
+        """
         if name not in self._names():
             raise BadArguments(f"{name!r} is not in the plan; it has: {', '.join(self._names())}")
         return self._change([[item, finished or item == name] for item, finished in self._items])
 
     def add(self, *names: str) -> Called[None]:
-        """These too, at the end; what is there already stays as it is."""
+        """Add items at the end; those that are there already stay as they are.
+
+        Raises:
+            BadArguments: A name is empty or comes twice, or there are too many.
+
+        Example:
+            ```python
+            plan = await holdfast.plan(["read"])
+            await plan.add("write", "send")
+            ```
+        """
         known = set(self._names())
         return self._change([*self._items, *([name, False] for name in _checked(names) if name not in known)])
 
     def set(self, names: Iterable[str]) -> Called[None]:
-        """These instead; what is done and still in the plan stays done."""
+        """Put these items in place of the plan; what is done and still in it stays done.
+
+        Raises:
+            BadArguments: A name is empty or comes twice, or there are too many.
+
+        Example:
+            ```python
+            plan = await holdfast.plan(["read", "write"])
+            await plan.set(["read", "send"])
+            ```
+        """
         return self._change(_merged(_checked(names), self._items))
 
     def _change(self, items: list[list[Any]]) -> Durable[None]:
@@ -82,11 +133,18 @@ class Plan:
 
     @property
     def remaining(self) -> list[str]:
-        """What is not done yet, in order."""
+        """List what is not done yet, in order."""
         return [name for name, finished in self._items if not finished]
 
     def markdown(self) -> str:
-        """As a list with boxes, for a prompt or a message."""
+        """Write the plan as a list with boxes, for a prompt or a message.
+
+        Example:
+            ```python
+            plan = await holdfast.plan(["read"])
+            assert plan.markdown() == "- [ ] read"
+            ```
+        """
         return "\n".join(f"- [{'x' if finished else ' '}] {name}" for name, finished in self._items)
 
     def _names(self) -> list[str]:
@@ -103,7 +161,16 @@ class Plan:
 
 
 def plan(names: Iterable[str]) -> Called[Plan]:
-    """Say what the run means to do. After a checkpoint it is the same plan again, with what was done."""
+    """Say what the run means to do; returns a `Plan`. After a checkpoint it finds what was done before.
+
+    Raises:
+        BadArguments: A name is empty or comes twice, or there are too many.
+
+    Example:
+        ```python
+        plan = await holdfast.plan(["read", "write", "send"])
+        ```
+    """
     made = Plan([])
     return made._change(_merged(_checked(names), current("plan").planned)).then(lambda _: made)
 

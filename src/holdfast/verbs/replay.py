@@ -19,34 +19,77 @@ _log = logger("holdfast")
 
 
 def now() -> datetime:
-    """The time of the last outcome this run has seen: the same on every replay, and never going back."""
+    """Tell the time of the last outcome this run has seen: the same on every replay, and never going back.
+
+    Example:
+        ```python
+        today = holdfast.now().date()
+        ```
+    """
     return current("now").now()
 
 
 def uuid4() -> uuid.UUID:
-    """A random UUID that is the same on every replay."""
+    """Make a random UUID that is the same on every replay.
+
+    Example:
+        ```python
+        reference = str(holdfast.uuid4())
+        ```
+    """
     return uuid.UUID(hex=current("uuid4").seed("uuid4")[:32], version=4)
 
 
 def rng(name: str = "") -> random.Random:
-    """A random generator that gives the same numbers on every replay."""
+    """Make a random generator that gives the same numbers on every replay.
+
+    Example:
+        ```python
+        dice = holdfast.rng("dice").randint(1, 6)
+        ```
+    """
     return random.Random(current("rng").seed(f"rng:{name}"))
 
 
 def patched(patch: str) -> bool:
-    """True when the run first reaches this line with the new code, and ever after; False when it had passed here before."""
+    """Tell which side of a change this run takes: True with the new code, False if it had passed this line before.
+
+    The answer stays for the run.
+
+    Raises:
+        BadArguments: The name of the change is empty.
+
+    Example:
+        ```python
+        if holdfast.patched("two-searches"):
+            await search("more otters")
+        ```
+    """
     if not isinstance(patch, str) or not patch:
         raise BadArguments(f"{patch!r}: patched takes the name of a change, for example patched('two-reviewers')")
     return current("patched").patched(patch)
 
 
 def scope(name: str) -> AbstractContextManager[None]:
-    """Pin the identity of the calls inside to this name, whatever tasks and frames a framework puts around them."""
+    """Pin the identity of the calls inside to this name, whatever tasks and frames a framework puts around them.
+
+    Example:
+        ```python
+        with holdfast.scope("tool:call-7"):
+            await search("otters")
+        ```
+    """
     return current("scope").scope(name)
 
 
 def place(name: str) -> str:
-    """For integrations: a name for what begins here, such as `branch#1/name#0`: unlike any other in the scope around it."""
+    """Name what begins here, such as `branch#1/name#0`, unlike any other name in the scope around it. For integrations.
+
+    Example:
+        ```python
+        name = holdfast.place("request")
+        ```
+    """
     return current("place").place(name)
 
 
@@ -55,7 +98,16 @@ def note(text: str, /, **data: Any) -> Called[None]: ...
 @overload
 def note(*, text: str, **data: Any) -> Called[None]: ...
 def note(*texts: str, **data: Any) -> Called[None]:
-    """A line in the run's history, `note("asked again", times=2)`, with fields of any name; outside a run it goes to the log."""
+    """Write a line into the run's history, with fields of any name; outside a run it goes to the log.
+
+    Raises:
+        BadArguments: There is no text.
+
+    Example:
+        ```python
+        await holdfast.note("asked again", times=2)
+        ```
+    """
     if len(texts) != 1 and (texts or "text" not in data):
         raise BadArguments('note takes one text, and fields by name: note("asked again", times=2)')
     text = texts[0] if texts else data.pop("text")
@@ -72,7 +124,16 @@ async def _logged(text: str, data: dict[str, Any]) -> None:
 
 
 def this_run() -> RunFacts:
-    """The run this code belongs to, in agents and in steps."""
+    """Tell about the run this code belongs to: `id`, `agent`, `labels`, `parent`, `root`, `replaying`. In agents and steps.
+
+    Raises:
+        NotInRun: It was called outside a run.
+
+    Example:
+        ```python
+        name = holdfast.this_run().id
+        ```
+    """
     place = here()
     facts = None if place is None else place.run if isinstance(place, StepContext) else place.facts
     if facts is None:
@@ -81,7 +142,17 @@ def this_run() -> RunFacts:
 
 
 def this_step() -> StepContext:
-    """The step this code belongs to: its key, idempotency key, attempt, and whether it may have run before (`again`)."""
+    """Tell about the step this code belongs to: `key`, `attempt`, `idempotency_key`, and `again` if it may have run before.
+
+    Raises:
+        NotInRun: It was called outside the body of a step.
+
+    Example:
+        ```python
+        if holdfast.this_step().again:
+            print("an earlier attempt may have done it")
+        ```
+    """
     place = here()
     if not isinstance(place, StepContext):
         raise NotInRun("this_step() works only inside the body of a step")
@@ -89,9 +160,20 @@ def this_step() -> StepContext:
 
 
 def connection() -> Any:
-    """The database connection of the step's transaction: what is written through it is committed with the step's record.
+    """Give the body of a transactional step its database connection.
 
-    An `apsw.Connection` when the store is a SQLite file, an `asyncpg.Connection` when it is PostgreSQL.
+    What is written through it is committed with the step's record. It is an `apsw.Connection` when the store is a SQLite
+    file, and an `asyncpg.Connection` when it is PostgreSQL.
+
+    Raises:
+        NotInRun: The code is in no step with `transaction=True`.
+
+    Example:
+        ```python
+        db = holdfast.connection()
+        db.execute("CREATE TABLE IF NOT EXISTS mails (address TEXT)")
+        db.execute("INSERT INTO mails VALUES (?)", ("ana@example.org",))
+        ```
     """
     place = here()
     found = place.connection if isinstance(place, StepContext) else None
@@ -102,7 +184,16 @@ def connection() -> Any:
 
 
 def idempotency_key() -> str:
-    """The same string for every attempt of this call, in every process, for ever; different for every other call."""
+    """Give the body of a step its key: the same for every attempt of this call, in every process, different for every other call.
+
+    Raises:
+        NotInRun: It was called outside the body of a step.
+
+    Example:
+        ```python
+        headers = {"Idempotency-Key": holdfast.idempotency_key()}
+        ```
+    """
     place = here()
     if not isinstance(place, StepContext):
         raise NotInRun("idempotency_key() works only inside the body of a step")
@@ -140,7 +231,16 @@ def skip(records: Sequence[Recorded], task: str) -> Called[None]:
 
 
 def watch_loops(loops: Loops) -> None:
-    """Look for loops in the steps of this run from here on, unless its agent says itself what a loop is (`@agent(loops=)`)."""
+    """Look for loops in the steps of this run from here on, unless its agent declares `loops=` itself. For integrations.
+
+    Raises:
+        BadArguments: It was given something other than `Loops`.
+
+    Example:
+        ```python
+        holdfast.watch_loops(holdfast.Loops(same=5))
+        ```
+    """
     if checked_loops(loops) is None:
         raise BadArguments("watch_loops takes Loops(), or Loops(same=5, cycle=3)")
     current("watch_loops").watch(loops)

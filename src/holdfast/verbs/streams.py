@@ -15,25 +15,53 @@ _NAME: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
 
 
 class Stream:
-    """A stream that is open for writing: `async with stream("answer") as out`."""
+    """A stream that is open for writing, made by `stream`.
+
+    Example:
+        ```python
+        async with holdfast.stream("answer") as out:
+            await out.write("Otters sleep.")
+        ```
+    """
 
     def __init__(self, name: str, outlet: Outlet | None) -> None:
         self.name, self._outlet, self._closed = name, outlet, False
 
     @property
     def salvaged(self) -> Salvaged | None:
-        """In a step that runs again: what the attempt before had written, and why it broke off."""
+        """Tell, in a step that runs again, what the attempt before had written and why it broke off; otherwise None."""
         return None if self._outlet is None else self._outlet.salvaged
 
     def keep(self) -> str:
-        """Go on behind what was salvaged, instead of beginning anew; before the first write. Returns that text, or ''."""
+        """Go on behind what was salvaged, instead of beginning anew; returns that text, or "". Call it before the first write.
+
+        Example:
+            ```python
+            async with holdfast.stream("answer") as out:
+                text = out.keep()
+                await out.write("Otters sleep."[len(text):])
+            ```
+        """
         if self._outlet is None or self._outlet.salvaged is None:
             return ""
         self._outlet.keep()
         return self._outlet.salvaged.text
 
     async def write(self, text: str) -> None:
-        """More text. It is durable soon, and before anything that is recorded later; the write waits only for a slow store."""
+        """Write more text. It is durable soon, and before anything that is recorded later.
+
+        In a step it waits only for a store that is far behind; in agent code it never waits.
+
+        Raises:
+            BadArguments: It is no text; decode bytes first.
+
+        Example:
+            ```python
+            async with holdfast.stream("answer") as out:
+                await out.write("Otters ")
+                await out.write("sleep.")
+            ```
+        """
         if not isinstance(text, str):
             raise BadArguments(
                 f"the stream {self.name!r} takes text, not {type(text).__name__}; decode bytes, and put values as JSON"
@@ -62,9 +90,18 @@ class Stream:
 
 
 def stream(name: str) -> Stream:
-    """Text that others read while it is written, in agents and in steps; outside a run it goes nowhere.
+    """Open a stream: text that others read while it is written. In agents and steps; outside a run it goes nowhere.
 
-    The names of streams are those of the run; in a step that runs again, `salvaged` is what was written before.
+    The name belongs to the run. In a step that runs again, `salvaged` is what was written before.
+
+    Raises:
+        BadArguments: The name cannot be used, or the step is a transaction.
+
+    Example:
+        ```python
+        async with holdfast.stream("answer") as out:
+            await out.write("Otters sleep.")
+        ```
     """
     checked_stream(name)
     place = here()
@@ -79,9 +116,17 @@ def stream(name: str) -> Stream:
 
 
 def unfinished(name: str) -> Called[Salvaged | None]:
-    """In agent code: the last text of a stream, if it did not come to its end and nobody is writing it; else None.
+    """Find, in agent code, the last text of a stream if it did not come to its end and nobody is writing it; else None.
 
-    For what no exception carries: a step that was cancelled, by a timeout around it, say.
+    For what no exception carries, such as the text of a step that a timeout around it cancelled.
+
+    Raises:
+        BadArguments: The name cannot be used.
+
+    Example:
+        ```python
+        left = await holdfast.unfinished("answer")
+        ```
     """
     return current("unfinished").unfinished(checked_stream(name))
 

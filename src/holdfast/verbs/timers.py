@@ -13,7 +13,17 @@ from holdfast.words.durations import Duration, epoch_ms, milliseconds
 
 
 def sleep(duration: Duration | None = None, *, until: datetime | None = None) -> Called[None]:
-    """Wait this long, or until a moment; never shorter, and across restarts."""
+    """Wait this long, or until a moment: never shorter, and across restarts. The run leaves memory meanwhile.
+
+    Raises:
+        BadArguments: Neither a duration nor a moment was given, or both.
+
+    Example:
+        ```python
+        await holdfast.sleep("2 days")
+        await holdfast.sleep(until=holdfast.now() + timedelta(hours=1))
+        ```
+    """
     if (duration is None) == (until is None):
         raise BadArguments("sleep takes either a duration, sleep('2h'), or a moment, sleep(until=...)")
     runtime = current("sleep")
@@ -24,7 +34,17 @@ def sleep(duration: Duration | None = None, *, until: datetime | None = None) ->
 
 
 class timeout:  # noqa: N801 - a verb, used as `async with timeout("10m"):`
-    """A durable deadline: `TimeoutError` if the block takes longer, counted across restarts."""
+    """Bound the time of a block, counted across restarts.
+
+    Raises:
+        TimeoutError: The block took longer.
+
+    Example:
+        ```python
+        async with holdfast.timeout("10m"):
+            await search("otters")
+        ```
+    """
 
     def __init__(self, duration: Duration) -> None:
         self._delay_ms = milliseconds(duration)
@@ -50,7 +70,7 @@ class timeout:  # noqa: N801 - a verb, used as `async with timeout("10m"):`
 
     @property
     def expired(self) -> bool:
-        """Did the deadline pass inside the block?"""
+        """Tell whether the deadline passed inside the block."""
         return self._expired
 
     async def __aexit__(

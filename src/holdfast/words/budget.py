@@ -34,11 +34,29 @@ _WHOLE: Final = ("tokens", "model_calls", "steps")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run and all below it may spend.
+    """A limit on what a run and all runs below it may spend.
 
-    `wall` is the time since the run began, `steps` the bodies of steps that ran. When a limit is reached no body begins any
-    more: with `at_limit="ask"` a person (of those in `to`) is asked for more, with "fail" `BudgetExceeded` is raised.
-    From the part `soft` of a limit on, `remaining().soft` is true, so that an agent can come to an end.
+    When a limit is reached, no further body begins.
+
+    Attributes:
+        tokens: Tokens, of both directions.
+        usd: Dollars.
+        wall: The time since the run began, waits included.
+        steps: Bodies of steps that ran, each attempt counted.
+        model_calls: Calls of models.
+        at_limit: "ask" asks a person for more; "fail" raises `BudgetExceeded` in the agent.
+        soft: The part of a limit from which on `remaining().soft` is true, so that an agent can come to an end.
+        to: The people who may grant more; anybody if there is none.
+
+    Raises:
+        BadArguments: Nothing is limited, or a number cannot be used.
+
+    Example:
+        ```python
+        @holdfast.agent(budget=holdfast.Budget(usd=5, wall="2h", to="finance"))
+        async def ponder(question: str) -> str:
+            return await publish(question)
+        ```
     """
 
     tokens: int | None = None
@@ -119,7 +137,22 @@ def checked_budget(budget: object) -> Budget | None:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left of the budgets that hold here; None: that is not limited. `soft`: most of one is spent. `wall`: seconds."""
+    """The rest of the budgets that hold here. None: that is not limited.
+
+    Attributes:
+        usd: Dollars that are left.
+        tokens: Tokens that are left.
+        model_calls: Calls of models that are left.
+        steps: Bodies that are left.
+        wall: Seconds that are left.
+        soft: Most of one of them is spent.
+
+    Example:
+        ```python
+        left = holdfast.remaining()
+        found = await search("otters") if not left.soft else []
+        ```
+    """
 
     usd: float | None = None
     tokens: int | None = None

@@ -11,6 +11,7 @@ from holdfast.errors import BadArguments
 from holdfast.values.text import cut, short, show
 
 Duration = str | float | timedelta
+"""A length of time: a text such as `"2 days"`, `"1h30m"` or `"100ms"`, seconds as a number, or a `timedelta`."""
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _WORDS = {

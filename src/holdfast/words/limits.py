@@ -41,7 +41,21 @@ def _checked_count(n: object, what: str, most: int = _MOST) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `n` at once, of all workers together; with `per`, for each value of that parameter."""
+    """At most `n` at once, in all workers together.
+
+    Attributes:
+        n: How many run at once.
+        per: The name of a parameter: the limit holds for each of its values.
+
+    Raises:
+        BadArguments: `n` is no whole number from 1 on.
+
+    Example:
+        ```python
+        @holdfast.agent(limit=holdfast.Limit(2, per="customer"))
+        async def sync_mailbox(customer: str) -> None: ...
+        ```
+    """
 
     n: int
     per: str | None = None
@@ -52,12 +66,27 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """At most `n` in any `every`, of all workers together; with `per`, for each value of that parameter.
+    """At most `n` in any window of time, in all workers together, evenly apart.
 
-    `Rate("60/m")` is `Rate(60, every="1m")`. They are spaced evenly. All that declare a rate with the same `name` share
-    it, for example all steps that use one key of a provider. `tokens="200000/m"` also counts what the bodies of steps
-    report with `spend`. When a provider answers 429 or 503 with a Retry-After, nobody's turn comes before that time;
-    `Rate(name="openai")` does only this.
+    `Rate("60/m")` is `Rate(60, every="1m")`. When a provider answers 429 or 503 with a Retry-After, nobody who shares the
+    rate begins before that time; `Rate(name="openai")` does only this.
+
+    Args:
+        n: How many, or a text such as "60/m".
+        every: The window.
+        per: The name of a parameter: the rate holds for each of its values.
+        name: All agents and steps that name it share the rate.
+        tokens: How many tokens in a time, as bodies report them with `spend`.
+
+    Raises:
+        BadArguments: It is no rate.
+
+    Example:
+        ```python
+        @holdfast.step(rate=holdfast.Rate("500/m", tokens="200000/m", name="openai"))
+        async def complete(prompt: str) -> str:
+            return prompt.upper()
+        ```
     """
 
     n: int  # 0: as many as there are

@@ -26,10 +26,22 @@ _PLACES: Final = 64  # that are remembered; of more, those that were silent long
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """When a run is taken to be in a loop, so that a person is asked before it goes on.
+    """When a run counts as being in a loop, so that a person is asked before it goes on.
 
-    `same`: one call, with the same input and outcome, so many times in a row. `cycle`: a cycle of up to eight calls so many
-    times. None: that is not looked for.
+    Attributes:
+        same: One call with the same input and outcome, so many times in a row; None: not looked for.
+        cycle: A cycle of up to eight calls, so many times; None: not looked for.
+        to: The people who are asked; anybody if there is none.
+
+    Raises:
+        BadArguments: A number cannot be used.
+
+    Example:
+        ```python
+        @holdfast.agent(loops=holdfast.Loops(same=5, cycle=3))
+        async def wander(topic: str) -> list[str]:
+            return await search(topic)
+        ```
     """
 
     same: int | None = 5

@@ -19,8 +19,20 @@ _NOTE_LIMIT: Final = 10_000
 class Actor:
     """A person who acts, and the groups that person is in.
 
-    `via` names a door that is trusted to act for anybody, such as the command line of whoever owns the store: then the name is
-    not checked, and the audit has the door beside the name.
+    Attributes:
+        name: The person.
+        groups: The groups, for questions `to="group:..."`.
+        via: A door that is trusted to act for anybody, such as the command line of the store's owner. Then the name is not
+            checked, and the audit has the door beside the name.
+
+    Raises:
+        BadArguments: A name is empty, too long or cannot be stored. It is checked where the actor acts.
+
+    Example:
+        ```python
+        ana = holdfast.Actor("ana", groups=["it-admins"])
+        await hf.approve(question, by=ana)
+        ```
     """
 
     name: str

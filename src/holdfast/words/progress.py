@@ -10,7 +10,19 @@ from holdfast.values.text import MOST
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run says it has come, by `progress`, or how much of its plan is done."""
+    """The progress that a run tells by `progress`, or how much of its plan is done.
+
+    Attributes:
+        done: How much is done.
+        total: Out of how much; None if the run did not say.
+        text: What the run is at.
+
+    Example:
+        ```python
+        progress = (await run.info()).progress
+        print(progress or "it said nothing")
+        ```
+    """
 
     done: float
     total: float | None

@@ -25,7 +25,27 @@ _NEVER_AGAIN = (Permanent, NotStorable, LeafError, BadArguments)  # what can nev
 
 
 class Retry:
-    """How often and how patiently a step is tried: `attempts` in all, waiting `first`, then `factor` times more."""
+    """A policy: how often a step is tried, and how long it waits in between.
+
+    `Retry.model` is patient and obeys Retry-After; `Retry.tool` is quick.
+
+    Args:
+        attempts: How many attempts there are in all.
+        first: The wait after the first failure.
+        factor: How much longer each further wait is.
+        max: The longest wait.
+        on: The exceptions that are worth another attempt, or a function that says so for one.
+
+    Raises:
+        BadArguments: A number or class cannot be used.
+
+    Example:
+        ```python
+        @holdfast.step(retry=holdfast.Retry(5, first="2s", factor=2, max="1m", on=ConnectionError))
+        async def fetch(url: str) -> str:
+            return f"page {url}"
+        ```
+    """
 
     model: ClassVar[Retry]
     tool: ClassVar[Retry]

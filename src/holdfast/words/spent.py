@@ -12,7 +12,22 @@ NANOS: Final = 1_000_000_000  # parts of a dollar in which money is summed, so t
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent. `unpriced` calls of models are those whose price is not known: `usd` is without them."""
+    """An amount that was spent.
+
+    Attributes:
+        usd: Dollars, without calls that are `unpriced`.
+        input_tokens: Tokens that models were given.
+        output_tokens: Tokens that models returned.
+        model_calls: Calls of models.
+        unpriced: Calls of models whose price nobody knows.
+        steps: Steps that completed; under a budget, bodies that ran.
+
+    Example:
+        ```python
+        spent = (await run.info()).spent
+        print(f"{spent.usd:.2f} USD, {spent.tokens} tokens")
+        ```
+    """
 
     usd: float = 0.0
     input_tokens: int = 0
@@ -23,7 +38,7 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """Of both directions."""
+        """Add up the tokens of both directions."""
         return self.input_tokens + self.output_tokens
 
     @classmethod

@@ -31,7 +31,36 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a worker and a client behave. Times are seconds of real time."""
+    """Settings of a worker and a client. Times are seconds of real time.
+
+    Attributes:
+        concurrency: How many runs a worker has in memory.
+        name: Begins the id of the worker, for people.
+        version: The release of the code, for people.
+        lease_ttl_s: How long a worker has a run without a word of it.
+        hang_limit_s: A loop that has not turned for so long keeps its leases no more.
+        park_grace_s: How long a run that waits stays in memory.
+        stop_grace_s: How long running steps may take when the worker stops.
+        deadline_s: How long a client waits for the store with each write or read.
+        threads: Threads for steps that are plain functions.
+        value_limit_bytes: The largest value that is stored.
+        audit_retention_s: Values in the audit that are older are erased; None: they stay.
+        root: Serve only this run and its descendants.
+        queues: Serve only runs of these queues.
+        replace: Other functions in place of steps' bodies and resources, for tests.
+        observe: Told of every body that runs.
+        observer: Told of every event that is recorded.
+        overrides: What frameworks replace in a run, for tests.
+
+    Raises:
+        BadArguments: A name, a time or a list cannot be used.
+
+    Example:
+        ```python
+        settings = holdfast.Settings(concurrency=50, deadline_s=5)
+        client = holdfast.open("sqlite:runs.db", settings=settings)
+        ```
+    """
 
     concurrency: int = 200
     name: str = ""  # begins the id of the worker, for people

@@ -94,18 +94,39 @@ _LOOPS: Final = Loops()
 
 
 class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
-    """Makes a Pydantic AI agent durable inside a `@holdfast.agent`.
+    """A capability that makes a Pydantic AI agent durable inside a `@holdfast.agent`.
 
-    `model` and `tools` are what `@holdfast.step` takes, for every model request (`retry`, `timeout`, `limit`, `rate`) and for
-    every tool (`in_doubt` too; and what `holdfast.approve` takes, if it needs approval). A tool's own metadata comes first.
-    Requests are retried as with `Retry.model` and tools as with `Retry.tool` unless something else is said. `compact` keeps
-    the history short: `Trim(...)` or `Summarise(...)`. Before an agent goes on in a loop (`loops`) a person is asked.
-    `fallback` names models of `models` in the order in which they are asked ("default" is the agent's own): the next one when
-    one fails for good or says nothing; the one that answered is asked first from then on.
-    When a budget is spent, `BudgetExceeded` is raised and carries the best answer so far (`holdfast.partial(error)`); with
-    `at_limit="hand on"` that is the answer, which says that it is not whole.
-    `stream` is the name of a stream of the run to which answers are written while they come, or a `Streamed`.
-    `models`, `event_stream_handler` and `name` are as in the framework's own durability capabilities.
+    Args:
+        models: Models by name, as in the framework's own durability capabilities.
+        event_stream_handler: As there.
+        name: As there.
+        model: What `@holdfast.step` takes, for every model request: `retry` (`Retry.model` unless given), `timeout`, `limit`,
+            `rate`.
+        tools: What `@holdfast.step` takes, for every tool (`retry` is `Retry.tool` unless given; `in_doubt` too), and what
+            `holdfast.approve` takes, for those that need approval. A tool's own metadata comes first.
+        compact: Keeps the history short: `Trim(...)` or `Summarise(...)`.
+        loops: Before the agent goes on in a loop a person is asked; None: never.
+        stream: The name of a stream of the run to which answers are written while they come, or a `Streamed`.
+        fallback: Names of `models` in the order in which they are asked ("default" is the agent's own): the next one when
+            one fails for good or says nothing. The one that answered is asked first from then on.
+        at_limit: "raise" raises `BudgetExceeded`, which carries the best answer so far (`holdfast.partial(error)`); with
+            "hand on" that is the answer, which says that it is not whole.
+
+    Raises:
+        BadArguments: An option cannot be used.
+
+    Example:
+        ```python
+        from holdfast.integrations.pydantic_ai import HoldfastDurability
+        from pydantic_ai import Agent
+
+        clerk = Agent("openai-chat:gpt-5-mini", name="clerk", capabilities=[HoldfastDurability()], defer_model_check=True)
+
+
+        @holdfast.agent
+        async def answer(question: str) -> str:
+            return (await clerk.run(question)).output
+        ```
     """
 
     engine_spec = DurabilityEngineSpec(

@@ -36,10 +36,16 @@ _WORTHWHILE = 4  # messages; to take out fewer would cost more than it saves
 
 
 def valid_history(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages as every provider takes them: each tool call has a result, and no result is without its call.
+    """Make messages fit to be sent: each tool call has a result, and no result is without its call.
 
     A result that is missing is made up, and says what this run knows of the call: that it never ran, or that it may have.
-    For a history to which you add a prompt: `agent.run(prompt, message_history=valid_history(messages))`.
+
+    Example:
+        ```python
+        from holdfast.integrations.pydantic_ai import valid_history
+
+        assert valid_history([]) == []
+        ```
     """
     repaired: list[ModelMessage] = []
     asked_by: str | None = None
@@ -81,7 +87,23 @@ class Compaction(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Trim:
-    """Keep the first messages (the task) and the last ones, once there are more than `above`; by default twice as many."""
+    """Keep the first messages (the task) and the last ones, once there are more than `above`.
+
+    Attributes:
+        keep: How many of the last ones stay.
+        first: How many of the first ones stay.
+        above: From how many messages on; twice what stays unless given.
+
+    Raises:
+        BadArguments: Nothing would stay at one end.
+
+    Example:
+        ```python
+        from holdfast.integrations.pydantic_ai import HoldfastDurability, Trim
+
+        short = HoldfastDurability(compact=Trim(keep=40))
+        ```
+    """
 
     keep: int = 40
     first: int = 1
@@ -99,7 +121,25 @@ class Trim:
 
 @dataclass(frozen=True, kw_only=True)
 class Summarise:
-    """Have a model summarise all but the first and last messages, once a request takes more than so many tokens."""
+    """Have a model summarise all but the first and last messages, once a request takes more than so many tokens.
+
+    Attributes:
+        model: The model that summarises.
+        above_tokens: From how many tokens on.
+        keep: How many of the last messages stay.
+        first: How many of the first ones stay.
+        prompt: What the model is told.
+
+    Raises:
+        BadArguments: Nothing would stay at one end.
+
+    Example:
+        ```python
+        from holdfast.integrations.pydantic_ai import HoldfastDurability, Summarise
+
+        short = HoldfastDurability(compact=Summarise(model="openai-chat:gpt-5-mini", above_tokens=50_000))
+        ```
+    """
 
     model: Model | str
     above_tokens: int

@@ -36,9 +36,21 @@ _out: ContextVar[holdfast.Stream | None] = ContextVar("holdfast_pydantic_ai_stre
 class Streamed:
     """Write the text of answers to the run's stream of this name while it is generated.
 
-    `salvage` says what becomes of text that was cut off by a crash: "restart" asks anew, "continue" has the model go on from
-    it, and "hand on" takes it for the answer, which says so: `result.response.metadata["holdfast"]["partial"]`.
-    `idle` is the longest silence between two tokens: a model that is silent for longer has failed, and is asked again.
+    Attributes:
+        name: The stream.
+        salvage: What becomes of text that a crash cut off. "restart" asks anew, "continue" has the model go on from it, and
+            "hand on" takes it for the answer, which says so: `result.response.metadata["holdfast"]["partial"]`.
+        idle: The longest silence between two tokens: a model that is silent for longer has failed, and is asked again.
+
+    Raises:
+        BadArguments: An option cannot be used.
+
+    Example:
+        ```python
+        from holdfast.integrations.pydantic_ai import HoldfastDurability, Streamed
+
+        streamed = HoldfastDurability(stream=Streamed(name="answer", salvage="continue", idle="20s"))
+        ```
     """
 
     name: str = "answer"
