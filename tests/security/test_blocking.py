@@ -183,10 +183,10 @@ async def test_who_waits_for_news_keeps_nobody_from_an_answer(postgres_url):
                 seen.append(await hf.store.run("asks"))
 
         looking = [asyncio.create_task(look_again()) for _ in range(300)]
-        while hf._hearing._waiting < 300:
+        while hf._waiters._waiting < 300:
             await asyncio.sleep(0)
-        hf._hearing.look_again()
-        while hf._hearing._waiting:
+        hf._waiters.look_again()
+        while hf._waiters._waiting:
             await asyncio.sleep(0)
         await hf.store.run("asks")
         before = len(seen)

@@ -37,7 +37,7 @@ class CodeFailed(click.ClickException):
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback without the frames of Holdfast, of Python's import machinery and of libraries."""
+    """Write the traceback without the frames of Holdfast, of Python's import machinery and of libraries."""
     whole = traceback.TracebackException.from_exception(error, compact=True)
     own = [frame for frame in whole.stack if is_users(frame.filename)]
     if own:
@@ -49,7 +49,7 @@ def own_traceback(error: BaseException) -> str:
 
 
 def split(target: str) -> tuple[str, str | None]:
-    """The module or file, and the agent if one is named."""
+    """Split a target into the module or file, and the agent if one is named."""
     if not Path(target).exists():
         place, colon, name = target.rpartition(":")
         if colon:
@@ -97,7 +97,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _put_on_path(folder: str) -> None:
-    """First, so that a file is found before anything else of its name."""
+    """Put a folder first, so that a file is found before anything else of its name."""
     if folder in sys.path:
         sys.path.remove(folder)
     sys.path.insert(0, folder)
@@ -113,13 +113,13 @@ def _import(name: str, shown: str) -> ModuleType:
 
 
 def agents_of(module: ModuleType) -> dict[str, Agent[..., Any]]:
-    """The agents a module has, by the name under which it has them; its own before those it imported."""
+    """Find the agents of a module by the names under which it has them; its own before those it imported."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, Agent)}
     return dict(sorted(found.items(), key=lambda entry: entry[1].fn.__module__ != module.__name__))
 
 
 def load_agent(target: str) -> tuple[ModuleType, Agent[..., Any]]:
-    """The module and the agent that a target names. The name may be left out where there is one agent only."""
+    """Load the module and the agent that a target names; the name may be left out where there is one agent only."""
     place, name = split(target)
     if not place:
         raise BadArguments(f"{target!r} names no file; write FILE.py:AGENT or package.module:AGENT")
@@ -153,7 +153,7 @@ def _named(module: ModuleType, found: dict[str, Agent[..., Any]], place: str, na
 
 
 def load_apps(targets: tuple[str, ...]) -> list[ModuleType | Agent[..., Any]]:
-    """What a worker serves: all agents of each module or file, or the one that is named."""
+    """Load the agents that a worker serves: all of each module or file, or the one that is named."""
     apps: list[ModuleType | Agent[..., Any]] = []
     for target in targets:
         place, name = split(target)

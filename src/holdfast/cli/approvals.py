@@ -112,7 +112,7 @@ def _print(question: Approval, url: str | None, on: Console, stands: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a command is to decide, and for whom."""
+    """A question to decide, and the person who decides."""
 
     url: str | None
     id: str  # of a question, or of a run
@@ -239,7 +239,7 @@ async def _do(
 
 
 def _check_fits(question: Approval, verb: str, url: str | None) -> None:
-    """Is this a command for such a question? If not, those that are."""
+    """Refuse a command that does not fit the question, and print those that do."""
     wanted = ("Approve", "Deny") if question.kind == "approve" else ("Answer",)
     if question.status == "open" and verb not in wanted and verb in ("Approve", "Deny", "Answer"):
         for line in to_decide(question, url):
@@ -270,7 +270,7 @@ async def _confirmed(verb: str) -> bool:
 
 
 def _entered(text: str) -> Any:
-    """JSON as it was typed, or in a file that was named with an @."""
+    """Read JSON as it was typed, or from a file that was named with an @."""
     if text.startswith("@"):
         try:
             text = Path(text[1:]).read_text("utf-8")

@@ -102,7 +102,7 @@ def _table(deeds: list[Deed], *, of_one: bool) -> Table:
 
 
 def _why(deed: Deed) -> str:
-    """What a person wants to know of it: what it was about, and why."""
+    """Say what a deed was about, and why it was done."""
     if deed.erased_at is not None:
         return "(erased)"
     about = "" if deed.value is None else cut(_in_one_line(deed.value), 60)

@@ -127,7 +127,7 @@ def _durability(facts: dict[str, Any]) -> str:
 
 
 def _about(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """What kind of store it is, and how large."""
+    """Say which kind of store it is, and how large."""
     schema = f", schema {facts['schema']}" if "schema" in facts else ""
     if facts["store"] == "postgresql":
         server = " ".join(facts["server"].split()[:2])
@@ -204,7 +204,7 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
 
 
 def _failed(rows: list[RunInfo], count: int, url: str | None) -> tuple[str, str, str]:
-    """What is said of failed runs, the advice, and the first: a child goes on with the run that it brought down."""
+    """Tell of failed runs: the problem, the advice, and the first run. A child goes on with the run that it brought down."""
     ids = {row.id for row in rows}
     tops = [row.id for row in rows if row.parent not in ids]
     below = f", and {len(rows) - len(tops)} below" if len(tops) < len(rows) == count else ""

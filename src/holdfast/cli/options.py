@@ -1,4 +1,7 @@
-"""What is typed: options and arguments that several commands have, and how their texts are read."""
+"""Options and arguments that several commands have, and the texts that are typed for them.
+
+Look here when a command needs an option that another one has.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,7 @@ def run_argument(command: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What was typed to start a run."""
+    """A start as it was typed."""
 
     target: str
     strings: tuple[str, ...]

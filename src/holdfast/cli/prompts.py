@@ -41,7 +41,7 @@ _YES: Final = {"y": ("yes", True), "yes": (True,), "n": ("no", False), "no": (Fa
 
 
 def actor(by: str | None) -> Actor:
-    """Who uses this command line: whoever owns the store may act for anybody, and the audit says so."""
+    """Name the person who acts: the owner of a store may act for anybody, and the audit says so."""
     if by is not None and by.startswith(GROUP):
         raise BadArguments(f"--by {by}: a group decides nothing itself; name one of its people")
     return Actor(by or user(), via=door())
@@ -65,7 +65,7 @@ def is_at_terminal() -> bool:
 
 
 def headline(question: Approval) -> Text:
-    """Where a question comes from, whose it is and how long there is time."""
+    """Write where a question comes from, whose it is and how long there is time."""
     made = Text(question.id, "bold").append(f"  run {question.run}", "cyan")
     if len(question.path) > 1:
         made.append(f"  {' > '.join(question.path)}", "cyan")
@@ -86,7 +86,7 @@ def headline(question: Approval) -> Text:
 
 
 def show(on: Console, question: Approval, **entered: Any) -> None:
-    """The whole question as a person needs it, and what is to be entered, as `data`, if something is."""
+    """Print the whole question as a person needs it, and what is to be entered, as `data`, if something is."""
     on.print(headline(question), soft_wrap=True)
     on.print(Text(f"  digest {question.digest}", "dim"))
     on.print(Text(f"  {clean(question.question)}", "bold yellow"), soft_wrap=True)
@@ -115,7 +115,7 @@ def _print_change(on: Console, before: str, after: str) -> None:
 
 
 async def typed(prompt: str, over: asyncio.Event) -> str | None:
-    """A line from the terminal; None at its end, or when it is not needed any more. The loop goes on meanwhile."""
+    """Read a line from the terminal; None at its end, or when it is not needed any more. The loop goes on meanwhile."""
     loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
     line: asyncio.Future[str | None] = loop.create_future()
 
@@ -177,7 +177,7 @@ async def decide(hf: Client, question: Approval, by: str | None, over: asyncio.E
 
 
 async def _act(hf: Client, question: Approval, word: str, by: Actor, edited: list[Any], over: asyncio.Event) -> bool:
-    """True when that was the person's decision."""
+    """Do what the person chose; true when that was their decision."""
     if word == "approve":
         decided = await hf.approve(question, by=by, **({"data": edited[-1]} if edited else {}))
     elif word == "deny":
@@ -199,7 +199,7 @@ async def _act(hf: Client, question: Approval, word: str, by: Actor, edited: lis
 
 
 async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]:
-    """What the person made of it in an editor of their own."""
+    """Let the person edit the value in an editor of their own."""
     before = harmless_json(json.dumps(plain(edited[-1] if edited else question.data), indent=2, ensure_ascii=False))
     text = await asyncio.to_thread(click.edit, before + "\n", extension=".json")
     if text is None or text.strip() == before:
@@ -215,7 +215,7 @@ async def _edit(on: Console, question: Approval, edited: list[Any]) -> list[Any]
 
 
 def report(on: Console, decided: Approval, style: str = "") -> None:
-    """What became of a decision, and the value that counts now, if a person entered it."""
+    """Print what became of a decision, and the value that counts now, if a person entered it."""
     on.print(Text(_outcome(decided), style), soft_wrap=True)
     if decided.kind != "in_doubt" and decided.decision != "denied" and decided.data != decided.shown:
         block(on, clean(json.dumps(plain(decided.data), ensure_ascii=False)), style)
@@ -268,7 +268,7 @@ class Offers:
                 await looking
 
     async def _until_over(self, watch: Watch, question: Approval, over: asyncio.Event) -> None:
-        """Until the question is not open any more, or somebody wants to stop."""
+        """Wait until the question is not open any more, or somebody wants to stop."""
         while not self._stop.asked.is_set():
             if all(each.id != question.id for each in await watch.hf.approvals(run=question.run)):
                 say("It was decided elsewhere, or nobody waits for it any more.", "yellow")

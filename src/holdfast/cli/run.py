@@ -54,7 +54,7 @@ _FRAME_S: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was typed, and the store."""
+    """A start as it was typed, and its store."""
 
     typed: Typed
     url: str | None
@@ -160,7 +160,7 @@ async def _prepare(hf: Client, request: Request, agent: Agent[..., Any], run_id:
 
 
 async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) -> bool:
-    """Until the run is over for now; True when asked to stop before."""
+    """Follow the run until it is over for now; true when asked to stop before."""
     heard = watch.edge.changes()
     told_elsewhere, offers = False, Offers(stop)
     display.begin()
@@ -183,7 +183,7 @@ async def _follow(watch: Watch, display: Display, stop: Stop, frame_s: float) ->
 
 
 def _say_left(watch: Watch) -> None:
-    """Children outlive the run that started them."""
+    """Name the children that go on: they outlive the run that started them."""
     left = [row for row in watch.rows.values() if row.id != watch.run and row.status not in FINISHED]
     if watch.root.status in FINISHED and left:
         told = ", ".join(f"{row.id} ({row.waits_for or row.status})" for row in left[:5])

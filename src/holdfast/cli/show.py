@@ -111,7 +111,7 @@ async def show(
 
 
 def print_event(event: Event) -> None:
-    """One raw event as it is stored."""
+    """Print one raw event as it is stored."""
     on = console()
     dropped = "" if event.dropped is None else f"  dropped by {event.dropped}"
     head = Text(f"{event.seq:>5}  {day_and_time(event.at)}  ", "dim").append(event.kind, "bold")
@@ -128,7 +128,7 @@ def print_event(event: Event) -> None:
 async def drawn(
     hf: Client, found: Account, width: int, signs: Glyphs, url: str | None, *, bar: bool = True, **narrowed: Any
 ) -> list[Text]:
-    """Header, tree and end of a run as lines; with a bar for its progress, or in words alone.
+    """Draw header, tree and end of a run as lines; with a bar for its progress, or in words alone.
 
     `narrowed` says what of long lists is shown: `failed_only`, `last_only`.
     """
@@ -210,7 +210,7 @@ def _header(found: Account, history: History, width: int, signs: Glyphs, *, bar:
 
 
 def _steps(done: int, failed: int) -> str:
-    """How many steps have completed, as lists of runs count them, and how many have not."""
+    """Count the steps that completed, as lists of runs do, and those that failed."""
     return f"{count(done, 'step')} done, {failed:,} failed" if failed else count(done, "step")
 
 
@@ -219,7 +219,7 @@ def _times(number: int) -> str:
 
 
 async def _ending(hf: Client, found: Account, failure: Failure | None, width: int, url: str | None) -> list[Text]:
-    """How it ended, or what it needs to go on."""
+    """Tell how the run ended, or what it needs to go on."""
     row = found.row
     if row.status == "completed":
         result = await hf.get(row.id).result()
@@ -273,7 +273,7 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
 
 
 def _lacks_worker(found: Account, each: Account, width: int, url: str | None) -> list[Text]:
-    """What a member of the family waits for that a worker has to do; the command is that of the run above all, if it is here."""
+    """Tell which worker a member of the family waits for; the command is that of the run above all, if it is here."""
     info = each.info
     whose = "" if each is found else f"run {info.id}: "
     if info.waits_for == "group":
@@ -287,7 +287,7 @@ def _lacks_worker(found: Account, each: Account, width: int, url: str | None) ->
 
 
 def _last_word(found: Account) -> str:
-    """When the last thing was recorded: of what came after it nothing is known here."""
+    """Say when the last thing was recorded: of what came after it nothing is known here."""
     return f"nothing is recorded since {when(found.events[-1].at)}" if found.events else "nothing is recorded yet"
 
 
@@ -308,7 +308,7 @@ def _advice(text: str, line: str) -> list[Text]:
 
 
 async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
-    """The picture as a self-contained SVG: no font is fetched."""
+    """Draw the picture as a self-contained SVG: no font is fetched."""
     on = Screen(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     made = await drawn(hf, found, SVG_WIDTH, Glyphs(), url)
     for line in made[1:-1]:
@@ -319,7 +319,7 @@ async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
 
 
 async def document(hf: Client, found: Account) -> dict[str, Any]:
-    """A run and its children as data."""
+    """Write a run and its children as data."""
     row, run = found.row, hf.get(found.row.id)
     result = await run.result() if row.status == "completed" else None
     return {
@@ -334,7 +334,7 @@ async def document(hf: Client, found: Account) -> dict[str, Any]:
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """An event as data; its value is what was stored."""
+    """Write an event as data; its value is what was stored."""
     value = None if event.value is None else json.loads(bare(event.value))
     return {"position": event.position, "run": event.run, "seq": event.seq, "kind": event.kind, "key": event.key,
             "at": moment(event.at), "data": event.data, "value": value, "blob": event.blob, "epoch": event.epoch,

@@ -60,7 +60,7 @@ async def _started(hf: Client, typed: Typed, after: str | None) -> Run[Any]:
 
 
 def _values(schema: dict[str, Any], typed: Typed) -> tuple[list[Any], dict[str, Any]]:
-    """What was typed, as the published schema means it: a text where there is to be one, and JSON where not."""
+    """Read what was typed as the published schema means it: as text where it wants text, else as JSON."""
     properties: dict[str, Any] = schema.get("properties", {})
     names = [*schema.get("x-positional", properties), *[""] * len(typed.strings)]
 

@@ -36,7 +36,7 @@ TAKEN_OVER_MS: Final = 5_000  # within which a live worker takes a run whose wor
 def why_stuck(
     row: RunRow, served: Published, queues: frozenset[str] | None, now: int, url: str | None
 ) -> tuple[str, str] | None:
-    """What keeps an unfinished run, and what to do; None when nothing does."""
+    """Say what keeps an unfinished run, and what to do; None when nothing does."""
     late_ms = now - row.due_at if row.due_at is not None else 0
     late = spoken(late_ms / 1000) if late_ms >= 1000 else "less than 1 s"
     lacks = _lacks(row, served, queues, url)
@@ -73,7 +73,7 @@ def why_stuck(
 
 
 def _lacks(row: RunRow, served: Published, queues: frozenset[str] | None, url: str | None) -> tuple[str, str] | None:
-    """What a run needs and no live worker has: its code, or its queue; and the command that starts one."""
+    """Say what a run needs and no live worker has, its code or its queue, and the command that starts one."""
     if not is_served(row, served):
         return f"no live worker serves {code_of(row)}", " ".join(how_to_go_on(row, url))
     if queues is not None and row.queue not in queues:

@@ -105,7 +105,7 @@ async def _print_stream(
 
 
 async def _until(chunks: AsyncIterator[Chunk], stop: Stop) -> AsyncIterator[Chunk]:
-    """Those that come before somebody stops us, or nobody reads any more."""
+    """Pass on the chunks that come before somebody stops us, or nobody reads any more."""
     asked: asyncio.Future[Any] = asyncio.ensure_future(stop.asked.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(anext(chunks))
     try:
@@ -148,7 +148,7 @@ class _Shown:
         say(f"[{what}]")
 
     def end(self) -> None:
-        """On a terminal the next text, or the prompt, begins on a line of its own."""
+        """End the line on a terminal, so that the next text, or the prompt, begins on one of its own."""
         if self._terminal and self._last not in ("", "\n"):
             write("\n")
         self._last = ""

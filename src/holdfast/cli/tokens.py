@@ -92,7 +92,7 @@ def _at(when: datetime | None) -> str:
 
 
 def _end(token: Token) -> Text:
-    """How it ended, or will."""
+    """Write how a token ended, or will."""
     if token.revoked_at is not None:
         return Text(f"revoked {_at(token.revoked_at)}", "yellow")
     if token.expires_at is None:

@@ -1,1 +1,1 @@
-"""What programs outside of runs use: the client, its handles on runs, and what waits for news of them."""
+"""The client, for programs outside of runs: its parts, its handles on runs, and its edge for the command line and the server."""

@@ -1,4 +1,4 @@
-"""What waits for people, seen from outside: listed with the way to it, decided from any process.
+"""Questions to people, seen from outside: listed with the way to each, decided from any process.
 
 None of the agent's code is needed here. What a person enters is checked by the schema that was stored with the question;
 what is decided is bound to the digest of what was shown.
@@ -171,13 +171,13 @@ class Approval(_Kept):
 
 
 class Room:
-    """How much of values a list still shows, in bytes; without a number, all. What finds no room is told by its beginning."""
+    """Room for values in a list, in bytes; without a number, for all. A value that finds none is told by its beginning."""
 
     def __init__(self, bytes: int | None = None) -> None:
         self._left = bytes
 
     async def value(self, store: Store, text: str | None) -> Any:
-        """A stored value as plain data, or `{"$cut": ...}` in its place."""
+        """Read a stored value as plain data, or `{"$cut": ...}` in its place."""
         if self._left is None:
             whole = await unspilled(store, text)
             return await aside(whole, read_value, whole)
@@ -186,12 +186,12 @@ class Room:
         return read_value(text) if self._takes(text) else _cut(preview(text or "", _BEGINNING))
 
     def schema(self, text: str) -> dict[str, Any]:
-        """The same for a schema."""
+        """Read a schema, or say that it was cut."""
         made: dict[str, Any] = json.loads(text) if self._takes(text) else _cut("a schema")
         return made
 
     def note(self, text: str) -> str:
-        """The same for what somebody wrote beside a decision."""
+        """Cut what somebody wrote beside a decision, if there is no room."""
         return text if self._takes(text) else cut(text, _BEGINNING)
 
     def _takes(self, text: str | None) -> bool:
@@ -237,7 +237,7 @@ class Questions(Base):
     async def _listed(
         self, room: Room, *, run: str | None, to: str | Actor | None, open: bool, limit: int
     ) -> list[Approval]:
-        """The same, with so much of the values as there is room for."""
+        """List questions with so much of their values as there is room for."""
         statuses, limit = _STATUSES[:1] if open else _STATUSES, checked_limit(limit)
         rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
         if open:  # one that is over is nobody's any more, though its run may have to notice yet
@@ -506,7 +506,7 @@ def _entered(schema: dict[str, Any], text: str, what: str, shown: str | None = N
 
 
 def _untouched(given: Any, shown: Any, notes: Notes) -> Notes:
-    """What is noted of fields that are as they were shown: that nobody has set them, that they are defaults."""
+    """Keep the notes of fields that are as they were shown: that nobody has set them, that they are defaults."""
     found: Notes = {}
     pairs = [(given, shown)] if notes else []
     while pairs:

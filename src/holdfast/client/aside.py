@@ -41,7 +41,7 @@ def is_large(*values: Any, most: int = _LARGE) -> bool:
 
 
 async def aside(about: Any, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What this work returns: at once if what it is about is small, else from the thread for it."""
+    """Do this work at once if what it is about is small, else in the thread for it."""
     if not is_large(about):
         return work(*args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_thread(), functools.partial(work, *args, **kwargs))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
-from holdfast.client.waiters import Ear, Hearing
+from holdfast.client.waiters import Waiter, Waiters
 from holdfast.errors import Unconfirmed, UnknownRun
 from holdfast.runtime import AgentSpec
 from holdfast.store.contract import News, Store, write_limit
@@ -31,7 +31,7 @@ class Base:
     """A client as its parts see it: a store, an author, a deadline, and news of runs."""
 
     _settings: Settings
-    _hearing: Hearing
+    _waiters: Waiters
 
     @property
     def store(self) -> Store:
@@ -39,7 +39,7 @@ class Base:
         raise NotImplementedError
 
     def _author(self, by: str = "") -> Author:
-        """Who acts through this client."""
+        """Name the actor and the door, for the audit."""
         raise NotImplementedError
 
     def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
@@ -55,13 +55,13 @@ class Base:
 
     # News
 
-    def _listening(self, run: str, least: News = News.MOVED) -> Ear:
-        """Make an ear that goes up whenever there is such news of this run (or, for "", of any)."""
-        return Ear(self._hearing, run, least)
+    def _listening(self, run: str, least: News = News.MOVED) -> Waiter:
+        """Make a waiter that goes up whenever there is such news of this run (or, for "", of any)."""
+        return Waiter(self._waiters, run, least)
 
-    def _pause_for(self, ear: Ear) -> Awaitable[None]:
+    def _pause_for(self, waiter: Waiter) -> Awaitable[None]:
         """Wait to be told, or look again after a while."""
-        return self._hearing.wait(ear)
+        return self._waiters.wait(waiter)
 
     # Deadlines
 
@@ -101,7 +101,7 @@ class Base:
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
-        """What is written in this block has the deadline that holds now."""
+        """Give what is written in this block the deadline that holds now."""
         before = write_limit.set(self._limit_s(self._settings.deadline_s))
         try:
             yield

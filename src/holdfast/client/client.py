@@ -21,7 +21,7 @@ from holdfast.client.conversations import Conversations
 from holdfast.client.refusals import Refusals
 from holdfast.client.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.client.tokens import Tokens
-from holdfast.client.waiters import Hearing
+from holdfast.client.waiters import Waiters
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments, NotStorable, RunExists, UnknownAgent
 from holdfast.runtime import AgentSpec
@@ -139,7 +139,7 @@ def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
 
 
 class _Arguments(NamedTuple):
-    """What `start` was given for the agent: some by position, some by name."""
+    """The arguments that `start` was given for the agent: some by position, some by name."""
 
     args: tuple[Any, ...]
     named: dict[str, Any]
@@ -149,7 +149,7 @@ class _Arguments(NamedTuple):
     def by_name(
         self, agent: str, names: Collection[str], positional: Sequence[str], takes_any: bool = False
     ) -> dict[str, Any]:
-        """Those by name. Refused if a keyword could be an option of `start` or a parameter of the agent."""
+        """Take those by name; refuse a keyword that could be an option of `start` or a parameter of the agent."""
         odd = [name for name in self.kwargs or () if type(name) is not str]
         if odd:
             raise BadArguments(f"agent {agent!r}: the name of an argument is a text, and kwargs= has {short(odd[0])}")
@@ -192,7 +192,7 @@ class Client(Questions, Conversations, Control, Tokens):
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
         self._worker: Worker | None = None
-        self._hearing = Hearing()
+        self._waiters = Waiters()
         self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
         self._actor, self._door = SOMEONE, PYTHON
         self._base: Self | None = None  # the client that this one is a view of
@@ -215,7 +215,7 @@ class Client(Questions, Conversations, Control, Tokens):
         store.read_limit_s = self._read_limit_s
         await store.open()
         self._store, self._refusals = store, Refusals(self._note_refusals)
-        store.on_change(self._hearing.hear)
+        store.on_change(self._waiters.wake)
         if self._specs:
             try:
                 await self._work(store)
@@ -242,7 +242,7 @@ class Client(Questions, Conversations, Control, Tokens):
                     await store.close()
 
     def _read_limit_s(self) -> float | None:
-        """How long a read waits: a worker in this client reads through the same store, and waits as long as it takes."""
+        """Say how long a read waits: a worker in this client reads through the same store, and waits as long as it takes."""
         return self._limit_s(math.inf if self._specs else self._settings.deadline_s)
 
     @property
@@ -279,7 +279,7 @@ class Client(Questions, Conversations, Control, Tokens):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What a view of a client has not of its own is that client's, as it is at the moment."""
+            """Look up on the client what its view has not of its own, as it is at the moment."""
             base = self.__dict__.get("_base")
             if base is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -463,7 +463,7 @@ class Client(Questions, Conversations, Control, Tokens):
         before = await unspilled(self.store, row.input) or "{}"
         whole = digest(before)
         if row.agent == name and ((row.identity or whole) == given.digest or whole == digest(given.text)):
-            return  # as a whole too, for a default may have become what is given, or was it then
+            return  # as a whole too, because a default may have become what is given, or was it then
         if row.agent == name and spec is not None and given.lean:
             with contextlib.suppress(BadArguments, NotStorable):  # or a field was added, which it lacks
                 if spec.signature.bind(*spec.signature.load(before)).lean == given.lean:
@@ -668,7 +668,7 @@ class Client(Questions, Conversations, Control, Tokens):
     async def _audited(
         self, room: Room, *, run: str | None, by: str | None, action: str | Iterable[str] | None, before: int | None, limit: int
     ) -> list[Deed]:  # fmt: skip
-        """The same, with so much of the values as there is room for."""
+        """List deeds with so much of their values as there is room for."""
         actions = [action] if isinstance(action, str) else action
         place = None if before is None else checked_place(before, "before")
         found = await self.store.audit(run, checked_limit(limit), by=by, actions=actions, before=place)

@@ -1,4 +1,4 @@
-"""How a run failed, as `run` and `show` tell it: the error once, and above it how the user's code came there.
+"""The failure of a run, as `run` and `show` tell it: the error once, and above it how the user's code came there.
 
 The error of a run may be that of a step or of a child run in a new dress (`StepFailed`, `RunFailed`): then its own
 traceback ends where the agent waited, and goes on with that of the body or of the child.
@@ -32,7 +32,7 @@ class Failure:
 
     @property
     def advice(self) -> str:
-        """What to do before a retry."""
+        """Advice for before a retry."""
         if self.error.startswith("BudgetExceeded"):
             return "Go on from the failure, with --budget usd=5 for example if it may spend more in all:"
         return "Mend the cause, then go on from the failure:"
@@ -45,7 +45,7 @@ class Failure:
 
 
 async def failure_of(hf: Client, row: RunRow) -> Failure:
-    """What a failed run tells of its failure."""
+    """Find what went wrong first in a failed run."""
     path: list[str] = []
     steps: set[tuple[str, str]] = set()
     error: dict[str, Any] = json.loads(row.error or "{}")
@@ -69,7 +69,7 @@ async def failure_of(hf: Client, row: RunRow) -> Failure:
 async def _below(
     hf: Client, run: str, error: dict[str, Any], sources: list[dict[str, Any]]
 ) -> tuple[str, str, dict[str, Any]] | None:
-    """What an error is a new dress of: in words, the run, and the error itself."""
+    """Find what an error is a new dress of: in words, the run, and the error itself."""
     if not sources:
         return None
     source = sources[0]

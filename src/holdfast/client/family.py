@@ -120,7 +120,7 @@ def input_preview(row: RunRow) -> str:
 
 
 class Family:
-    """What is known of a run and those below it; `look` takes in what is new."""
+    """A run and those below it, followed as they go on; `look` takes in what is new."""
 
     def __init__(self, hf: Client, run: str) -> None:
         self.hf, self.edge, self.run = hf, Edge(hf), run

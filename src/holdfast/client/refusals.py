@@ -20,7 +20,7 @@ _log = logger("holdfast")
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """What somebody tried to do, and why it was refused."""
+    """A try that was refused, and why."""
 
     tried: str
     code: str
@@ -37,7 +37,7 @@ class Try:
 
 
 class Refusals:
-    """Those of one client."""
+    """The refused tries of one client."""
 
     def __init__(self, write: Callable[[list[tuple[str, str, str, dict[str, Any]]]], Awaitable[None]]) -> None:
         self._write = write

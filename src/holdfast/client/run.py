@@ -167,7 +167,7 @@ def is_forsaken(row: RunRow, now: int) -> bool:
 
 
 def crashes(row: RunRow, now: int) -> int:
-    """How often its process ended since it last made progress; the row does not count the last end before the next claim."""
+    """Count how often its process ended since it last made progress; the row counts the last end only at the next claim."""
     return row.crash_count + is_forsaken(row, now)
 
 
@@ -714,7 +714,7 @@ class Run(Generic[R_co]):
         await self._pause(new_pause(), reason, by, family=family, now=now)
 
     async def _pause(self, request: str, reason: str, by: str, *, family: bool, now: bool) -> None:
-        """The same as part of a request to several runs, which a resume of one of them undoes in all below it."""
+        """Pause it as part of a request to several runs, which a resume of one of them undoes in all below it."""
         why = checked_note(reason)
         author = self._client._author(by)
         write = self._client.store.pause(self.id, **author, reason=why, request=request, family=family, now=now)
@@ -834,7 +834,7 @@ class Run(Generic[R_co]):
 
 
 def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
-    """What a run waits for that somebody must do, and how; None if it goes on by itself."""
+    """Say what somebody must do for a run to go on, and how; None if it goes on by itself."""
     if asked:
         first = asked[0]
         where = "" if first.run == row.id else f", of run {first.run!r}"

@@ -1,7 +1,6 @@
-"""Who in this process waits for news of runs.
+"""Waiters in this process: woken when a run changes, and every few seconds in case the news was lost.
 
-News is only a hint: it may be lost on its way, for example with the process that had it. So all who wait look again by
-themselves, now and then.
+News is only a hint: it may be lost on its way, for example with the process that had it.
 """
 
 from __future__ import annotations
@@ -16,74 +15,74 @@ from holdfast.words.flag import Flag
 _LOOK_AGAIN_S: Final = 5.0
 
 
-class Ear(Flag):
+class Waiter(Flag):
     """Goes up whenever there is news of its run (or, for "", of any), for as long as the block around it lasts."""
 
-    __slots__ = ("_hearing", "least", "run")
+    __slots__ = ("_among", "least", "run")
 
-    def __init__(self, hearing: Hearing, run: str, least: News) -> None:
+    def __init__(self, waiters: Waiters, run: str, least: News) -> None:
         super().__init__()
-        self._hearing, self.run, self.least = hearing, run, least
+        self._among, self.run, self.least = waiters, run, least
 
     def __enter__(self) -> Self:
-        self._hearing.add(self)
+        self._among.add(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._hearing.remove(self)
+        self._among.remove(self)
         looks_again.set(False)
 
 
-class Hearing:
-    """The ears of one client."""
+class Waiters:
+    """The waiters of one client."""
 
     def __init__(self) -> None:
-        self._ears: dict[str, list[Ear]] = {}
+        self._waiting_for: dict[str, list[Waiter]] = {}
         self._waiting = 0
         self._again: asyncio.TimerHandle | None = None  # one for all, while anybody waits
 
-    def add(self, ear: Ear) -> None:
-        self._ears.setdefault(ear.run, []).append(ear)
+    def add(self, waiter: Waiter) -> None:
+        self._waiting_for.setdefault(waiter.run, []).append(waiter)
 
-    def remove(self, ear: Ear) -> None:
-        self._ears[ear.run].remove(ear)
-        if not self._ears[ear.run]:
-            del self._ears[ear.run]
+    def remove(self, waiter: Waiter) -> None:
+        self._waiting_for[waiter.run].remove(waiter)
+        if not self._waiting_for[waiter.run]:
+            del self._waiting_for[waiter.run]
 
-    def hear(self, changes: Changes) -> None:
-        """There is news."""
-        ears = self._ears
-        if not ears:
+    def wake(self, changes: Changes) -> None:
+        """Wake the waiters that this news is for."""
+        waiters = self._waiting_for
+        if not waiters:
             return
         for run, news in changes.items():
-            for ear in ears.get(run, ()):
-                if news >= ear.least:
-                    ear.set()
-        if "" in ears or "" in changes:
-            self._hear_of_any(changes)
+            for waiter in waiters.get(run, ()):
+                if news >= waiter.least:
+                    waiter.set()
+        if "" in waiters or "" in changes:
+            self._wake_any(changes)
 
-    def _hear_of_any(self, changes: Changes) -> None:
+    def _wake_any(self, changes: Changes) -> None:
         most, of_all = max(changes.values()), changes.get("")
-        for run, ears in self._ears.items():
-            for ear in ears:
+        for run, waiters in self._waiting_for.items():
+            for waiter in waiters:
                 news = most if not run else of_all
-                if news is not None and news >= ear.least:
-                    ear.set()
+                if news is not None and news >= waiter.least:
+                    waiter.set()
 
     def look_again(self) -> None:
-        """Whatever may have been missed: all look for themselves."""
-        for ears in self._ears.values():
-            for ear in ears:
-                ear.set()
+        """Wake all waiters: each looks for itself what may have been missed."""
+        for waiters in self._waiting_for.values():
+            for waiter in waiters:
+                waiter.set()
 
-    async def wait(self, ear: Ear) -> None:
-        """Until there is news, or it is time to look again."""
+    async def wait(self, waiter: Waiter) -> None:
+        """Wait until there is news, or it is time to look again."""
         self._waiting += 1
         if self._again is None:
             self._again = asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._is_time)
         looks_again.set(True)
         try:
-            await ear.wait()
+            await waiter.wait()
         finally:
             self._waiting -= 1
             if not self._waiting and self._again is not None:

@@ -1,4 +1,4 @@
-"""Who asks? A bearer token says it, or a session that began with one. On a Unix socket it is who the system says.
+"""Identity: a bearer token says who asks, or a session that began with one; on a Unix socket the system says it.
 
 Sessions and sockets are for this computer: what comes from elsewhere could only come through something that passes it on. So
 `Host` must be this computer's, `Origin` the server's own, and nothing may say that it was passed on. Tokens may come from anywhere:
@@ -147,7 +147,7 @@ class Tokens:
         return self.known(await self._hf.token_of(secret.strip()), id_in(secret.strip()))
 
     def known(self, token: Token | None, id: str = "") -> Caller:
-        """Who has this token, or the one that was said to have this id."""
+        """Make the caller that has this token, or refuse; `id` is that of the token that was shown."""
         if token is None:
             raise unauthorized("this token is not known, was revoked, or has expired", token=id)
         self._note(token)
@@ -163,7 +163,7 @@ class Tokens:
         return await self._hf.good_token(token)
 
     def _neighbour(self, request: Request) -> Caller:
-        """Who is at the other end of a Unix socket, if it is one: the user who runs this server, or root."""
+        """Make the caller at the other end of a Unix socket, if it is one: the user who runs this server, or root."""
         peer: int | None = request.scope[KEY].peer
         if peer not in (os.getuid(), 0):
             raise unauthorized("this needs a token")

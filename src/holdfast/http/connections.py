@@ -56,7 +56,7 @@ _log = logger("holdfast.http")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What the connections of one server may take. Times are seconds."""
+    """Limits of the connections of one server. Times are seconds."""
 
     connections: int = 2_000
     address: int = 200  # of one address, while no token was shown

@@ -1,4 +1,4 @@
-"""What a request is answered when it cannot be served: `{"error": {"code", "message", "hint"}}`.
+"""Answers to requests that cannot be served: `{"error": {"code", "message", "hint"}}`.
 
 A decision about what is no longer there has beside it what is: `"approval"`.
 
@@ -82,7 +82,7 @@ def code_of(kind: type[HoldfastError]) -> str:
 
 
 def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
-    """The status, the document and the headers that tell of it."""
+    """Choose the status, the document and the headers that tell of an error."""
     if isinstance(error, Refused):
         status, hint = REFUSALS[error.code]
         return status, _document(error.code, error.message, hint), error.headers
@@ -101,7 +101,7 @@ def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | 
 
 
 def answer(error: Exception) -> Response:
-    """The same as a response."""
+    """Make the response that tells of an error."""
     status, document, headers = problem(error)
     return Response(json_bytes(document), status, headers, "application/json")
 

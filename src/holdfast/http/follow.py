@@ -3,7 +3,7 @@
 A follower first reads what there is at its own pace. Once it has caught up it shares a *tail* with all others that follow
 the same: the store is read once for them, and each message is made once. A tail keeps a bounded piece of the end; a follower
 that is too slow for it reads by itself again. So nothing is kept for a slow one but what is on its way to it, and nothing is
-lost or told twice, for a place in a history means the same in every process and for ever.
+lost or told twice, because a place in a history means the same in every process and for ever.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a caller was allowed. `check` raises `Refused` when that is no longer so; where the key is the same, so is it."""
+    """A caller's permission. `check` raises `Refused` once it was taken back; callers with the same key share it."""
 
     key: Hashable
     check: Callable[[], Awaitable[object]]
@@ -100,7 +100,7 @@ class Tail:
         self._news = asyncio.Event()
 
     async def behind(self, place: int) -> list[Message] | None:
-        """What came behind a place, waiting for it; nothing when it is over, None when too much came since."""
+        """Wait for what comes behind a place; nothing when it is over, None when too much came since."""
         while True:
             if place < self.start:
                 return None
@@ -268,7 +268,7 @@ class _Followed(Response):
     async def _pieces(
         self, connection: Connection, lost: asyncio.Task[Refused], leaving: list[asyncio.Task[Any]]
     ) -> AsyncGenerator[bytes, None]:
-        """What comes, a sign of life now and then, and at the end how it ended; nothing any more when one is to leave."""
+        """Send what comes, a sign of life now and then, and at the end how it ended; nothing more when the reader is to leave."""
         coming: AsyncGenerator[Message, None] | None = None
         next_piece: asyncio.Future[Message | None] | None = None
         try:

@@ -47,7 +47,7 @@ METRICS: Final[tuple[Described[ServerSight], ...]] = (
 
 @dataclass
 class Health:
-    """What can be said of a server."""
+    """The health of a server."""
 
     edge: Edge
     followers: Followers

@@ -1,4 +1,4 @@
-"""Where a browser of this computer begins a session, with a code or a token, and ends it: POST and DELETE of /session."""
+"""Login: a browser of this computer begins a session with a code or a token, and ends it: POST and DELETE of /session."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.client.tokens import id_in
-from holdfast.http.auth import Tokens, check_local, cookie_of, note_refused, unauthorized
+from holdfast.http.auth import Tokens, check_local, cookie_of, unauthorized
 from holdfast.http.connections import KEY
-from holdfast.http.errors import Refused, answer
-from holdfast.http.requests import document_of
-from holdfast.http.sessions import SESSION_S, Sessions
+from holdfast.http.errors import Refused
+from holdfast.http.requests import answered, document_of
+from holdfast.http.sessions import SESSION_S
 
 _MOST_BYTES: Final = 1_000
 _CLOSE: Final = {"Connection": "close"}
@@ -30,22 +30,13 @@ class Entrance:
 
     async def serve(self, request: Request) -> Response:
         """The answer, whatever happens."""
-        try:
-            if self._guard.sessions is None:
-                raise unauthorized("there are sessions only where a server is for this computer alone")
-            check_local(request)
-            response = await self._answer(request, self._guard.sessions)
-        except ClientDisconnect:
-            response = Response(status_code=400)  # nobody is there to read it
-        except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
-            response = answer(error)
-            if isinstance(error, Refused):
-                note_refused(self._hf, request, "/session", error)
-        response.headers["Cache-Control"] = "no-store"
-        return response
+        return await answered(self._hf, request, "/session", self._answer(request))
 
-    async def _answer(self, request: Request, sessions: Sessions) -> Response:
-        name = cookie_of(request)
+    async def _answer(self, request: Request) -> Response:
+        sessions, name = self._guard.sessions, cookie_of(request)
+        if sessions is None:
+            raise unauthorized("there are sessions only where a server is for this computer alone")
+        check_local(request)
         if request.method == "DELETE":
             sessions.end(request.cookies.get(name, ""))
             response = Response(status_code=204)

@@ -58,6 +58,20 @@ _OF_THE_CALLER: Final = (
 )  # fmt: skip
 
 
+async def answered(hf: Client, request: Request, path: str, work: Awaitable[Response]) -> Response:
+    """Wait for the response to a request; an error becomes one too, and the audit has what was refused."""
+    try:
+        response = await work
+    except ClientDisconnect:
+        response = Response(status_code=400)  # nobody is there to read it
+    except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
+        response = answer(error)
+        if isinstance(error, Refused):
+            note_refused(hf, request, path, error)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
 class Receiver:
     """Serves the endpoints of one path."""
 
@@ -68,20 +82,13 @@ class Receiver:
     async def serve(self, endpoints: dict[str, Endpoint], request: Request) -> Response:
         """The answer, whatever happens."""
         method = "GET" if request.method == "HEAD" else request.method
-        try:
-            async with contextlib.AsyncExitStack() as answered:
-                response = await self._do(endpoints[method], request, answered)
-        except ClientDisconnect:
-            response = Response(status_code=400)  # nobody is there to read it
-        except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
-            response = answer(error)
-            if isinstance(error, Refused):
-                note_refused(self._hf, request, endpoints[method].path, error)
-        response.headers["Cache-Control"] = "no-store"
-        self._served[method, endpoints[method].path, response.status_code] += 1
+        path = endpoints[method].path
+        async with contextlib.AsyncExitStack() as over:
+            response = await answered(self._hf, request, path, self._do(endpoints[method], request, over))
+        self._served[method, path, response.status_code] += 1
         return response
 
-    async def _do(self, endpoint: Endpoint, request: Request, answered: contextlib.AsyncExitStack) -> Response:
+    async def _do(self, endpoint: Endpoint, request: Request, over: contextlib.AsyncExitStack) -> Response:
         async def allowed() -> Caller:
             caller = await self._guard(request)
             caller.check(endpoint.needs)
@@ -95,7 +102,7 @@ class Receiver:
         room = self._rooms.setdefault(caller.via, asyncio.Semaphore(_LARGE_AT_ONCE))
 
         async def make_room() -> None:
-            await answered.enter_async_context(room)
+            await over.enter_async_context(room)
 
         query = _checked(endpoint.query, _parameters(endpoint.query, request), "the query")
         body = (
@@ -143,7 +150,7 @@ def _tell_no_more(error: HoldfastError, needs: Scope) -> None:
 
 
 def _outlined(document: Any) -> Any:
-    """What one who may not read is told of a run or a question: that it is there, and how it stands."""
+    """Leave of a run or a question what a caller who may not read is told: that it is there, and how it stands."""
     if isinstance(document, OneRun):
         return OneRun(dataclasses.replace(document.run, reason=None, error=None, labels={}, progress=None, plan=None))
     if isinstance(document, OneApproval):
@@ -173,7 +180,7 @@ def _parameters(model: type[BaseModel], request: Request) -> dict[str, Any]:
 
 
 async def _document(request: Request, limit_s: float, make_room: Callable[[], Awaitable[None]]) -> Any:
-    """What was sent, as data. An empty body is an empty document; a large one is read when there is room for it."""
+    """Read the document of a request. An empty body is an empty document; a large one is read when there is room for it."""
     kind = request.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", f"the document has the type {kind[:80]!r}" if kind else "the document has no type")
@@ -204,7 +211,7 @@ def _parts(text: bytes) -> int:
 
 
 def _outside_strings(text: bytes) -> bytes:
-    """What is not inside of quotes; of too many strings, so many commas in their place."""
+    """Keep what is outside of quotes; of too many strings, so many commas in their place."""
     bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     quotes = bare.count(b'"')
     return b"," * quotes if quotes > 4 * MOST_PARTS else b"".join(bare.split(b'"')[::2])

@@ -1,4 +1,4 @@
-"""What a path of the interface is. One row says all of it: routing, checks, /openapi.json and the first page are made from it."""
+"""Endpoints: one row says all of a path. Routing, checks, /openapi.json and the first page are made from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.words.people import Actor
 
 
 class Input(BaseModel):
-    """What a path takes. A name that it does not have is refused: it is a mistake, and what was meant would be lost."""
+    """The input of a path. An unknown name is refused: it is a mistake, and what was meant would be lost."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -30,7 +30,7 @@ class _Session:
 
 
 class Sessions:
-    """Those of one server."""
+    """The sessions of one server, and the codes that begin one."""
 
     def __init__(self) -> None:
         self._codes: dict[str, tuple[str, float]] = {}  # by the digest of the code
@@ -63,12 +63,12 @@ class Sessions:
         return found.token
 
     def end(self, cookie: str) -> None:
-        """It is over."""
+        """End a session."""
         self._open.pop(digest(cookie), None)
 
 
 def _make_room(kept: dict[str, T], token_of: Callable[[T], str]) -> None:
-    """Where there are many, the oldest of the token that has most is forgotten: nobody ends the sessions of others."""
+    """Forget the oldest of the token that has most, where there are many: nobody ends the sessions of others."""
     if len(kept) < _MOST:
         return
     ((largest, _),) = Counter(map(token_of, kept.values())).most_common(1)
@@ -76,5 +76,5 @@ def _make_room(kept: dict[str, T], token_of: Callable[[T], str]) -> None:
 
 
 def digest(word: str) -> str:
-    """What is kept of a secret."""
+    """Hash a secret, to keep it."""
     return sha256(word.encode()).hexdigest()

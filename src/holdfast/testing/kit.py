@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.client.client import Client, specs_of
-from holdfast.client.waiters import Ear
+from holdfast.client.waiters import Waiter
 from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.resources import Resource
@@ -99,7 +99,7 @@ class TestClient(Client):
         self.clock = JumpClock()
         self.path = path
         self._faults = faults
-        self._waiting: set[Ear] = set()  # what the test waits to hear
+        self._waiting: set[Waiter] = set()  # what the test waits to hear
         self._up = asyncio.Event()
         self._crashing = asyncio.Lock()
         self._over = False
@@ -161,7 +161,7 @@ class TestClient(Client):
                     break
                 except StoreUnavailable:  # a crash came while it was starting
                     continue
-        self._hearing.look_again()
+        self._waiters.look_again()
 
     def deploy(self, agents: Iterable[Agent[..., Any] | ModuleType]) -> None:
         """Serve the runs with this code from the next crash on, as after a deploy.
@@ -200,12 +200,12 @@ class TestClient(Client):
 
     # Time jumps when every run waits and the test waits for a run
 
-    async def _pause_for(self, ear: Ear) -> None:
-        self._waiting.add(ear)
+    async def _pause_for(self, waiter: Waiter) -> None:
+        self._waiting.add(waiter)
         try:
-            await super()._pause_for(ear)
+            await super()._pause_for(waiter)
         finally:
-            self._waiting.discard(ear)
+            self._waiting.discard(waiter)
 
     async def _jump(self) -> None:
         quiet = 0
@@ -226,7 +226,7 @@ class TestClient(Client):
 
     def _nothing_heard(self) -> bool:
         """Does the test wait for a run, and has nothing happened that it is about to look at?"""
-        return bool(self._waiting) and not any(ear.up for ear in self._waiting)
+        return bool(self._waiting) and not any(waiter.up for waiter in self._waiting)
 
     def _moves(self) -> object:
         """What is different once any run has moved."""

@@ -1,1 +1,1 @@
-"""How the command line shows things."""
+"""The view: lines, trees and tables of the command line."""

@@ -1,4 +1,4 @@
-"""What can be said to a question, wherever one is told: what it shows, what of that may be edited, and a command for each choice.
+"""Choices about a question, wherever one is told: the value it shows, the fields that may be edited, a command for each choice.
 
 Every command can be pasted as it stands. Where a person has something to say first, a word in capitals keeps the place; no
 command takes that word for an answer.
@@ -23,7 +23,7 @@ _SHOWN: Final = 200  # characters of what is shown
 
 
 def choices(question: Approval, url: str | None) -> list[tuple[str, str]]:
-    """Each choice in words, and its command."""
+    """Write each choice in words, and its command."""
     if question.kind == "approve":
         edited = [("Approve it, edited" + _fields(question.schema), "approve", "--data", "JSON")] * question.editable
         said = [("Approve it:", "approve"), *edited, ("Deny it:", "deny")]
@@ -39,7 +39,7 @@ def choices(question: Approval, url: str | None) -> list[tuple[str, str]]:
 
 
 def to_decide(question: Approval, url: str | None, margin: str = "  ") -> list[Text]:
-    """What a question shows, its beginning if that is long, and the choices, a line each."""
+    """Write what a question shows, its beginning if that is long, and the choices, a line each."""
     made = []
     if question.kind == "approve" and question.data is not None:
         made.append(Text(margin + value_line(question.data)))
@@ -51,12 +51,12 @@ def to_decide(question: Approval, url: str | None, margin: str = "  ") -> list[T
 
 
 def value_line(value: Any) -> str:
-    """A value in one line."""
+    """Write a value in one line."""
     return cut(clean(json.dumps(plain(value), ensure_ascii=False)), _SHOWN)
 
 
 def _fields(schema: dict[str, Any] | None) -> str:
-    """Which names an object of this schema has, if it is one."""
+    """Name the fields of an object of this schema, if it is one."""
     found = schema or {}
     found = found.get("$defs", {}).get(str(found.get("$ref", "")).rpartition("/")[2], found)
     names = ", ".join(name for name in found.get("properties", {}) if name.isidentifier())

@@ -1,4 +1,4 @@
-"""Where things are printed and how: results on stdout, all that is said about them on stderr; plain when piped."""
+"""Consoles: results go to stdout, all that is said about them to stderr; plain when piped. Sentences that commands share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ASCII: Final = Glyphs("+", "x", "*", "o", "?", "!", "-", "->", "-", "|- ", "`- "
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
-    """Where to print."""
+    """Make a console on standard output, or on standard error."""
     made = Screen(stderr=stderr)
     if width is not None:
         made.width = width
@@ -60,17 +60,17 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
 
 
 def glyphs(on: Console) -> Glyphs:
-    """The signs this console can print."""
+    """Choose the signs that this console can print."""
     return ASCII if on.options.ascii_only else Glyphs()
 
 
 def say(text: str = "", style: str = "", *commands: str) -> None:
-    """Something about what happens, for people: on stderr; and commands that do more about it."""
+    """Tell people what happens, on stderr, with commands that do more about it."""
     _print(console(stderr=True), text, style, commands)
 
 
 def answer(text: str = "", style: str = "", *commands: str) -> None:
-    """The answer of a command, on stdout; and commands that do more about it."""
+    """Print the answer of a command on stdout, with commands that do more about it."""
     _print(console(), text, style, commands)
 
 
@@ -83,17 +83,17 @@ def _print(on: Console, text: str, style: str, commands: Sequence[str]) -> None:
 
 
 def lines_of(text: str) -> list[str]:
-    """Its lines as terminals know them; other signs that separate lines are no reason to begin one."""
+    """Split a text into lines as terminals know them; other signs that separate lines are no reason to begin one."""
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def command_line(command: str, style: str = "") -> Text:
-    """A line with a command that can be pasted, however long it is."""
+    """Write a line with a command that can be pasted, however long it is."""
     return Text(f"  {command}", style, no_wrap=True)
 
 
 def block(on: Console, text: str, style: str = "", margin: str = "  ") -> None:
-    """Lines that others wrote, each behind a margin."""
+    """Print lines that others wrote, each behind a margin."""
     for line in lines_of(text):
         on.print(Text(margin).append(line.expandtabs(4), style), soft_wrap=True)
 
@@ -107,7 +107,7 @@ def table(*columns: str, **how: Any) -> Table:
 
 
 def write(text: str, before: str = "") -> None:
-    """What a program wrote, as it is, into a pipe; for people at a terminal made harmless. `before` is what stands there."""
+    """Write a program's text: into a pipe as it is, to a terminal made harmless. `before` is what stands there."""
     shown = harmless(text, keep="\n\t", before=before) if sys.stdout.isatty() else text
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(shown.encode(encoding, "replace").decode(encoding))
@@ -115,20 +115,20 @@ def write(text: str, before: str = "") -> None:
 
 
 def fail(message: str, code: int = BAD_USAGE) -> NoReturn:
-    """One red line, and the end."""
+    """Print one red line, and end the command."""
     say(f"Error: {message}", "red")
     click.get_current_context().exit(code)
 
 
 def print_json(document: Any, *, line: bool = False) -> None:
-    """One JSON document, or one line of JSON lines."""
+    """Print one JSON document, or one line of JSON lines."""
     text = json.dumps(plain(document), indent=None if line else 2, ensure_ascii=not _is_unicode())
     sys.stdout.write(harmless_json(text) + "\n")
     sys.stdout.flush()
 
 
 def reader_is_gone() -> bool:
-    """Has whoever read our pipe gone away? Otherwise that is noticed only when there is something to write."""
+    """Is the reader of our pipe gone? Otherwise that is noticed only when there is something to write."""
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLERR)
@@ -142,24 +142,24 @@ def _is_unicode() -> bool:
 
 
 def shown_value(value: Any) -> str:
-    """A result for people: text as it is, anything else as JSON."""
+    """Write a result for people: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, indent=2)
 
 
 def command(*words: str, db: str | None = None) -> str:
-    """A command that can be pasted into a shell, with the store that is used now; its password, if any, is not told."""
+    """Write a command that can be pasted into a shell, with the store that is used now; its password is not told."""
     program = click.get_current_context().find_root().info_name or "holdfast"
     more = ["--db", redacted(db)] if db else []
     return f"{program} {shlex.join([*words, *more])}"
 
 
 def code_of(run: RunRow | RunInfo) -> str:
-    """The code that a run needs, in words."""
+    """Name the code that a run needs."""
     return repr(run.agent) if run.version is None else f"version {run.version} of {run.agent!r}"
 
 
 def without_id(told: str, run: str) -> str:
-    """What is told of a run where its id stands beside it: the room is for the rest."""
+    """Leave a run's id out of what is told of it, where the id stands beside it: the room is for the rest."""
     for begins in (f"run {run!r}: ", f"run {run!r} "):
         told = told.replace(begins, "", 1)
     return told
@@ -169,12 +169,12 @@ GOES_ON: Final = "goes on when the runs that are tried first have made progress 
 
 
 def held_back(run: RunInfo) -> str:
-    """Why live workers have not yet taken a run whose process ended more than once."""
+    """Say why live workers have not yet taken a run whose process ended more than once."""
     return f"held back: carried apart after {run.crashes + (run.status == 'running')} crashes"
 
 
 def how_to_go_on(run: RunRow | RunInfo, url: str | None, *words: str) -> tuple[str, str]:
-    """Advice for a run that no worker serves: where, and the command (`words` are those typed to run it, if known).
+    """Advise on a run that no worker serves: where, and the command (`words` are those typed to run it, if known).
 
     A child is carried with the run that started it, whose agent is not known here; a worker carries both.
     """
@@ -185,5 +185,5 @@ def how_to_go_on(run: RunRow | RunInfo, url: str | None, *words: str) -> tuple[s
 
 
 def version() -> str:
-    """The version of this package, which is above us and therefore not imported."""
+    """Look up the version of this package, which is above us and therefore not imported."""
     return str(getattr(sys.modules["holdfast"], "__version__", "unknown"))

@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(slots=True)
 class Scene:
-    """What is drawn, and how: `nested` has the histories of child runs, `statuses` all runs' states."""
+    """A picture to draw: `nested` has the histories of runs, `statuses` their states."""
 
     signs: Glyphs
     width: int
@@ -67,7 +67,7 @@ class Scene:
 
 
 def clean(text: str) -> str:
-    """One line, for people."""
+    """Write a text in one line, for people."""
     return harmless(" ".join(text.split()))
 
 
@@ -81,12 +81,12 @@ def status_text(status: str, signs: Glyphs) -> Text:
 
 
 def rows(scene: Scene, run: str, history: History) -> list[Row]:
-    """The whole tree of a run."""
+    """Draw the whole tree of a run."""
     return list(_level(scene, run, history, history.items, "", flat=True))
 
 
 def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guide: str, *, flat: bool) -> Iterator[Row]:
-    """The rows of one list of nodes. The top of a run is flat: no lines are needed to see what belongs together."""
+    """Draw the rows of one list of nodes. The top of a run is flat: no lines are needed to see what belongs together."""
     status = "" if run in scene.forsaken else scene.statuses.get(run, "")
     shown = [node for node in in_order(items) if _is_shown(node, status)]
     shown = [node for at, node in enumerate(shown) if not _is_outdone(node, shown[at + 1 : at + 2])]
@@ -132,7 +132,7 @@ def _level(scene: Scene, run: str, history: History, items: Sequence[Node], guid
 
 
 def _mark(scene: Scene, node: Node, own: str) -> Iterator[Row]:
-    """A line across the list; what finds no room on it goes on below."""
+    """Draw a line across the list; what finds no room on it goes on below."""
     style = "yellow" if node.state == "said" else "red"
     told = _wrap(clean(node.name), scene.width - len(own) - 24, _REMARK_LINES)
     yield Row(node.began, own, Text(f"{told[0]} ", style), rule=True)
@@ -141,7 +141,7 @@ def _mark(scene: Scene, node: Node, own: str) -> Iterator[Row]:
 
 
 def _nested(scene: Scene, node: Node, under: str) -> Iterator[Row]:
-    """A child run under the call that started it."""
+    """Draw a child run under the call that started it."""
     assert node.child is not None
     inner = scene.nested.get(node.child)
     status = scene.statuses.get(node.child, "")
@@ -152,7 +152,7 @@ def _nested(scene: Scene, node: Node, under: str) -> Iterator[Row]:
 
 
 def _with_marks(history: History, branch: Node) -> list[Node]:
-    """A branch that went on after an interruption shows where it was interrupted."""
+    """Add to a branch that went on after an interruption where it was interrupted."""
     inside = [node.seq for node in branch.items]
     return [*branch.items, *(mark for mark in history.marks if min(inside) < mark.seq < max(inside))]
 
@@ -172,14 +172,14 @@ def _has_failed(node: Node) -> bool:
 
 
 def _like(node: Node) -> tuple[str, str]:
-    """What nodes must have in common to stand for each other."""
+    """Name what nodes must have in common to stand for each other."""
     if node.sort == "branch":
         return node.sort, node.name.rpartition("#")[0]
     return node.sort, node.name if node.sort in ("step", "model", "child", "timer") else ""
 
 
 def _folded(shown: list[Node]) -> list[Node]:
-    """Of many nodes of one name the first and the last, and one that says how many are between them."""
+    """Keep of many nodes of one name the first and the last, and one that says how many are between them."""
     alike: dict[tuple[str, str], list[Node]] = {}
     for node in shown:
         if node.sort not in ("mark", "warning"):
@@ -207,7 +207,7 @@ def _fold(nodes: list[Node]) -> Node:
 
 
 def _sentence(scene: Scene, node: Node, status: str, own: str, under: str) -> Iterator[Row]:
-    """A node whose name is a sentence: it goes on in further lines and is not cut."""
+    """Draw a node whose name is a sentence: it goes on in further lines and is not cut."""
     whole = _row(scene, node, status, own)
     room = max(scene.width - len(under) - 14 - (len(whole.right) + 2 if whole.right else 0), 20)
     if whole.text.cell_len <= room:
@@ -228,7 +228,7 @@ def _wrap(text: str, room: int, most: int) -> list[str]:
 
 
 def _waits(held: Event, now: int) -> Remark:
-    """Until when a step waits for its turn; if it has come, its body may be at work."""
+    """Say until when a step waits for its turn; if that has come, its body may be at work."""
     at = held.data["at"]
     waits = f"waits {turn(held)}, until {when(at)}" if at > now else f"waited {waited(held)} {turn(held)}"
     return Remark(waits)
@@ -292,7 +292,7 @@ def _describe(node: Node, text: Text, scene: Scene) -> None:
 
 
 def _cut_to_leave_room(input: str, result: str, width: int) -> str:
-    """Long arguments make room for what came of them."""
+    """Cut long arguments to leave room for their result."""
     return cut(input, max(width * 2 // 5, 20)) if result and result != "None" else input
 
 
@@ -333,7 +333,7 @@ def _took(scene: Scene, node: Node, status: str) -> str:
 
 
 def progress_line(progress: Progress, signs: Glyphs) -> Text:
-    """How far a run has come, as a bar and in words."""
+    """Draw how far a run has come, as a bar and in words."""
     share = min(progress.done / progress.total, 1.0) if progress.total else 0.0
     full = round(share * _BAR_CELLS)
     line = Text(MARGIN).append(signs.full * full, "green").append(signs.rule * (_BAR_CELLS - full), "dim")
@@ -341,7 +341,7 @@ def progress_line(progress: Progress, signs: Glyphs) -> Text:
 
 
 def lines(found: Sequence[Row], width: int, signs: Glyphs) -> list[Text]:
-    """Rows as lines of exactly this width at most: times at the left, durations at the right edge."""
+    """Write rows as lines of this width at most: times at the left, durations at the right edge."""
     days = {clock(row.at, dated=True)[:5] for row in found if row.at is not None}
     dated = len(days) > 1
     made, before = [], ""
@@ -380,7 +380,7 @@ def fit(text: rich.text.Text, room: int, signs: Glyphs) -> None:
 
 
 def wrapped(text: str, width: int, style: str = "", margin: str = MARGIN) -> list[Text]:
-    """Lines that are broken between words, each with a margin."""
+    """Break a text between words into lines, each with a margin."""
     made = []
     for line in lines_of(text) if text else []:
         kept = line[: len(line) - len(line.lstrip())]

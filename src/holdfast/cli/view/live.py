@@ -67,7 +67,7 @@ class Watch(Family):
 
 
 class Display(Protocol):
-    """How progress is shown."""
+    """A way to show progress."""
 
     def begin(self) -> None: ...
     def update(self, watch: Watch, new: Iterable[Event]) -> None: ...

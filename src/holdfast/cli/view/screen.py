@@ -1,4 +1,4 @@
-"""What people read on a terminal, in a pipe or in a picture. All that is printed goes through here, so no command can forget.
+"""The screen: text for people on a terminal, in a pipe or in a picture. Every command prints through it, so none can forget.
 
 - A `Text` is one line. Of what it is given nothing can steer the terminal or deceive the eye, nor begin another line: see
   `holdfast.words.harmless`. No text is ever read as markup, a link or an emoji.
@@ -87,7 +87,7 @@ def _checked(line: rich.text.Text) -> rich.text.Text:
 
 
 class ByLine(FileProxy):
-    """What a user's code prints while a picture is drawn: each line by itself, above the picture."""
+    """A file for what a user's code prints while a picture is drawn: each line by itself, above the picture."""
 
     def write(self, text: str) -> int:
         for part in text.splitlines(keepends=True):
