@@ -243,7 +243,8 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
 
 def _say_failure(request: Request, row: RunRow, failure: Failure) -> None:
     say()
-    block(console(stderr=True), "\n".join(failure.path), "dim")
+    if failure.path:
+        block(console(stderr=True), "\n".join(failure.path), "dim")
     say(f"Failed: run {row.id}: {failure.error}", "bold red")
     again = command("retry", row.id, db=request.url), request.again(row.id)
     say(failure.advice, "", *again)
