@@ -7,23 +7,26 @@ import pytest
 from tests import house
 from tests.house import FILES, inside_functions, names_only, targets, trees
 
+# The modules of the store that know a database: SQL, a driver, or what has one. All others are words and work, for any ground.
+DATABASE = "store.store store.backup store.migrate store.queries store.sqlite store.postgres store.urls"
 # Lowest first. A part is a module or a package with all in it; where two match, the longer name counts.
 LAYERS = {
     "words": "errors words values",
-    "contracts": "runtime store.contract",
+    "contracts": "runtime store",
     "verbs": "declare resources logs verbs",
-    "doing": "engine store",
+    "doing": f"engine {DATABASE}",
     "services": "worker client",
     "edges": "sync client.bridge cli http dashboard integrations backends testing demo",
     "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }
 APART = {  # what a part may not import although its layer is high enough
-    "engine": "store",
-    "store": "engine declare resources verbs",
-    "cli": "engine store store.contract runtime verbs resources",
-    "http": "engine store store.contract runtime verbs resources declare",
-    "dashboard": "engine store store.contract runtime verbs resources declare worker",
-    "integrations": "engine store store.contract worker client",
+    "engine": DATABASE,
+    "worker": DATABASE,
+    **dict.fromkeys(DATABASE.split(), "engine declare resources verbs"),
+    "cli": f"engine store {DATABASE} runtime verbs resources",
+    "http": f"engine store {DATABASE} runtime verbs resources declare",
+    "dashboard": f"engine store {DATABASE} runtime verbs resources declare worker",
+    "integrations": f"engine store {DATABASE} worker client",
 }
 LIKE_USERS = "demo integrations"  # may `import holdfast`, which is above them: they are written as users write
 LAZY = "cli holdfast testing.plugin"  # may import inside functions: starting up must be quick
@@ -65,6 +68,21 @@ def test_imports_go_down_only():
         if LEVEL.get(part, 99) > LEVEL.get(source, 99) or part in APART.get(source, "").split():
             wrong.append(f"{module}, line {line}: {source} may not import {target}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_engine_and_worker_need_no_database():
+    """What they import, and what that imports, names no driver and no SQL: something smaller may stand below them."""
+    reached = [module for module in FILES if part_of(module, "engine worker")]
+    for module in reached:
+        inner = names_only(trees()[module]) | inside_functions(trees()[module])
+        for node in ast.walk(trees()[module]):
+            if not isinstance(node, ast.Import | ast.ImportFrom) or id(node) in inner:
+                continue
+            found = targets(node)
+            reached += [target for target in found if target in FILES and target not in reached]
+            named = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            assert not {"apsw", "asyncpg"} & {str(name).partition(".")[0] for name in named}, module
+    assert [module for module in reached if part_of(module, DATABASE)] == []
 
 
 def test_no_modules_import_each_other_in_a_circle():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 from holdfast.words.model import CLOSING
 
 _CLOCKS_MS = 100  # how far the database's time, as a worker knows it, may be from this machine's

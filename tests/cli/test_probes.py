@@ -159,7 +159,7 @@ def test_a_port_in_use_is_told_before_any_run_is_claimed(terminal):
             return row.status, row.lease_epoch
 
     async def make():
-        from holdfast.store.contract import NewRun
+        from holdfast.store.runs import NewRun
 
         async with holdfast.open(start_only) as hf:
             await hf.store.create(NewRun("r", "u", "greet", '{"name":"ana"}'))

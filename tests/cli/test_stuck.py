@@ -7,7 +7,8 @@ import time
 from tests.cli.processes import FLEET
 from tests.store.scenes import ManualClock, Place, finish, new, owned, park, write
 
-from holdfast.store.contract import NewRun, Transition
+from holdfast.store.appends import Transition
+from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
 
 MINUTE = 60_000

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.fleet import agents
 
-from holdfast.store.contract import NewRun
+from holdfast.store.runs import NewRun
 
 
 def test_eight_workers_start_at_once_and_share(fleet):

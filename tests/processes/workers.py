@@ -15,7 +15,7 @@ from tests.processes.ledger import Place
 
 import holdfast
 from holdfast.errors import LeaseLost
-from holdfast.store.contract import Append
+from holdfast.store.appends import Append
 from holdfast.store.sqlite import writer
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.words.model import Event

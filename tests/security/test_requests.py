@@ -8,7 +8,7 @@ from tests.security.agents import keep
 from tests.security.conftest import with_store
 
 import holdfast
-from holdfast.store.contract import NewRun
+from holdfast.store.runs import NewRun
 
 
 @pytest.fixture

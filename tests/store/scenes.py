@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import holdfast.store
-from holdfast.store.contract import Append, Faults, NewRun, Store, Transition
+from holdfast.store.appends import Append, Transition
+from holdfast.store.operations import Faults
+from holdfast.store.runs import NewRun
+from holdfast.store.store import Store
 from holdfast.words.clock import Clock, Timer
 from holdfast.words.model import Event, RunRow
 

@@ -11,7 +11,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park
 
 from holdfast.errors import RunActive
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 from holdfast.words.limits import Lane, interval_us, latest_us, slack_us
 from holdfast.words.model import RunRow
 

@@ -7,7 +7,8 @@ import pytest
 from tests.store.scenes import TTL, Gate, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.store.contract import Append, NewApproval, Transition
+from holdfast.store.appends import Append, Transition
+from holdfast.store.approvals import NewApproval
 from holdfast.words.model import Event
 
 

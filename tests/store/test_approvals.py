@@ -9,7 +9,8 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, write
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
-from holdfast.store.contract import NewApproval, Store
+from holdfast.store.approvals import NewApproval
+from holdfast.store.store import Store
 from holdfast.values.codec import digest
 from holdfast.words.model import ApprovalRow, Event, RunRow
 from holdfast.words.people import Actor, Ballot

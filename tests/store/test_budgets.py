@@ -7,7 +7,7 @@ import pytest
 from tests.store.scenes import ManualClock, finish, new, owned, step, write
 
 from holdfast.errors import AlreadyDecided, LeaseLost
-from holdfast.store.contract import NewApproval
+from holdfast.store.approvals import NewApproval
 from holdfast.words.budget import Budget
 from holdfast.words.people import Actor, Ballot
 from holdfast.words.spent import Spent

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from tests.store.scenes import TTL, Place, finish, new, owned, python, step, write
 
-from holdfast.store.contract import Changes, News, Store, Transition
+from holdfast.store.appends import Transition
+from holdfast.store.changes import Changes, News
+from holdfast.store.store import Store
 
 
 class Heard:
@@ -98,7 +100,7 @@ async def test_a_flood_is_heard_as_one_hint(place: Place) -> None:
 
 WRITER = """
 import asyncio, sys
-from holdfast.store.contract import NewRun
+from holdfast.store.runs import NewRun
 from holdfast.store.urls import store_at
 
 async def main():

@@ -21,7 +21,7 @@ from tests.store.scenes import (
 )
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store.contract import News
+from holdfast.store.changes import News
 from holdfast.words.model import RunRow
 
 
@@ -104,7 +104,7 @@ async def test_eight_stores_claim_each_run_once(place: Place) -> None:
 
 CLAIMER = """
 import asyncio, sys
-from holdfast.store.contract import Append, Transition
+from holdfast.store.appends import Append, Transition
 from holdfast.store.urls import store_at
 
 async def main():

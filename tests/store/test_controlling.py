@@ -9,7 +9,8 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import LeaseLost, RunActive, RunFinished, UnknownRun
-from holdfast.store.contract import Store, Transition
+from holdfast.store.appends import Transition
+from holdfast.store.store import Store
 from holdfast.words.model import Event
 
 

@@ -9,7 +9,8 @@ import pytest
 from tests.store.scenes import ManualClock, Place, finish, owned, park, write
 
 from holdfast.errors import ConversationBusy, LeaseLost
-from holdfast.store.contract import Enter, Leave, Say, Store, Talking
+from holdfast.store.conversations import Enter, Leave, Say, Talking
+from holdfast.store.store import Store
 from holdfast.words.model import Event, RunRow
 
 

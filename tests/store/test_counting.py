@@ -6,8 +6,9 @@ import asyncio
 
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
-from holdfast.store.contract import Census, Transition
+from holdfast.store.appends import Transition
 from holdfast.store.operations import Crash
+from holdfast.store.runs import Census
 
 
 async def test_every_commit_is_told_with_its_size(place: Place) -> None:

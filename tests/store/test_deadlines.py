@@ -12,7 +12,8 @@ from tests.chaos.server import Server
 from tests.store.scenes import Place, new, owned, step, write
 
 from holdfast.errors import StoreUnavailable, Unconfirmed
-from holdfast.store.contract import Store, write_limit
+from holdfast.store.contract import write_limit
+from holdfast.store.store import Store
 from holdfast.store.urls import store_at
 
 

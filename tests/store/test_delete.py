@@ -4,7 +4,9 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, step, write
 
 from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
-from holdfast.store.contract import NewApproval, Store, Transition
+from holdfast.store.appends import Transition
+from holdfast.store.approvals import NewApproval
+from holdfast.store.store import Store
 from holdfast.words.model import Event
 
 

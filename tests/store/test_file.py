@@ -119,7 +119,7 @@ async def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 OPENER = """
 import asyncio, sys
-from holdfast.store.contract import NewRun
+from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
 
 async def main():

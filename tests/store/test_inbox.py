@@ -7,7 +7,8 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import RunFinished, UnknownRun
-from holdfast.store.contract import InboxMoved, Store, Transition
+from holdfast.store.appends import InboxMoved, Transition
+from holdfast.store.store import Store
 from holdfast.words.model import Event
 
 

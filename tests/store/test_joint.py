@@ -13,7 +13,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, owned, step, write
 
 from holdfast.errors import BadArguments, LeaseLost
-from holdfast.store.contract import Undone
+from holdfast.store.transactions import Undone
 
 
 class Book:

@@ -9,10 +9,13 @@ import pytest
 from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import AlreadyDecided, RunFinished
-from holdfast.store.contract import InboxMoved, NewApproval, Piece, Store, Transition
+from holdfast.store.appends import InboxMoved, Transition
+from holdfast.store.approvals import NewApproval
 from holdfast.store.postgres import single_statement
 from holdfast.store.postgres.connection import connect, parse_url
 from holdfast.store.postgres.dialect import STATEMENTS
+from holdfast.store.store import Store
+from holdfast.store.streams import Piece
 from holdfast.words.model import Claimed, Event
 from holdfast.words.people import Actor, Ballot
 

@@ -29,7 +29,8 @@ from tests.store.scenes import (
 )
 
 from holdfast.errors import BadArguments, LeaseLost, NewerJournal, StoreUnavailable, UnknownRun
-from holdfast.store.contract import InboxMoved, News, Transition
+from holdfast.store.appends import InboxMoved, Transition
+from holdfast.store.changes import News
 from holdfast.store.migrate import known
 from holdfast.store.postgres.connection import connect, parse_url
 from holdfast.store.postgres.dialect import STATEMENTS, migrations, schema_text, translate
@@ -186,7 +187,7 @@ async def test_schemas_that_cannot_be_used(database: Place) -> None:
 
 OPENER = """
 import asyncio, sys
-from holdfast.store.contract import NewRun
+from holdfast.store.runs import NewRun
 from holdfast.store.urls import store_at
 
 async def main():
@@ -383,9 +384,9 @@ async def test_a_buried_worker_says_again_that_it_lives(database: Place) -> None
 
 
 def _workers() -> Any:
-    from holdfast.store import reads
+    from holdfast.store.work import rows
 
-    return reads.rows("workers")
+    return rows("workers")
 
 
 async def _end_sessions(admin: Any, doing: str) -> int:

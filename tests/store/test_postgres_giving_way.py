@@ -15,8 +15,8 @@ import pytest
 from tests.store.scenes import TTL, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import RunFinished
-from holdfast.store.contract import Store
 from holdfast.store.postgres.connection import parse_url
+from holdfast.store.store import Store
 from holdfast.store.urls import store_at
 from holdfast.words.limits import Lane
 

@@ -15,8 +15,8 @@ from tests.chaos.server import Server
 from tests.store.scenes import TTL, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store.contract import Store
 from holdfast.store.postgres import connection
+from holdfast.store.store import Store
 from holdfast.store.urls import store_at
 from holdfast.words.model import RunRow
 

@@ -19,10 +19,10 @@ import apsw
 import pytest
 
 from holdfast.store import leases, runs
-from holdfast.store.appends import QueuedAppend
-from holdfast.store.contract import Append, NewRun
+from holdfast.store.appends import Append, QueuedAppend
 from holdfast.store.migrate import migrate
 from holdfast.store.operations import Operation, Work
+from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.writer import Writer
 from holdfast.words.clock import SystemClock

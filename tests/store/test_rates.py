@@ -8,7 +8,7 @@ import random
 import pytest
 from tests.store.scenes import TTL, ManualClock, Place, new
 
-from holdfast.store.contract import Closed, Turn
+from holdfast.store.limits import Closed, Turn
 from holdfast.words.limits import Lane, interval_us
 
 A_SECOND_US = 1_000_000

@@ -8,11 +8,11 @@ import time
 
 from tests.store.scenes import TTL, Place, files_beside, line, new, owned, python, recovered, step, write
 
-from holdfast.store.contract import Store
+from holdfast.store.store import Store
 
 HOLDER = """
 import asyncio, sys
-from holdfast.store.contract import Append
+from holdfast.store.appends import Append
 from holdfast.store.urls import store_at
 
 async def main():

@@ -4,7 +4,7 @@ import pytest
 from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import RunActive, RunFinished, UnknownRun
-from holdfast.store.contract import Transition
+from holdfast.store.appends import Transition
 from holdfast.words.model import Event
 
 

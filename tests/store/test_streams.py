@@ -8,7 +8,9 @@ from tests.store.test_changes import Heard
 from tests.store.test_trouble import Hooks
 
 from holdfast.errors import LeaseLost
-from holdfast.store.contract import News, Piece, Store
+from holdfast.store.changes import News
+from holdfast.store.store import Store
+from holdfast.store.streams import Piece
 from holdfast.words.model import RunRow
 
 TRICKY = "a\0b \ud800 \U0001f9a6 é\r\n"

@@ -8,8 +8,10 @@ import pytest
 from tests.store.scenes import TTL, LosesAnswers, ManualClock, Place, owned, park, step, write
 
 from holdfast.errors import LeaseLost
-from holdfast.store.contract import NewApproval, Store, Taken, Transition
-from holdfast.store.inbox import MOST
+from holdfast.store.appends import Transition
+from holdfast.store.approvals import NewApproval
+from holdfast.store.inbox import MOST, Taken
+from holdfast.store.store import Store
 from holdfast.words.model import Event, RunRow
 from holdfast.words.people import Actor, Ballot
 

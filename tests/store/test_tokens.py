@@ -6,7 +6,7 @@ import pytest
 from tests.store.scenes import Place
 
 import holdfast
-from holdfast.store.contract import TokenRow
+from holdfast.store.tokens import TokenRow
 
 
 async def test_a_token_is_kept_once_and_known_to_other_processes(place: Place) -> None:

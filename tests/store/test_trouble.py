@@ -15,7 +15,7 @@ import pytest
 from tests.store.scenes import TTL, Place, finish, new, owned, park, python, recovered, step, write
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store.contract import NewApproval
+from holdfast.store.approvals import NewApproval
 from holdfast.store.operations import Crash
 from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.store import SQLiteStore
@@ -201,7 +201,8 @@ async def test_a_full_disk(small_disk: Path, caplog: pytest.LogCaptureFixture) -
 APPENDER = """
 import asyncio, sys
 from holdfast.words.model import Event
-from holdfast.store.contract import Append, NewRun
+from holdfast.store.appends import Append
+from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
 
 async def main():

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import holdfast
-from holdfast.store.contract import NewRun
+from holdfast.store.runs import NewRun
 from holdfast.worker import health
 from holdfast.worker.health import Health, listening
 from holdfast.worker.metrics import METRICS, Sight, exposition

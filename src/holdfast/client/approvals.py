@@ -18,7 +18,8 @@ from holdfast.client.aside import aside
 from holdfast.client.base import Base
 from holdfast.client.refusals import Refusals, Try
 from holdfast.errors import BadArguments, NotAllowed, NotStorable, Stale, UnknownApproval
-from holdfast.store.contract import Store, spilled, unspilled
+from holdfast.store.blobs import spilled, unspilled
+from holdfast.store.store import Store
 from holdfast.values import tagged
 from holdfast.values.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
 from holdfast.values.sameness import difference

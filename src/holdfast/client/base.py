@@ -17,7 +17,9 @@ from typing import Final, TypeVar
 from holdfast.client.waiters import Waiter, Waiters
 from holdfast.errors import Unconfirmed, UnknownRun
 from holdfast.runtime import AgentSpec
-from holdfast.store.contract import News, Store, write_limit
+from holdfast.store.changes import News
+from holdfast.store.contract import write_limit
+from holdfast.store.store import Store
 from holdfast.words.durations import Duration, seconds
 from holdfast.words.model import RunRow
 from holdfast.words.people import Author

@@ -26,7 +26,10 @@ from holdfast.declare import Agent
 from holdfast.errors import BadArguments, NotStorable, RunExists, UnknownAgent
 from holdfast.runtime import AgentSpec
 from holdfast.store import urls
-from holdfast.store.contract import NewRun, News, Store, spilled, unspilled
+from holdfast.store.blobs import spilled, unspilled
+from holdfast.store.changes import News
+from holdfast.store.runs import NewRun
+from holdfast.store.store import Store
 from holdfast.values import tagged
 from holdfast.values.codec import arguments_text, checked_size, digest, preview
 from holdfast.values.sameness import difference

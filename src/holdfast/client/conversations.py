@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.client.base import Base
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.store.contract import unspilled
+from holdfast.store.blobs import unspilled
 from holdfast.values.codec import UNTYPED, Shape, shape_of
 from holdfast.verbs.conversations import slice_of
 from holdfast.words.durations import moment
 from holdfast.words.model import checked_conversation_id, checked_limit
 
 if TYPE_CHECKING:
-    from holdfast.store.contract import ConversationRow
+    from holdfast.store.conversations import ConversationRow
 
 T = TypeVar("T")
 

@@ -21,7 +21,9 @@ from holdfast.client.client import Client, open, store_for
 from holdfast.client.refusals import Try
 from holdfast.client.run import Deed, bury_owners
 from holdfast.errors import StoreUnavailable, UnknownRun
-from holdfast.store.contract import Ailment, Census, QuestionAges
+from holdfast.store.approvals import QuestionAges
+from holdfast.store.contract import Ailment
+from holdfast.store.runs import Census
 from holdfast.words.model import Event, Published, RunRow, Signal
 from holdfast.words.people import Actor
 from holdfast.worker.worker import Worker

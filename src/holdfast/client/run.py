@@ -28,7 +28,9 @@ from holdfast.errors import (
     RunPaused,
     StoreUnavailable,
 )
-from holdfast.store.contract import News, Store, spilled, unspilled
+from holdfast.store.blobs import spilled, unspilled
+from holdfast.store.changes import News
+from holdfast.store.store import Store
 from holdfast.values.codec import UNTYPED, Shape, checked_size
 from holdfast.values.text import cut
 from holdfast.verbs.messages import checked_topic

@@ -8,7 +8,7 @@ from typing import Final, Literal, cast
 
 from holdfast.client.base import Base
 from holdfast.errors import BadArguments
-from holdfast.store.contract import News
+from holdfast.store.changes import News
 from holdfast.values.text import is_whole, short
 from holdfast.words.model import FINISHED
 from holdfast.words.salvage import Reason

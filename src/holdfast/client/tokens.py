@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from holdfast.client.base import Base
 from holdfast.errors import BadArguments
-from holdfast.store.contract import TokenRow
+from holdfast.store.tokens import TokenRow
 from holdfast.words.durations import Duration, milliseconds, moment
 from holdfast.words.people import checked_name
 

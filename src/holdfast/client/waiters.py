@@ -9,7 +9,8 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
-from holdfast.store.contract import Changes, News, looks_again
+from holdfast.store.changes import Changes, News
+from holdfast.store.contract import looks_again
 from holdfast.words.flag import Flag
 
 _LOOK_AGAIN_S: Final = 5.0

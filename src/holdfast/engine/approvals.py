@@ -22,7 +22,8 @@ from holdfast.engine.journal import first_of
 from holdfast.engine.parking import notice
 from holdfast.errors import BadArguments, Expired, NotStorable, Suspended
 from holdfast.runtime import NO_DEFAULT, Answer, Question
-from holdfast.store.contract import NewApproval, spilled
+from holdfast.store.approvals import NewApproval
+from holdfast.store.blobs import spilled
 from holdfast.values.codec import UNTYPED, Unknown, added, digest_of
 from holdfast.values.sameness import lost
 from holdfast.values.tagged import bare
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from holdfast.engine.execution import Execution
     from holdfast.words.clock import Timer
 
-_ANY = ("open", "decided", "expired", "withdrawn")
 _SOON_MS = 1000  # when the store's clock is a little behind ours
 
 
@@ -195,7 +195,7 @@ class ApprovalCall(Call):
     async def _weigh(self) -> None:
         """Say how many must agree to values that people have put in the place of what was shown."""
         execution, question = self.execution, self._question
-        (row,) = await execution.store.approvals(approval=self._approval, statuses=_ANY)
+        row = await execution.store.approval(self._approval)
         for event in execution.mailbox.said(self._approval):
             if row.status != "open" or not _open_vote(event) or event.data["digest"] in json.loads(row.needs):
                 continue

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.engine.approvals import answered
 from holdfast.engine.bills import Bill, Ledger
 from holdfast.errors import BudgetExceeded
-from holdfast.store.contract import BUDGET, NewApproval
+from holdfast.store.approvals import NewApproval
+from holdfast.store.budgets import BUDGET
 from holdfast.values.codec import UNTYPED, digest
 from holdfast.words.budget import MOST, Budget, Purse, left
 from holdfast.words.people import writable

@@ -19,7 +19,8 @@ from holdfast.engine.loop import GateFuture
 from holdfast.engine.parking import notice
 from holdfast.errors import RunCancelled, RunFailed
 from holdfast.runtime import AgentSpec
-from holdfast.store.contract import NewRun, unspilled
+from holdfast.store.blobs import unspilled
+from holdfast.store.runs import NewRun
 from holdfast.values.codec import UNTYPED, digest
 from holdfast.values.signature import Input
 from holdfast.words.limits import lane_of

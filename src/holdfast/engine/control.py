@@ -22,7 +22,7 @@ from holdfast.engine import parking
 from holdfast.engine.calls import Call, Wait
 from holdfast.engine.ending import finish, said
 from holdfast.errors import LeaseLost, RunFinished, StoreUnavailable, UnknownRun
-from holdfast.store.contract import Append, InboxMoved, Transition
+from holdfast.store.appends import Append, InboxMoved, Transition
 from holdfast.words.model import Event, Signal
 
 if TYPE_CHECKING:

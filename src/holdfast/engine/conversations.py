@@ -21,7 +21,9 @@ from holdfast.engine.calls import Call, Wait, tagged
 from holdfast.engine.divergence import pause, unfit
 from holdfast.errors import ConversationBusy, NotStorable, Suspended
 from holdfast.runtime import Placed
-from holdfast.store.contract import Enter, Leave, Say, Store, spilled, unspilled
+from holdfast.store.blobs import spilled, unspilled
+from holdfast.store.contract import EngineStore
+from holdfast.store.conversations import Enter, Leave, Say
 from holdfast.values.codec import Shape, digest, hashed
 from holdfast.words.model import Event
 
@@ -295,7 +297,7 @@ def go_live(execution: Execution) -> None:
 # Reading again what was read before
 
 
-async def recollect(store: Store, events: Iterable[Event]) -> dict[str, str]:
+async def recollect(store: EngineStore, events: Iterable[Event]) -> dict[str, str]:
     """The messages that these events say were read, by their places. Each is read once, however often the run read it."""
     read: dict[str, list[tuple[int, int]]] = {}
     for event in events:
@@ -319,7 +321,7 @@ def joined(slices: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return made
 
 
-async def _texts(store: Store, conversation: str, first: int, end: int) -> dict[str, str]:
+async def _texts(store: EngineStore, conversation: str, first: int, end: int) -> dict[str, str]:
     rows = await store.said(conversation, first, end) if first < end else []
     return {_place(conversation, row.position): await unspilled(store, row.value) or "" for row in rows}
 

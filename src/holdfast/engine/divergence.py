@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.engine import unrecorded
 from holdfast.engine.journal import Divergence
 from holdfast.engine.receipts import Receipt
-from holdfast.store.contract import Append, Transition
+from holdfast.store.appends import Append, Transition
 from holdfast.words.harmless import logger
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from holdfast.engine.approvals import answered, approval_id
 from holdfast.engine.attempts import RUN_IT, Ended
 from holdfast.errors import InDoubt, StepTimeout
 from holdfast.runtime import Placed
-from holdfast.store.contract import NewApproval
+from holdfast.store.approvals import NewApproval
 from holdfast.values.codec import UNTYPED
 from holdfast.values.tagged import read_noting
 from holdfast.words.people import writable

@@ -11,7 +11,7 @@ from holdfast.engine.divergence import asks_instead, diverge
 from holdfast.engine.journal import Divergence
 from holdfast.errors import HoldfastError, NotStorable
 from holdfast.runtime import Placed
-from holdfast.store.contract import Transition
+from holdfast.store.appends import Transition
 from holdfast.values import failures
 from holdfast.words.model import KINDS
 

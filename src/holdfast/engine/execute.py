@@ -24,7 +24,7 @@ from holdfast.engine.loops import watch_of
 from holdfast.engine.streaming import recall
 from holdfast.errors import HoldfastError
 from holdfast.runtime import AgentSpec
-from holdfast.store.contract import unspilled
+from holdfast.store.blobs import unspilled
 from holdfast.words.harmless import logger
 from holdfast.words.model import OUTCOMES, Claimed, RunRow
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from holdfast.engine.limits import Freed
 from holdfast.runtime import AgentSpec, Resources, StepSpec
-from holdfast.store.contract import Store
+from holdfast.store.contract import EngineStore
 from holdfast.words.clock import Clock
 from holdfast.words.model import Event
 from holdfast.words.overrides import Override
@@ -20,7 +20,7 @@ class Host(Protocol):
     """A worker, seen from one of its runs."""
 
     @property
-    def store(self) -> Store: ...
+    def store(self) -> EngineStore: ...
     @property
     def clock(self) -> Clock: ...
     @property

@@ -18,7 +18,7 @@ from holdfast.engine.loop import REFUSALS, RunTask, never
 from holdfast.engine.streams import Streams
 from holdfast.errors import Suspended
 from holdfast.runtime import Durable
-from holdfast.store.contract import Transition
+from holdfast.store.appends import Transition
 from holdfast.words.clock import Timer
 from holdfast.words.model import RunRow
 

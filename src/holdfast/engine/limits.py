@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.engine.calls import Call, Wait
 from holdfast.engine.loop import task_of_ours
 from holdfast.errors import StoreUnavailable
-from holdfast.store.contract import Turn, in_milliseconds
+from holdfast.store.limits import Turn, in_milliseconds
 from holdfast.words.harmless import logger
 from holdfast.words.limits import SHARED, Lane, interval_us, latest_us, slack_us, stretch_us
 from holdfast.words.retry import pause_s
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.engine.execution import Execution
-    from holdfast.store.contract import Store
+    from holdfast.store.contract import EngineStore
 
 _log = logger("holdfast")
 _FIRST_LOOK_MS: Final = 100
@@ -62,7 +62,7 @@ class LateTurns:
             writing = task_of_ours(execution.loop, self._write(execution.store, which), contextvars.Context())
             execution.host.keep(writing)
 
-    async def _write(self, store: Store, which: tuple[str, int]) -> None:
+    async def _write(self, store: EngineStore, which: tuple[str, int]) -> None:
         key, every_ms = which
         try:
             while began := self._waiting.pop(which, None):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.approvals import answered, approval_id
 from holdfast.errors import LoopDetected
-from holdfast.store.contract import NewApproval
+from holdfast.store.approvals import NewApproval
 from holdfast.values.codec import UNTYPED
 from holdfast.values.tagged import bare
 from holdfast.words.loops import Loop, Loops, Step, Tail, place_of

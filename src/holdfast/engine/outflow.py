@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.engine.receipts import Receipt
 from holdfast.runtime import Placed
-from holdfast.store.contract import Append, Piece
+from holdfast.store.appends import Append
+from holdfast.store.streams import Piece
 
 if TYPE_CHECKING:
     from holdfast.engine.recorder import Recorder

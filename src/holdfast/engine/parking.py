@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from holdfast.engine import unrecorded
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.runtime import Placed
-from holdfast.store.contract import Append, InboxMoved, Taken, Transition, unspilled
+from holdfast.store.appends import Append, InboxMoved, Transition
+from holdfast.store.blobs import unspilled
+from holdfast.store.inbox import Taken
 from holdfast.words.harmless import logger
 
 if TYPE_CHECKING:

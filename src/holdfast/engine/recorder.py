@@ -20,7 +20,12 @@ from holdfast.engine.host import Host
 from holdfast.engine.outflow import Outflow
 from holdfast.engine.receipts import Receipt, Written
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
-from holdfast.store.contract import Append, NewApproval, NewRun, Talking, Transition, settle, spilled
+from holdfast.store.appends import Append, Transition
+from holdfast.store.approvals import NewApproval
+from holdfast.store.blobs import spilled
+from holdfast.store.conversations import Talking
+from holdfast.store.runs import NewRun
+from holdfast.store.work import settle
 from holdfast.values.codec import BLOB_BYTES, Shape, checked_size
 from holdfast.words.flag import Flag
 from holdfast.words.harmless import logger

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import BadArguments, HoldfastError, StepTimeout, StoreUnavailable, Suspended
-from holdfast.store.contract import Piece
+from holdfast.store.streams import Piece
 from holdfast.words.model import Claimed
 from holdfast.words.salvage import Reason, Salvaged
 

@@ -21,7 +21,8 @@ from holdfast.engine.limits import Passage
 from holdfast.engine.steps import StepCall
 from holdfast.errors import BadArguments, LeaseLost, NotStorable, StoreUnavailable, Suspended
 from holdfast.runtime import StepContext
-from holdfast.store.contract import Append, Joint, Undone, to_its_end
+from holdfast.store.appends import Append
+from holdfast.store.transactions import Joint, Undone, to_its_end
 
 MOST_UNDONE: Final = 20  # times in a row; then it is a failure like any other
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.01, 2.0

@@ -1,4 +1,4 @@
-"""The owner's writes: many appends, of many runs, in few statements.
+"""Appends: what the owner of a run writes. Many of them, of many runs, go out in few statements.
 
 Appends of one run that follow each other are merged, then come, for the whole batch: one `reserve` per run (or `leave`,
 if the lease ends), what must be stored with the events, one `record` per event. Nothing here uses a savepoint. If any
@@ -9,21 +9,70 @@ itself (`apply_one`), which finds out what is wrong with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
+from holdfast.store.approvals import NewApproval, ask
+from holdfast.store.blobs import insert_blobs
 from holdfast.store.budgets import Spending, spend
-from holdfast.store.contract import Append, InboxMoved, NewApproval, NewRun, News, Told, Transition, chunk_row
-from holdfast.store.conversations import converse
-from holdfast.store.families import end_if_asked, end_runs, hold_child
+from holdfast.store.changes import News
+from holdfast.store.conversations import Talking, converse
+from holdfast.store.families import End, end_if_asked, end_runs, hold_child
 from holdfast.store.limits import freed
-from holdfast.store.transaction import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
-from holdfast.words.model import FINISHED, OUTCOMES, TRANSITIONS, RunRow
-from holdfast.words.people import SOMEONE, starters
+from holdfast.store.runs import NewRun, insert_run
+from holdfast.store.streams import Piece, chunk_row
+from holdfast.store.work import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
+from holdfast.words.model import FINISHED, OUTCOMES, TRANSITIONS, Event, RunRow
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LEFT: Final = frozenset(TRANSITIONS["running"])
+
+# Called on the loop, once: with the time of the commit, or with why there is none.
+Told = Callable[[int, BaseException | None], None]
+
+
+@dataclass(slots=True)
+class Transition:
+    """How an append leaves the run: parked, released, paused or finished. The lease ends with it."""
+
+    status: str
+    due_at: int | None = None  # for 'waiting'; 'ready' is due at once
+    waits_for: str | None = None
+    awaits: Sequence[str] | None = None  # topics that may wake it; None: any
+    inbox_seen: int | None = None  # refuse to park (InboxMoved) when a signal came after this one
+    result: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    ends_below: str | None = None  # why all below the run end with it, in the same transaction; None: they go on
+
+    def __post_init__(self) -> None:
+        if self.status == "cancelled" and self.ends_below is None:
+            self.ends_below = ""
+
+
+@dataclass(slots=True)
+class Append:
+    """A write of the owner of a run, in one piece: events, and what must be stored with them or not at all."""
+
+    run: str
+    epoch: int
+    expected_seq: int
+    events: Sequence[Event] = ()  # their `seq` counts up from expected_seq; the store sets `at`
+    blobs: Mapping[str, bytes] | None = None  # digest -> content
+    children: Sequence[NewRun] = ()
+    approvals: Sequence[NewApproval] = ()
+    withdraws: Sequence[str] = ()  # questions that no call waits for any more
+    talks: Sequence[Talking] = ()  # what the run does in conversations
+    pieces: Sequence[Piece] = ()  # what was written to streams since the append before
+    inbox_seen: int | None = None  # the last inbox position these events take in
+    checkpoint_seq: int | None = None
+    transition: Transition | None = None
+
+
+class InboxMoved(Exception):
+    """The run was not parked: a signal came that its owner has not seen."""
 
 
 class Refused(Exception):
@@ -77,7 +126,7 @@ class QueuedAppend:
                 self.runs = None
 
     def fence(self, now: int) -> Fence:
-        """The parameters of `reserve`, in order."""
+        """Parameters of `reserve`, in order."""
         append = self.append
         return [
             self.next_seq, now, self.steps, self.progress, append.checkpoint_seq, append.inbox_seen,
@@ -114,8 +163,11 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     chunks = [row + now for queued in more for row in queued.chunks]
     if chunks:
         yield Count("insert_chunk", chunks)
-    ended = [(fence[6], fence[7], parents[fence[6]], transition) for fence, transition in leaving
-             if transition.status in FINISHED]  # fmt: skip
+    ended = [
+        End(fence[6], fence[7], parents[fence[6]], left.status, left.result, left.error, left.ends_below)
+        for fence, left in leaving
+        if left.status in FINISHED
+    ]
     if ended:
         yield from end_runs(tx, ended)
     for fence, transition in leaving:
@@ -192,77 +244,42 @@ def _leave(
 
 
 def _awaited(topics: Sequence[str] | None) -> str | None:
-    """The topics as they are kept. PostgreSQL reads no text with these characters; then any signal wakes the run."""
+    """Write the topics as they are kept. PostgreSQL reads no text with these characters; then any signal wakes the run."""
     if topics is None or any("\0" in topic or _SURROGATE.search(topic) for topic in topics):
         return None
     return to_json(list(topics))
 
 
 def _store_with(tx: Transaction, append: Append, batch: Sequence[QueuedAppend]) -> Asking[None]:
-    for digest, content in (append.blobs or {}).items():
-        yield from tx.rows("insert_blob", digest=digest, content=content)
+    if append.blobs:
+        yield from insert_blobs(tx, append.blobs)
     for child in append.children:
         created = yield from insert_run(tx, child)
         if created is not None:
             yield from hold_child(tx, append.run, RunRow(*created), _asked_to_pause(append.run, batch))
     for approval in append.approvals:
-        yield from ask_person(tx, append.run, approval)
+        yield from ask(tx, append.run, approval)
     for withdrawn in append.withdraws:
         yield from tx.rows("leave_question", approval=withdrawn, run=append.run)
         yield from tx.rows("withdraw_one", approval=withdrawn)
 
 
 def _asked_to_pause(run: str, batch: Sequence[QueuedAppend]) -> list[dict[str, Any]]:
-    """The requests to pause that this batch takes from the run's inbox."""
+    """Find the requests to pause that this batch takes from the run's inbox."""
     appends = [queued.append for queued in batch if queued.append.run == run]
     return [event.data for append in appends for event in append.events if event.kind == "run.pausing"]
 
 
 def _converse(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
-    """What runs do in conversations: those of the whole batch are locked in one order."""
+    """Do what runs do in conversations: those of the whole batch are locked in one order."""
     talks = [(queued.append.run, talking) for queued in batch for talking in queued.append.talks]
     for run, talking in sorted(talks, key=lambda each: each[1].conversation):
         if not (yield from converse(tx, run, talking)):
             raise Refused([run])
 
 
-def ask_person(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
-    """Keep a question, with the way from the root run to the one that asks, or that it is about."""
-    asker, run = run, new.about or run
-    if new.about is not None:
-        yield from tx.rows("hold_run", run=run)  # as whoever answers does: he knows of us, or we shall see his answer
-    line = yield from tx.rows("ancestry", run=run)
-    not_by = None
-    if new.not_by_starter:
-        found = yield from tx.row("starter", run=line[0][1])
-        not_by = to_json(starters(*found) if found else [SOMEONE.name])
-    yield from tx.rows(
-        "insert_approval", not_by=not_by, id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
-        key=new.key, kind=new.kind, question=new.question, shown=new.shown, digest=new.digest, schema=new.schema,
-        recipients=to_json(new.recipients), needs=new.needs, fallback=new.fallback, remind_ms=new.remind_ms,
-        expires_at=None if new.expires_ms is None else tx.now + new.expires_ms,
-    )  # fmt: skip
-    if new.about is not None:
-        yield from tx.rows("join_question", approval=new.id, run=asker)
-
-
-def insert_run(tx: Transaction, run: NewRun, query: str = "insert_run", **more: Any) -> Asking[Any]:
-    """Create a run; None if there is one with this id, or an unfinished one of its singleton."""
-    lane = run.lane
-    created = yield from tx.row(
-        query, id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
-        due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
-        labels=run.labels, priority=lane.priority, limit_key=lane.limit_key, limit_n=lane.limit_n, rate_key=lane.rate_key,
-        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key, budget=run.budget,
-        identity=run.identity, **more,
-    )  # fmt: skip
-    if created is not None:
-        tx.changed(run.id, News.DUE)
-    return created
-
-
 def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
-    """Why was it refused? Written before: the time of that. Else `InboxMoved` or `LeaseLost`."""
+    """Find why an append was refused: if it was written before, returns the time of that. Else `InboxMoved` or `LeaseLost`."""
     append, transition = queued.append, queued.append.transition
     at = yield from written_at(tx, queued)
     if at is not None:
@@ -287,7 +304,7 @@ def _judge(tx: Transaction, queued: QueuedAppend) -> Asking[int]:
 
 
 def written_at(tx: Transaction, queued: QueuedAppend) -> Asking[int | None]:
-    """When exactly these events were written by this epoch; None if they were not. Atomic: so was all else in it."""
+    """Find when exactly these events were written by this epoch; None if they were not. Atomic: so was all else in it."""
     append = queued.append
     if not queued.rows:
         if not append.pieces:

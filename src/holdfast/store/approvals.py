@@ -1,11 +1,14 @@
-"""How a question to people ends: decided by a person, or by the last of several; expired; and passed on on the way.
+"""Approvals: questions to people, and how each ends: decided by a person, or by the last of several; expired; withdrawn.
 
 A question is open until one of these ends it, and each is one transaction: the run's row first, then the question's, then
-a signal to the run. Who holds the run's row has its questions to himself, so what a person is told is what the agent sees:
-of a decision and an expiry, or of a thousand decisions, one is first and all others are told so.
+a signal to the run. The transaction that holds the run's row has its questions to itself, so what a person is told is what
+the agent sees: of a decision and an expiry, or of a thousand decisions, one is first and all others are told so.
 
-Votes are for a value. Whoever edits what is shown puts another value on the table, and counting begins anew for that. The
-agent is told the votes for the value that was decided; the row and the audit keep all. How many must agree may depend on
+The rules (`count`, `delegated`, `expired`, `required`) are functions of the question, the ballot and the time alone: another
+ground than a database can use them.
+
+Votes are for a value. A person who edits what is shown puts another value on the table, and counting begins anew for that.
+The agent is told the votes for the value that was decided; the row and the audit keep all. How many must agree may depend on
 the value in a way only the agent's code knows; then a vote is kept, and the run's owner, who is told of it, says how many
 are needed (`require`).
 """
@@ -13,16 +16,17 @@ are needed (`require`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.store import audit
-from holdfast.store.contract import BUDGET
+from holdfast.store.blobs import insert_blobs
+from holdfast.store.budgets import BUDGET
 from holdfast.store.inbox import put_signal
-from holdfast.store.transaction import Asking, Transaction, to_json
+from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import ApprovalRow
 from holdfast.words.people import (
     SOMEONE,
@@ -33,10 +37,9 @@ from holdfast.words.people import (
     may_decide,
     needed,
     passed_on,
+    starters,
     votes_for,
 )
-
-Work = Callable[[Transaction], Asking[ApprovalRow]]
 
 _SHOWN: Final = ("by", "yes", "note", "at", "digest")
 _DONE: Final = {"approve": "approved", "ask": "answered", "in_doubt": "answered"}
@@ -46,13 +49,153 @@ _MOST_SAID: Final = (
 _DEEDS: Final = {"approved": "approve", "answered": "answer", "denied": "deny"}
 
 
+@dataclass(slots=True)
+class NewApproval:
+    """A question to be stored together with the event that asks it."""
+
+    id: str
+    key: str
+    kind: str
+    question: str
+    shown: str | None = None  # a large one names the blob that the event has
+    digest: str = ""
+    schema: str | None = None
+    recipients: list[str] = field(default_factory=list)
+    needs: str = "1"
+    expires_ms: int | None = None
+    fallback: str | None = None
+    remind_ms: int | None = None
+    not_by_starter: bool = False  # who started the run, or the one above all, may not decide it
+    about: str | None = None  # the run whose budget it is about; then several runs may ask it
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAges:
+    """How long open questions have waited: how many up to 5 minutes, an hour, a day, a week and longer, and the oldest."""
+
+    counts: tuple[int, ...]
+    oldest_ms: int
+
+
+class Approvals(Feature):
+    """Where questions to people are kept. Appends ask and withdraw them."""
+
+    async def decide(
+        self,
+        approval: str,
+        ballot: Ballot,
+        blobs: Mapping[str, bytes] | None = None,
+        known: ApprovalRow | None = None,
+    ) -> ApprovalRow:
+        """Count what a person says to an open question, and tell its run; the last that is needed decides it, once.
+
+        `known` is the question as it was a moment ago, if that is known: it need not be looked up if it is still so.
+        `AlreadyDecided` shows who was first; `NotAllowed` who may; `Stale` when something else is shown by now; `Expired`;
+        `RunFinished` when it was withdrawn.
+        """
+        return await self._submit(Decide(approval, ballot, blobs or {}, known), small=not blobs)
+
+    async def delegate(self, approval: str, to: str, ballot: Ballot) -> ApprovalRow:
+        """Pass an open question on, as one who may decide it: now it is that person's, and no longer the other's."""
+
+        def work(tx: Transaction) -> Asking[ApprovalRow]:
+            found = yield from _held(tx, approval)
+            if any(each["id"] == ballot.id for each in json.loads(found.delegations)):
+                return found  # our own: its commit was not known to have happened
+            return (yield from _say(tx, delegated(tx.now, found, to, ballot)))
+
+        return await self._submit(work, small=True)
+
+    async def expire(self, approval: str) -> ApprovalRow:
+        """End an open question whose time is over, and tell its run; one that a person decided first stays so."""
+
+        def work(tx: Transaction) -> Asking[ApprovalRow]:
+            found = yield from _held(tx, approval)
+            said = expired(tx.now, found)
+            return found if said is None else (yield from _say(tx, said))
+
+        return await self._submit(work, small=True)
+
+    async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
+        """Set how many must agree to this value, as only its run can tell; decides the question if that many have."""
+
+        def work(tx: Transaction) -> Asking[ApprovalRow]:
+            found = yield from _held(tx, approval)
+            then = required(tx.now, found, digest, needs, value)
+            if then is found:
+                return found
+            return (yield from _say(tx, then) if isinstance(then, Said) else _changed(tx, then))
+
+        return await self._submit(work, small=True)
+
+    async def approval(self, approval: str) -> ApprovalRow:
+        """Read one question, open or not; `UnknownApproval` if there is none."""
+        found = await self._read(rows, "approval", approval=approval)
+        if not found:
+            raise UnknownApproval(f"there is no question {approval!r}")
+        return ApprovalRow(*found[0])
+
+    async def approvals(
+        self,
+        *,
+        run: str | None = None,
+        approval: str | None = None,
+        statuses: Iterable[str] = ("open",),
+        limit: int = 100,
+    ) -> list[ApprovalRow]:
+        """List questions in the order asked: one, those of a run and of all below it, or all.
+
+        If there are more than the limit: of open ones those that wait longest, otherwise the newest.
+        """
+        return await self._read(_approvals, run, approval, list(statuses), limit)
+
+    async def question_ages(self, now: int | None = None) -> QuestionAges:
+        """Tell how long the questions that are open at a time, now, have waited; from an index."""
+        at = self.clock.now() if now is None else now
+        ((oldest, *counts),) = await self._read(rows, "question_ages", now=at)
+        return QuestionAges(tuple(count or 0 for count in counts), max(at - oldest, 0) if oldest is not None else 0)
+
+
+def _approvals(run: str | None, approval: str | None, wanted: list[str], limit: int) -> Asking[list[ApprovalRow]]:
+    if approval is not None:
+        found = yield from rows("approval", approval=approval)
+    elif run is None and wanted == ["open"]:
+        found = yield from rows("open_approvals", limit=limit)
+    else:
+        narrowed: dict[str, Any] = {} if run is None else {"run": run}
+        query = "approvals" if run is None else "approvals_below"
+        found = yield from rows(query, statuses=to_json(wanted), limit=limit, **narrowed)
+        found = found[::-1]
+    return [asked for asked in (ApprovalRow(*row) for row in found) if asked.status in wanted]
+
+
+def ask(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
+    """Keep a question, with the way from the root run to the one that asks, or that it is about."""
+    asker, run = run, new.about or run
+    if new.about is not None:
+        yield from tx.rows("hold_run", run=run)  # as the answer does: it sees this question, or we see it
+    line = yield from tx.rows("ancestry", run=run)
+    not_by = None
+    if new.not_by_starter:
+        found = yield from tx.row("starter", run=line[0][1])
+        not_by = to_json(starters(*found) if found else [SOMEONE.name])
+    yield from tx.rows(
+        "insert_approval", not_by=not_by, id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
+        key=new.key, kind=new.kind, question=new.question, shown=new.shown, digest=new.digest, schema=new.schema,
+        recipients=to_json(new.recipients), needs=new.needs, fallback=new.fallback, remind_ms=new.remind_ms,
+        expires_at=None if new.expires_ms is None else tx.now + new.expires_ms,
+    )  # fmt: skip
+    if new.about is not None:
+        yield from tx.rows("join_question", approval=new.id, run=asker)
+
+
 @dataclass(frozen=True, slots=True)
 class Decide:
     """Count what a person says. A no decides at once, a yes when it is the last one needed."""
 
     approval: str
     ballot: Ballot
-    blobs: dict[str, bytes]
+    blobs: Mapping[str, bytes]
     known: ApprovalRow | None = None  # as it was a moment ago
 
     def __call__(self, tx: Transaction) -> Asking[ApprovalRow]:
@@ -60,14 +203,14 @@ class Decide:
         if any(vote["id"] == self.ballot.id for vote in json.loads(found.votes)):
             return found  # our own: its commit was not known to have happened
         said = count(tx.now, found, self.ballot)
-        for blob, content in self.blobs.items():
-            yield from tx.rows("insert_blob", digest=blob, content=content)
+        if self.blobs:
+            yield from insert_blobs(tx, self.blobs)
         return (yield from _say(tx, said))
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What comes of what a person said: the question as it is then, the signal to its run, and the line of the audit."""
+    """Outcome of what a person said: the question as it is then, the signal to its run, and the line of the audit."""
 
     row: ApprovalRow
     kind: str
@@ -80,17 +223,17 @@ class Said:
 
     @property
     def signal_id(self) -> str:
-        """A question has one signal that ends it: its id is the second fence."""
+        """Id of the signal. A question has one signal that ends it: its id is the second fence."""
         return f"approval:{self.row.id}" + (f":{self.nth}" if self.nth else "")
 
     @property
     def about(self) -> str | None:
-        """The value that it is about, as the audit keeps it: as last edited, or the answer."""
+        """Value that it is about, as the audit keeps it: as last edited, or the answer."""
         return self.row.data if self.row.data is not None else self.row.shown
 
 
 def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
-    """What comes of this vote, or why it does not count."""
+    """Count a vote: returns what comes of it, or raises why it does not count. Pure."""
     votes = json.loads(found.votes)
     _check(now, found, ballot.by)
     digest = ballot.digest or found.digest
@@ -111,67 +254,47 @@ def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
     return Said(row, "approval.voted", value, data, ballot.by.name, ballot.via, "vote", len(votes))
 
 
-def delegate(approval: str, to: str, ballot: Ballot) -> Work:
-    """Pass a question on: now it is that person's, and no longer the one's who passed it on."""
-
-    def work(tx: Transaction) -> Asking[ApprovalRow]:
-        found = yield from _held(tx, approval)
-        passed = json.loads(found.delegations)
-        if any(each["id"] == ballot.id for each in passed):
-            return found
-        _check(tx.now, found, ballot.by)
-        if ballot.seen is not None:  # who has seen nothing can still say whose it is
-            _check_seen(found, ballot)
-        if to in json.loads(found.not_by or "[]"):
-            raise NotAllowed(
-                f"{to!r} started the run {found.root_id!r}, and another person is to decide question {found.id!r}"
-            )
-        passing = {"by": ballot.by.name, "to": to, "note": ballot.note}
-        passed.append({"id": ballot.id, **passing, "at": tx.now})
-        found.delegations = to_json(passed)
-        _check_room(found)
-        data = {**_about(found), **passing}
-        said = Said(found, "approval.delegated", None, data, ballot.by.name, ballot.via, "delegate", f"to{len(passed)}")
-        return (yield from _say(tx, said))
-
-    return work
+def delegated(now: int, found: ApprovalRow, to: str, ballot: Ballot) -> Said:
+    """Pass a question on: returns what comes of it, or raises why it stays where it is. Pure."""
+    _check(now, found, ballot.by)
+    if ballot.seen is not None:  # a person who has seen nothing can still say whose it is
+        _check_seen(found, ballot)
+    if to in json.loads(found.not_by or "[]"):
+        raise NotAllowed(
+            f"{to!r} started the run {found.root_id!r}, and another person is to decide question {found.id!r}"
+        )
+    passed = json.loads(found.delegations)
+    passing = {"by": ballot.by.name, "to": to, "note": ballot.note}
+    passed.append({"id": ballot.id, **passing, "at": now})
+    row = replace(found, delegations=to_json(passed))
+    _check_room(row)
+    data = {**_about(row), **passing}
+    return Said(row, "approval.delegated", None, data, ballot.by.name, ballot.via, "delegate", f"to{len(passed)}")
 
 
-def expire(approval: str) -> Work:
-    """Its time is over; unless a person was first."""
-
-    def work(tx: Transaction) -> Asking[ApprovalRow]:
-        found = yield from _held(tx, approval)
-        if found.status != "open" or found.expires_at is None or found.expires_at > tx.now:
-            return found
-        found.status, found.decided_at = "expired", tx.now
-        data = {**_about(found), "at": tx.now}
-        yield from _tell(tx, Said(found, "approval.expired", found.fallback, data, "", "", ""))
-        return (yield from _changed(tx, found))
-
-    return work
+def expired(now: int, found: ApprovalRow) -> Said | None:
+    """End a question whose time is over; None if it is not, or a person was first. Pure."""
+    if found.status != "open" or found.expires_at is None or found.expires_at > now:
+        return None
+    row = replace(found, status="expired", decided_at=now)
+    return Said(row, "approval.expired", row.fallback, {**_about(row), "at": now}, "", "", "")
 
 
-def require(approval: str, digest: str, needs: int, value: str) -> Work:
-    """The owner says how many must agree to a value; perhaps that many have."""
-
-    def work(tx: Transaction) -> Asking[ApprovalRow]:
-        found = yield from _held(tx, approval)
-        told = json.loads(found.needs)
-        if found.status != "open" or not isinstance(told, dict):
-            return found
-        found.needs = to_json({**told, digest: needs})
-        votes = [vote for vote in votes_for(json.loads(found.votes), digest) if vote["yes"]]
-        if len(agreeing(votes, digest)) < needs:
-            return (yield from _changed(tx, found))
-        found.digest, found.data = digest, value
-        return (yield from _say(tx, _ended(tx.now, found, votes[-1])))
-
-    return work
+def required(now: int, found: ApprovalRow, digest: str, needs: int, value: str) -> ApprovalRow | Said:
+    """Set how many must agree to a value: returns the question as it is then, or, if that many have, its end. Pure."""
+    told = json.loads(found.needs)
+    if found.status != "open" or not isinstance(told, dict):
+        return found
+    row = replace(found, needs=to_json({**told, digest: needs}))
+    votes = [vote for vote in votes_for(json.loads(found.votes), digest) if vote["yes"]]
+    if len(agreeing(votes, digest)) < needs:
+        return row
+    row.digest, row.data = digest, value
+    return _ended(now, row, votes[-1])
 
 
 def _held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
-    """The question: as it ended, or, if it is open, to ourselves until the end of the transaction."""
+    """Read the question: as it ended, or, if it is open, to ourselves until the end of the transaction."""
     row = yield from tx.row("approval", approval=approval)
     if row is None:
         raise UnknownApproval(f"there is no question {approval!r}")
@@ -179,7 +302,7 @@ def _held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
     if found.status != "open":
         return found
     yield from tx.rows("hold_run", run=found.run_id)
-    return ApprovalRow(*(yield from tx.row("approval", approval=approval)))  # somebody may have been quicker
+    return ApprovalRow(*(yield from tx.row("approval", approval=approval)))  # another may have been quicker
 
 
 def _check(now: int, found: ApprovalRow, by: Actor) -> None:
@@ -223,7 +346,7 @@ def _check_starter(found: ApprovalRow, by: Actor) -> None:
 
 
 def _check_seen(found: ApprovalRow, ballot: Ballot) -> None:
-    """Is it for what is shown now? Who does not say what was seen has seen nothing that a person has made of it."""
+    """Is it for what is shown now? A ballot that names nothing seen was made before any person edited the value."""
     if ballot.seen != found.digest and (ballot.seen is not None or found.data not in (None, found.shown)):
         last = next(reversed(votes_for(json.loads(found.votes), found.digest)), None)
         who = "" if last is None else f": {last['by']} changed it on {_date(last['at'])}"
@@ -248,7 +371,7 @@ def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]],
 
 
 def _check_room(found: ApprovalRow) -> None:
-    """What is said is read and written again with each word. Who agrees, or ends the question, is always heard."""
+    """Refuse more words on a long question: each is read and written again with the next. A last word is always heard."""
     if len(found.votes) + len(found.delegations) > _MOST_SAID:
         raise BadArguments(
             f"question {found.id!r} was changed and passed on so often that no more of it is kept; approve what it shows now, or "
@@ -257,7 +380,7 @@ def _check_room(found: ApprovalRow) -> None:
 
 
 def _ended(now: int, row: ApprovalRow, last: dict[str, Any]) -> Said:
-    """The last vote decides."""
+    """Let the last vote decide."""
     by, yes, note = last["by"], last["yes"], last["note"]
     row.status, row.decided_at, row.decided_by, row.note = "decided", now, by, note
     row.decision = _DONE[row.kind] if yes else "denied"
@@ -272,7 +395,7 @@ def _about(found: ApprovalRow) -> dict[str, Any]:
 
 
 def _say(tx: Transaction, said: Said) -> Asking[ApprovalRow]:
-    """The run is told, and whoever looks into the audit; and the question is another."""
+    """Tell the run, note it in the audit, and keep the question as it is now."""
     yield from _tell(tx, said)
     yield from audit.note(tx, said.row.run_id, said.by, said.via, said.action, said.data, said.about)
     return (yield from _changed(tx, said.row))
@@ -292,7 +415,7 @@ def _changed(tx: Transaction, found: ApprovalRow) -> Asking[ApprovalRow]:
 
 
 def what_changes(found: ApprovalRow) -> dict[str, Any]:
-    """The parameters of the statement that keeps a question as it is now."""
+    """Parameters of the statement that keeps a question as it is now."""
     return {
         "approval": found.id, "status": found.status, "digest": found.digest, "data": found.data, "needs": found.needs,
         "votes": found.votes, "delegations": found.delegations, "decided_at": found.decided_at, "by": found.decided_by,

@@ -1,37 +1,81 @@
-"""The audit: what was done from outside, by whom and through which door. Pieces of work inside somebody's transaction.
+"""The audit: what was done from outside, by whom and through which door.
 
-A deed's row is written in the transaction of the deed itself, so there is one exactly if it was done. Rows are never deleted;
-`erase` takes the value and all free text out of them, for whoever must forget what was decided and may not forget that it was.
+A deed's row is written in the transaction of the deed itself (`note`), so there is one exactly if it was done. Rows are never
+deleted; an erasure takes the value and all free text out of them, for an operator who must forget what was decided and may
+not forget that it was.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
-from holdfast.store.transaction import Asking, Rows, Transaction, listed, to_json
+from holdfast.store.work import ALL, Asking, Feature, Transaction, listed, rows, to_json
 
-_ALL: Final = (1 << 63) - 1
 Refusal = tuple[str, str, str, dict[str, Any]]  # the run, the actor, the door, and what was tried
 _FREE_TEXT: Final = frozenset(
     {"question", "note", "reason", "votes", "address"}
 )  # of what a row says beside its columns
 _VOTE: Final = ("by", "yes", "at", "digest")  # what stays of a vote
+_ERASED_AT_ONCE: Final = 500  # rows per transaction
+_COLUMNS: Final = ("id", "at", "run", "actor", "action", "via", "value", "erased_at")
+
+
+class Audit(Feature):
+    """Where deeds are kept."""
+
+    async def audit(
+        self,
+        run: str | None = None,
+        limit: int = 100,
+        *,
+        by: str | None = None,
+        actions: Iterable[str] | None = None,
+        before: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Read rows, the newest first: of a run and those below it, by an actor, of these actions, before a row."""
+        chosen = {"run": run, "actor": by, "kinds": listed(actions), "before": ALL if before is None else before}
+        found = await self._read(rows, "audit", **chosen, limit=limit)
+        return [
+            dict(zip(_COLUMNS, row, strict=False)) | {"data": json.loads(row[8]) if row[8] else {}} for row in found
+        ]
+
+    async def note_refusals(self, tries: Sequence[Refusal]) -> None:
+        """Write rows for what was tried and refused, and how often."""
+
+        def work(tx: Transaction) -> Asking[None]:
+            for run, by, via, data in tries:
+                yield from note(tx, run, by, via, "refused", data)
+
+        await self._submit(work, journal=False)
+
+    async def erase_audit(
+        self, *, run: str | None = None, actor: str | None = None, before: int | None = None, by: str, via: str
+    ) -> int:
+        """Take values and free text out of rows that fit: of a run, of an actor, from before a time. Returns how many."""
+        which, erased = _Which(run, actor, before), 0
+        place: int | None = 0
+        while place is not None:
+            work = functools.partial(_erase, which=which, after=place, by=by, via=via)
+            some, place = await self._submit(work, journal=False)
+            erased += some
+        return erased
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
-    """Rows of the audit: of a run, by somebody, from before a time. What is None fits any."""
+class _Which:
+    """The rows to erase: of a run, by an actor, from before a time. What is None fits any."""
 
-    run: str | None = None
-    by: str | None = None
-    before: int | None = None
+    run: str | None
+    by: str | None
+    before: int | None
 
     def told(self) -> dict[str, Any]:
-        """As the row says it that is written for an erasure."""
+        """Tell which, as the row says it that is written for an erasure."""
         return {name: value for name, value in (("run", self.run), ("by", self.by), ("before", self.before)) if value}
 
 
@@ -46,50 +90,24 @@ def note(
     )
 
 
-def refusals(tries: Sequence[Refusal]) -> Callable[[Transaction], Asking[None]]:
-    """What was tried and not done."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        for run, by, via, data in tries:
-            yield from note(tx, run, by, via, "refused", data)
-
-    return work
-
-
-def rows(
-    run: str | None, by: str | None, actions: Iterable[str] | None, before: int | None, limit: int
-) -> Asking[list[dict[str, Any]]]:
-    """What was done, the newest first."""
-    names = ("id", "at", "run", "actor", "action", "via", "value", "erased_at")
-    chosen = {"run": run, "actor": by, "kinds": listed(actions), "before": _ALL if before is None else before}
-    found: list[Any] = yield Rows("audit", {**chosen, "limit": limit})
-    return [dict(zip(names, row, strict=False)) | {"data": json.loads(row[8]) if row[8] else {}} for row in found]
-
-
-def erase(
-    which: Which, after: int, limit: int, by: str, via: str
-) -> Callable[[Transaction], Asking[tuple[int, int | None]]]:
-    """Erase up to `limit` rows behind an id; returns how many had anything to erase, and where to go on: None at the end."""
-
-    def work(tx: Transaction) -> Asking[tuple[int, int | None]]:
-        before = _ALL if which.before is None else which.before
-        found = yield from tx.rows(
-            "erasable", run=which.run, actor=which.by, before=before, position=after, limit=limit
-        )
-        erased, digests = 0, set[str]()
-        for row, text, value in found:
-            data = json.loads(text) if text else {}
-            if value is None and _FREE_TEXT.isdisjoint(data):
-                continue
-            yield from tx.rows("erase", position=row, data=to_json(_without_text(data)))
-            digests.update(NAMED_BLOB.findall(value or ""))
-            erased += 1
-        if erased:
-            yield from note(tx, "", by, via, "erase", {"deeds": erased, **which.told()})
-            yield from delete_blobs(tx, digests)
-        return erased, found[-1][0] if len(found) == limit else None
-
-    return work
+def _erase(tx: Transaction, which: _Which, after: int, by: str, via: str) -> Asking[tuple[int, int | None]]:
+    """Erase some rows behind an id; returns how many had anything to erase, and where to go on: None at the end."""
+    before = ALL if which.before is None else which.before
+    found = yield from tx.rows(
+        "erasable", run=which.run, actor=which.by, before=before, position=after, limit=_ERASED_AT_ONCE
+    )
+    erased, digests = 0, set[str]()
+    for row, text, value in found:
+        data = json.loads(text) if text else {}
+        if value is None and _FREE_TEXT.isdisjoint(data):
+            continue
+        yield from tx.rows("erase", position=row, data=to_json(_without_text(data)))
+        digests.update(NAMED_BLOB.findall(value or ""))
+        erased += 1
+    if erased:
+        yield from note(tx, "", by, via, "erase", {"deeds": erased, **which.told()})
+        yield from delete_blobs(tx, digests)
+    return erased, found[-1][0] if len(found) == _ERASED_AT_ONCE else None
 
 
 def _without_text(data: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ copied, as by a crash, and goes on as after one.
 
 from __future__ import annotations
 
+import abc
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
@@ -30,10 +32,10 @@ import apsw
 
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store import audit
-from holdfast.store.contract import News
+from holdfast.store.changes import News
 from holdfast.store.migrate import known, migrate, missing
 from holdfast.store.sqlite.connection import make_private
-from holdfast.store.transaction import Asking, Transaction
+from holdfast.store.work import Asking, Feature, Transaction, rows
 
 NOT_COPIED: Final = frozenset({"migrations", "identity", "workers", "slots", "positions"})
 _PAGES_AT_ONCE: Final = 2_000
@@ -50,6 +52,34 @@ _IDENTITY: Final = ("id", "made_at", "backup_of", "backup_at", "restored_at", "h
 def identity(row: Any) -> dict[str, Any]:
     """What a store is, by name."""
     return dict(zip(_IDENTITY, row, strict=True))
+
+
+class Backups(Feature):
+    """How a store is copied, and how a copy becomes a store."""
+
+    async def backup(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
+        """Write all there is at one moment to a file, while others go on; returns how many runs. `BadArguments` if it exists."""
+        part = Part(path, "the backup")
+        noted = functools.partial(audit.note, run="", by=by, via=via, action="backup", data={"file": part.path.name})
+        await self._submit(noted, journal=False)  # first: there is no copy without its row
+        return await self._copy_out(part)
+
+    @abc.abstractmethod
+    async def _copy_out(self, part: Part) -> int:
+        """Fill a backup with what this store has at one moment, and finish it."""
+
+    @abc.abstractmethod
+    async def restore(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
+        """Fill this store, which must be empty and not open, from a backup; it is held then. Returns how many runs."""
+
+    async def activate(self, *, by: str, via: str) -> int:
+        """Let a held store go on; returns how many unfinished runs it has. `BadArguments` if it is not held."""
+        return await self._submit(lambda tx: _activate(tx, by, via), journal=False)
+
+    async def held(self) -> bool:
+        """Is it a copy whose runs nobody may carry yet?"""
+        (itself,) = await self._glance(rows, "identity")
+        return identity(itself)["held_at"] is not None
 
 
 def rows_at_once(table: str) -> int:
@@ -360,21 +390,17 @@ def restore_file(path: str | os.PathLike[str], target: str, now: int, by: str, v
     return runs
 
 
-def activate(by: str, via: str) -> Callable[[Transaction], Asking[int]]:
+def _activate(tx: Transaction, by: str, via: str) -> Asking[int]:
     """Let a held store go on; returns how many unfinished runs it has. Runs that were copied in the middle are due at once."""
-
-    def work(tx: Transaction) -> Asking[int]:
-        found = yield from tx.row("identity")
-        if identity(found)["held_at"] is None:
-            if tx.again:
-                return 0
-            raise BadArguments("this store is not held: its runs are carried by whatever workers it has")
-        yield from tx.rows("let_go")
-        yield from tx.rows("orphan_all")
-        ((unfinished,),) = yield from tx.rows("count_unfinished")
-        yield from audit.note(tx, "", by, via, "activate", {"runs": unfinished})
-        tx.changed("", News.DUE)
-        runs: int = unfinished
-        return runs
-
-    return work
+    found = yield from tx.row("identity")
+    if identity(found)["held_at"] is None:
+        if tx.again:
+            return 0
+        raise BadArguments("this store is not held: its runs are carried by whatever workers it has")
+    yield from tx.rows("let_go")
+    yield from tx.rows("orphan_all")
+    ((unfinished,),) = yield from tx.rows("count_unfinished")
+    yield from audit.note(tx, "", by, via, "activate", {"runs": unfinished})
+    tx.changed("", News.DUE)
+    runs: int = unfinished
+    return runs

@@ -1,26 +1,57 @@
-"""Summing what was spent, for a run and each one above it. Pieces of work in a transaction.
+"""Budgets: what was spent, summed for a run and each one above it, and what may be.
 
-An event that says what was spent and the sums are written together, so the sums are what the journals say. All rows of a
-batch are changed by one statement, in one order for all: two batches of one tree cannot wait for each other.
+Spending is never written by itself: an append sums what its events say (`data["spent"]`) in its own transaction, so the sums
+are what the journals say. All rows of a batch are changed by one statement, in one order for all: two batches of one tree
+cannot wait for each other.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.errors import NotStorable
-from holdfast.store.transaction import Asking, Count, Rows, Transaction, to_json
+from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.values.codec import UNTYPED
 from holdfast.words.budget import Asked, Budget, Purse
 from holdfast.words.model import Event
 from holdfast.words.spent import Spent
 
+BUDGET: Final = "budget"  # the key of questions for more; no call has such a key
+
+
+class Budgets(Feature):
+    """Where sums and budgets are read."""
+
+    async def spent(self, runs: Iterable[str]) -> dict[str, Spent]:
+        """Read what each of these runs has spent with all below it, if it has spent anything."""
+        found = await self._glance(rows, "spent", ids=to_json(list(runs)))
+        return {run: Spent.from_row(sums) for run, *sums in found}
+
+    async def spent_with_steps(self, runs: Iterable[str]) -> dict[str, Spent]:
+        """Read `spent` with steps for every run: where no budget holds, those completed in it and in all below it."""
+        ids = list(runs)
+        spent = await self.spent(ids)
+        for run, steps in await self._read(rows, "steps_below", ids=to_json(ids)) if ids else ():
+            if steps:
+                spent[run] = dataclasses.replace(spent.get(run, Spent()), steps=steps)
+        return spent
+
+    async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
+        """Read which steps, by their names, have spent most of it."""
+        found = await self._read(rows, "spent_by", run=run, limit=limit)
+        return [(what, Spent.from_row(sums)) for what, *sums in found]
+
+    async def purses(self, run: str) -> list[Purse]:
+        """Read the budgets that hold for a run, its own and those above it, the nearest first, and how they stand."""
+        return await self._glance(_purses, run)
+
 
 class Spending(NamedTuple):
-    """What one event says was spent."""
+    """The sums that one event says were spent."""
 
     run: str
     what: str
@@ -32,7 +63,7 @@ class Spending(NamedTuple):
 
 
 def spend(tx: Transaction, spendings: Iterable[Spending]) -> Asking[None]:
-    """Add them to what their runs have spent, and to what those above have."""
+    """Add spendings to what their runs have spent, and to what the runs above have."""
     lines: dict[str, list[str]] = defaultdict(list)
     runs = sorted({each.run for each in spendings})
     for run, member in (yield from tx.rows("lines", ids=to_json(runs))):
@@ -45,14 +76,13 @@ def spend(tx: Transaction, spendings: Iterable[Spending]) -> Asking[None]:
     yield Count("spend", [[*place, *sums] for place, sums in sorted(totals.items())])
 
 
-def purses(run: str) -> Asking[list[Purse]]:
-    """The budgets that hold for a run, and how they stand."""
-    rows: list[Any] = yield Rows("purses", {"run": run})
-    held = {row[0]: tuple(row[1:4]) for row in rows}
-    sums: list[Any] = (yield Rows("spent", {"ids": to_json(list(held))})) if held else []
+def _purses(run: str) -> Asking[list[Purse]]:
+    found = yield from rows("purses", run=run)
+    held = {row[0]: tuple(row[1:4]) for row in found}
+    sums = (yield from rows("spent", ids=to_json(list(held)))) if held else []
     spent = {row[0]: Spent.from_row(tuple(row)[1:]) for row in sums}
     asked: dict[str, list[Asked]] = defaultdict(list)
-    for row in rows:
+    for row in found:
         holder, question, status, decision, at, by, note, more, by_us = row[0], *tuple(row)[4:]
         if question is not None:
             yes, given = decision == "approved", _given(more)

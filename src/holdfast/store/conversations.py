@@ -1,31 +1,120 @@
-"""Whose turn it is in a conversation, and what is said: pieces of work in a write transaction.
+"""Conversations: what was said, and which run may add to it.
+
+What is said in a conversation is numbered from 0 and never changes. One run at a time has the conversation and may add to
+it; others stand in line, in the order in which they asked. Asking, adding and leaving are written with the appends that
+record them. A run that asked is told by a signal to its inbox, at once or when its turn has come, so it waits as for a
+message.
 
 `conversations.run_id` has the conversation, by `request`. Those behind it are rows of `conversation_line`; there are none
-while nobody has it, for whoever leaves passes it on in the same transaction. So nobody polls, and no wake-up is lost.
+while nobody has it, because a run that leaves passes it on in the same transaction. So nobody polls, and no wake-up is lost.
 
 No circle of waiting. A run that has a conversation, or was started by one that has, does not wait for another: if that is
 taken, it is refused. Otherwise two runs that want two conversations in opposite order would wait for ever, and so would a
 parent and the child that wants what its parent has.
 
-Lock order: the rows of runs, then those of conversations, in the order of their ids, then the row of who comes next. That
-one is locked with the others where it is known before (`lock_runs`); where it is not, and two transactions meet, PostgreSQL
-ends one of them, and it is done again.
+Lock order: the rows of runs, then those of conversations, in the order of their ids, then the row of the run that comes
+next. That one is locked with the others where it is known before (`lock_runs`); where it is not, and two transactions meet,
+PostgreSQL ends one of them, and it is done again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
 
 from holdfast.errors import ConversationBusy
 from holdfast.store import audit
-from holdfast.store.blobs import NAMED_BLOB, delete_blobs
-from holdfast.store.contract import Enter, Leave, Say, Talking
+from holdfast.store.blobs import NAMED_BLOB, delete_blobs, insert_blobs
 from holdfast.store.inbox import put_signal
-from holdfast.store.transaction import Asking, Count, Transaction, to_json
+from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
+
+_SAID_AT_A_GLANCE: Final = 50  # messages
+
+
+@dataclass(slots=True)
+class Enter:
+    """A run asks for a conversation. `request` names this asking; the answer is a signal with that topic."""
+
+    conversation: str
+    request: str
+    key: str | None
+    wait: bool  # in line, if another run has it
+
+
+@dataclass(slots=True)
+class Say:
+    """Messages of the run that has the conversation by this request, to stand at `first` and after it."""
+
+    conversation: str
+    request: str
+    first: int
+    texts: list[str]  # large ones name blobs
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Leave:
+    """The run needs the conversation no longer, or does not wait for it any more."""
+
+    conversation: str
+    request: str
+
+
+Talking = Enter | Say | Leave
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message of a conversation."""
+
+    position: int
+    value: str
+    run: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRow:
+    """A conversation as the store keeps it."""
+
+    id: str
+    length: int
+    run: str | None  # that has it
+    waiting: int  # how many runs stand in line
+    created_at: int
+    updated_at: int  # when something was said last
+
+
+class Conversations(Feature):
+    """Where conversations are kept. They belong to no run: deleting and pruning runs leaves them alone."""
+
+    async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
+        """Read the messages at these positions, as far as they are there, in order."""
+        read = self._glance if end - first <= _SAID_AT_A_GLANCE else self._read
+        found = await read(rows, "said", conversation=conversation, first=first, end=end)
+        return [MessageRow(*row) for row in found]
+
+    async def conversations(
+        self, *, conversation: str | None = None, after: str = "", limit: int = 100
+    ) -> list[ConversationRow]:
+        """Read conversations in the order of their ids, after one; or the one that is named."""
+        if conversation is None:
+            found = await self._read(rows, "conversations", after=after, limit=limit)
+        else:
+            found = await self._glance(rows, "conversation", conversation=conversation)
+        return [ConversationRow(*row) for row in found]
+
+    async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
+        """Delete a conversation with all that was said in it, and the large values that nothing else names.
+
+        Returns how many messages that was. `ConversationBusy` if a run has it.
+        """
+        return await self._submit(lambda tx: _delete(tx, conversation, by, via))
 
 
 def converse(tx: Transaction, run: str, talking: Talking) -> Asking[bool]:
-    """Do what a run does in a conversation; False when it does not have it, or it is not as the run believes."""
+    """Do what a run does in a conversation; False if the run does not have it, or it is not as the run believes."""
     if isinstance(talking, Say):
         return (yield from _say(tx, run, talking))
     if isinstance(talking, Enter):
@@ -50,7 +139,7 @@ def _enter(tx: Transaction, run: str, asked: Enter) -> Asking[None]:
 
 
 def _tell(tx: Transaction, run: str, asked: Enter, length: int) -> Asking[bool]:
-    """The conversation is this run's: it hears so once. False if there is no such run any more."""
+    """Tell a run, once, that the conversation is its own. False if there is no such run any more."""
     signal = _signal(asked.request)
     if (yield from tx.row("signal_position", run=run, signal_id=signal)) is not None:
         return True
@@ -70,15 +159,14 @@ def _say(tx: Transaction, run: str, say: Say) -> Asking[bool]:
     which = {"conversation": say.conversation, "request": say.request, "first": say.first, "end": end}
     if (yield from tx.row("lengthen", **which)) is None:
         return False
-    for digest, content in say.blobs.items():
-        yield from tx.rows("insert_blob", digest=digest, content=content)
-    rows = [[say.conversation, say.first + n, text, run, tx.now] for n, text in enumerate(say.texts)]
-    yield Count("insert_message", rows)
+    yield from insert_blobs(tx, say.blobs)
+    messages = [[say.conversation, say.first + n, text, run, tx.now] for n, text in enumerate(say.texts)]
+    yield Count("insert_message", messages)
     return True
 
 
 def _leave(tx: Transaction, left: Leave) -> Asking[None]:
-    """Pass the conversation on to whoever has waited longest, or go out of the line."""
+    """Pass the conversation on to the run that has waited longest, or go out of the line."""
     held = yield from tx.row("hold_conversation", conversation=left.conversation)
     if held is None or held[0] != left.request:
         yield from tx.rows("leave_line", conversation=left.conversation, request=left.request)
@@ -95,35 +183,28 @@ def _leave(tx: Transaction, left: Leave) -> Asking[None]:
 
 
 def leave_all(tx: Transaction, runs: Iterable[str]) -> Asking[None]:
-    """These runs have ended: what they had or waited for is for others."""
+    """Leave what these runs, which have ended, had or waited for."""
     for conversation, request in (yield from tx.rows("conversations_of", ids=to_json(list(runs)))):
         yield from _leave(tx, Leave(conversation, request))
 
 
-def delete_conversation(conversation: str, by: str, via: str) -> Callable[[Transaction], Asking[int]]:
-    """Delete all that was said, and the large values that nothing else names."""
-
-    def work(tx: Transaction) -> Asking[int]:
-        held = yield from tx.row("hold_conversation", conversation=conversation)
-        if held is None:
-            return 0
-        if held[0] is not None:
-            raise ConversationBusy(
-                f"conversation {conversation!r} cannot be deleted while run {held[2]!r} has it; cancel the run, or wait for "
-                "its end",
-                conversation=conversation,
-                run=held[2],
-            )
-        digests: set[str] = set()
-        for (text,) in (yield from tx.rows("blobs_said", conversation=conversation)):
-            digests.update(NAMED_BLOB.findall(text))
-        yield from tx.rows("delete_messages", conversation=conversation)
-        yield from tx.rows("delete_conversation", conversation=conversation)
-        yield from delete_blobs(tx, digests)
-        length: int = held[1]
-        yield from audit.note(
-            tx, "", by, via, "delete_conversation", {"conversation": conversation, "messages": length}
+def _delete(tx: Transaction, conversation: str, by: str, via: str) -> Asking[int]:
+    held = yield from tx.row("hold_conversation", conversation=conversation)
+    if held is None:
+        return 0
+    if held[0] is not None:
+        raise ConversationBusy(
+            f"conversation {conversation!r} cannot be deleted while run {held[2]!r} has it; cancel the run, or wait for "
+            "its end",
+            conversation=conversation,
+            run=held[2],
         )
-        return length
-
-    return work
+    digests: set[str] = set()
+    for (text,) in (yield from tx.rows("blobs_said", conversation=conversation)):
+        digests.update(NAMED_BLOB.findall(text))
+    yield from tx.rows("delete_messages", conversation=conversation)
+    yield from tx.rows("delete_conversation", conversation=conversation)
+    yield from delete_blobs(tx, digests)
+    length: int = held[1]
+    yield from audit.note(tx, "", by, via, "delete_conversation", {"conversation": conversation, "messages": length})
+    return length

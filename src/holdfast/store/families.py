@@ -1,7 +1,7 @@
-"""Families: a run and all below it, in one transaction.
+"""Families: a run and all below it, changed in one transaction.
 
 A run that was cancelled ends together with all below it. The transaction that ends it ends every unfinished run of its
-family, whoever carries it: the epoch moves on, so an owner that has not heard of it can write nothing more, and start no
+family, whichever worker carries it: the epoch moves on, so an owner that has not heard of it can write nothing more, and start no
 child either. Nobody else makes one, because children are created by their parent's own appends. So below a cancelled run
 there is never an unfinished one, and none can come: a failed run below it cannot be retried.
 
@@ -9,7 +9,7 @@ That is the last resort. An owner that was asked to stop tells the runs below it
 
 A pause takes the family too, and so does the resume that undoes it. Each paused run keeps the name of the request that holds it
 in the event that says so (`run.paused`), with how far above it that was made; the nearest request holds. A resume lets those go
-on that the requests hold which held the run itself: who was paused by a nearer request, or by the engine, stays paused. A
+on that the requests hold which held the run itself: a run that was paused by a nearer request, or by the engine, stays paused. A
 running member has an owner, which is asked by a signal. A child that such an owner starts before it has seen the request is
 paused in the transaction that creates it (`hold_child`).
 
@@ -20,36 +20,39 @@ start a child, so it is looked again until no new one is found.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from holdfast.errors import UnknownRun
 from holdfast.store import audit
-from holdfast.store.contract import News, Transition
+from holdfast.store.changes import News
 from holdfast.store.conversations import leave_all
 from holdfast.store.inbox import put_signal
-from holdfast.store.leases import record
 from holdfast.store.limits import freed
-from holdfast.store.transaction import Asking, Conflict, Transaction, to_json
+from holdfast.store.runs import existing
+from holdfast.store.work import Asking, Conflict, Transaction, to_json
 from holdfast.words.model import FINISHED, RunRow
 
 
-def existing(tx: Transaction, run: str) -> Asking[RunRow]:
-    """The run, or `UnknownRun`."""
-    row = yield from tx.row("run", run=run)
-    if row is None:
-        raise UnknownRun(f"there is no run {run!r}")
-    return RunRow(*row)
+class End(NamedTuple):
+    """A run that has just ended, and how."""
+
+    run: str
+    epoch: int
+    parent: str | None
+    status: str
+    result: str | None = None
+    error: str | None = None
+    ends_below: str | None = None  # why all below it end with it; None: they go on
 
 
 def asked_to_stop(tx: Transaction, run: str) -> Asking[int]:
-    """How often was the run cancelled?"""
+    """Count how often the run was cancelled."""
     (before,) = yield from tx.row("count_signals", run=run, kind="run.cancelling")
     return int(before)
 
 
 def below(tx: Transaction, run: str) -> Asking[list[tuple[int, RunRow]]]:
-    """All unfinished runs below this one, with how far below; they are locked, as the run itself must be."""
+    """Lock all unfinished runs below this one, as the run itself must be; returns them, with how far below."""
     known: set[str] = set()
     while True:
         found = [(depth, RunRow(*row)) for depth, *row in (yield from tx.rows("below", run=run))]
@@ -60,7 +63,7 @@ def below(tx: Transaction, run: str) -> Asking[list[tuple[int, RunRow]]]:
 
 
 def told(by: str, reason: str, what: str) -> str:
-    """The reason as the row keeps it."""
+    """Word the reason as the row keeps it."""
     return f"{what} by {by}" + (f": {reason}" if reason else "")
 
 
@@ -74,21 +77,20 @@ def halt(
                                seq=found.next_seq, epoch=found.lease_epoch)  # fmt: skip
     if halted is None:
         raise Conflict(f"run {found.id!r} has moved on since it was looked at")
-    yield from record(tx, found.id, found.next_seq, found.lease_epoch, kind, data)
+    yield from tx.record(found.id, found.next_seq, found.lease_epoch, kind, data)
     tx.changed(found.id, News.STOPPED)
 
 
 def end_family(tx: Transaction, found: RunRow, data: dict[str, Any]) -> Asking[None]:
     """End a run without its code, and all below it."""
     yield from halt(tx, found, "cancelled", "run.cancelled", data)
-    transition = Transition("cancelled", ends_below=data["reason"])
-    yield from end_runs(tx, [(found.id, found.lease_epoch, found.parent_id, transition)])
+    yield from end_runs(tx, [End(found.id, found.lease_epoch, found.parent_id, "cancelled", ends_below=data["reason"])])
     if found.status == "running":
         yield from freed(tx, [found.limit_key])
 
 
 def end_if_asked(tx: Transaction, run: str) -> Asking[None]:
-    """A run whose code cannot go on is paused, unless it was asked to stop: nobody could tidy up, so it ends."""
+    """End a run that was paused because its code cannot go on, if it was asked to stop: nobody could tidy up."""
     if (yield from asked_to_stop(tx, run)):
         found = yield from existing(tx, run)
         data = {"by": f"run {run}", "reason": "it was told to stop, and its code cannot go on"}
@@ -96,38 +98,28 @@ def end_if_asked(tx: Transaction, run: str) -> Asking[None]:
         yield from audit.note(tx, run, data["by"], "run", "cancel", data)
 
 
-def paused_or_ended(run: str, pauses: Callable[[Transaction], Asking[bool]]) -> Callable[[Transaction], Asking[None]]:
-    """Work that pauses a run because its code cannot go on; one that was asked to stop ends instead."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        if (yield from pauses(tx)):
-            yield from end_if_asked(tx, run)
-
-    return work
-
-
-def end_runs(tx: Transaction, ended: Sequence[tuple[str, int, str | None, Transition]]) -> Asking[None]:
-    """What the end of runs (id, epoch, parent) brings: questions are withdrawn, conversations left, the parents told."""
+def end_runs(tx: Transaction, ends: Sequence[End]) -> Asking[None]:
+    """Do what the end of runs brings: withdraw their questions, leave their conversations, tell their parents."""
     over: list[str] = []
-    for run, _, _, transition in ended:
-        over.append(run)
-        if transition.ends_below is not None:
-            over += yield from _end_below(tx, run, transition.ends_below)
+    for end in ends:
+        over.append(end.run)
+        if end.ends_below is not None:
+            over += yield from _end_below(tx, end.run, end.ends_below)
     yield from tx.rows("withdraw", ids=to_json(over))
     yield from leave_all(tx, over)
-    for run, epoch, parent, transition in ended:
-        if parent is not None:
-            data = {"child": run, "status": transition.status, "error": _error_record(transition.error)}
+    for end in ends:
+        if end.parent is not None:
+            data = {"child": end.run, "status": end.status, "error": _error_record(end.error)}
             # The epoch is part of the id: a child that failed and was retried ends a second time.
-            signal = (f"child:{run}:{epoch}", "child.ended", run, transition.result, data)
-            if (yield from put_signal(tx, parent, *signal)) is None:
+            signal = (f"child:{end.run}:{end.epoch}", "child.ended", end.run, end.result, data)
+            if (yield from put_signal(tx, end.parent, *signal)) is None:
                 # The parent has ended. One above it that was asked to stop waits for this run too.
-                for (above,) in (yield from tx.rows("stopping_above", run=parent)):
+                for (above,) in (yield from tx.rows("stopping_above", run=end.parent)):
                     yield from put_signal(tx, above, *signal)
 
 
 def _end_below(tx: Transaction, run: str, reason: str) -> Asking[list[str]]:
-    """End all below a run that has just ended; returns who that was."""
+    """End all below a run that has just ended; returns their ids."""
     members = yield from below(tx, run)
     data = {"by": f"run {run}", "reason": reason}
     for _, member in members:
@@ -154,7 +146,7 @@ def pause_member(tx: Transaction, found: RunRow, data: dict[str, Any]) -> Asking
         elif held.get("request") == data["request"] or held.get("depth", 0) < data["depth"]:
             return False
         elif not data["reason"]:
-            reason = found.reason  # who gives none takes none away
+            reason = found.reason  # a request that gives none takes none away
     yield from halt(tx, found, "paused", "run.paused", data, reason)
     return True
 
@@ -169,7 +161,7 @@ def hold_child(tx: Transaction, parent: str, child: RunRow, asked: Sequence[dict
 
 
 def _held_by(tx: Transaction, found: RunRow) -> Asking[dict[str, Any] | None]:
-    """The request that holds a paused run: its last event says so, or the engine paused it."""
+    """Read the request that holds a paused run from its last event; None if the engine paused it."""
     row = yield from tx.row("paused_by", run=found.id, seq=found.next_seq - 1)
     return None if row is None else json.loads(row[0] or "{}")
 
@@ -191,12 +183,12 @@ def go_on(tx: Transaction, found: RunRow, by: str) -> Asking[None]:
     """Make a paused run ready again."""
     yield from tx.rows("resume", run=found.id, status=found.status, seq=found.next_seq)
     yield from tx.rows("forgive", run=found.id)
-    yield from record(tx, found.id, found.next_seq, found.lease_epoch, "run.resumed", {"by": by, "cut": None})
+    yield from tx.record(found.id, found.next_seq, found.lease_epoch, "run.resumed", {"by": by, "cut": None})
     tx.changed(found.id, News.DUE)
 
 
 def call_off(tx: Transaction, found: RunRow, requests: set[str], by: str, mark: str) -> Asking[None]:
-    """Requests to pause are over before their run was paused: those its owner has not seen, and those it is about to do."""
+    """Call off requests to pause before their run was paused: those its owner has not seen, and those it is about to do."""
     for position, data in (yield from tx.rows("unseen_pauses", run=found.id)):
         if json.loads(data).get("request") in requests:
             yield from tx.rows("forgive_one", run=found.id, position=position)
@@ -207,7 +199,7 @@ def call_off(tx: Transaction, found: RunRow, requests: set[str], by: str, mark: 
 
 
 def resume_below(tx: Transaction, run: str, requests: set[str], by: str, mark: str) -> Asking[list[str]]:
-    """Let all below a run go on that these requests hold; returns who that was."""
+    """Let all below a run go on that these requests hold; returns their ids."""
     resumed = []
     for _, member in (yield from below(tx, run)) if requests else ():
         if member.status == "paused":

@@ -1,20 +1,140 @@
-"""Signals: how a run hears from outside, inside somebody's transaction."""
+"""The inbox: signals, by which a run hears from outside, and how its owner takes them.
+
+A sender never writes the journal. It puts a signal into the run's inbox and wakes the run if it waits for that signal; the
+owner takes it into the journal.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from holdfast.store.contract import News, Taken
-from holdfast.store.transaction import Asking, Transaction, to_json
-from holdfast.words.model import Event
+from holdfast.errors import RunFinished, UnknownRun
+from holdfast.store import audit
+from holdfast.store.blobs import insert_blobs
+from holdfast.store.changes import News
+from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.words.model import Event, Signal
 
+MOST: Final = 10  # signals that are taken at once; an owner that has more to read reads it
 _BY_FAMILY: Final = ("child", "approval", "conversation")
 
 
+class Taken(NamedTuple):
+    """The events that were taken into the journal, and whether the owner must look for more: of another kind, large, or many."""
+
+    events: list[Event]
+    more: bool
+
+
+class Inbox(Feature):
+    """Where signals lie until their run's owner takes them."""
+
+    async def send(
+        self,
+        run: str,
+        signal_id: str,
+        kind: str,
+        topic: str,
+        value: str | None,
+        data: dict[str, Any],
+        blobs: Mapping[str, bytes] | None = None,
+        *,
+        by: str = "",
+        via: str = "",
+    ) -> int:
+        """Put a signal into the run's inbox; the same signal_id twice is one signal. Returns its position.
+
+        `UnknownRun`, or `RunFinished` when the run has ended.
+        """
+        work = Send(run, signal_id, kind, topic, value, data, blobs or {}, by, via)
+        return await self._submit(work, small=not blobs, runs=[run])
+
+    async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
+        """Read the signals that came to a run after a position, in the order in which they came."""
+        return await self._read(inbox, run, after, limit)
+
+    def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
+        """Begin to take what came after `seen`, at this place of the journal; None where to read and append is as quick.
+
+        Until the owner knows what was taken, it must not append. If its fence does not hold, nothing is taken.
+        """
+        return None  # there is no way to the database that could be spared
+
+
+def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
+    """Read what came to a run."""
+    found = yield from rows("inbox", run=run, position=after, limit=limit)
+    return [
+        Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
+        for position, kind, topic, value, data, sent_at in found
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put a signal into the inbox, once per signal id."""
+
+    run: str
+    signal_id: str
+    kind: str
+    topic: str
+    value: str | None
+    data: dict[str, Any]
+    blobs: Mapping[str, bytes]
+    by: str = ""
+    via: str = ""
+
+    def __call__(self, tx: Transaction) -> Asking[int]:
+        run = self.run
+        before = yield from tx.row("signal_position", run=run, signal_id=self.signal_id)
+        if before is not None:
+            return int(before[0])
+        position = yield from put_signal(tx, run, self.signal_id, self.kind, self.topic, self.value, self.data)
+        if position is None:
+            found = yield from tx.row("fence", run=run)
+            if found is None:
+                raise UnknownRun(f"there is no run {run!r}")
+            raise RunFinished(f"run {run!r} is {found[0]} and takes no more messages")
+        if self.blobs:
+            yield from insert_blobs(tx, self.blobs)
+        yield from audit.note(tx, run, self.by, self.via, "send", {"topic": self.topic, "position": position})
+        return position
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Take what came to a run under this epoch, at this place of its journal: read and appended in one piece of work.
+
+    To read first and to append then is right as well, and shares its commit with others; but when nothing else is written at
+    that moment, it is one round trip more between a person's decision and the agent that waits for it. The fence is that of
+    an append, and the place up to which the inbox was read as well. What is taken gets the next numbers of the journal, which
+    the owner learns only from the answer: meanwhile it numbers nothing.
+
+    PostgreSQL does it by one statement. This is what is left where that was not possible or its answer was lost: then what it
+    wrote is there, because nobody else writes here.
+    """
+
+    run: str
+    epoch: int
+    seq: int
+    seen: int
+
+    def __call__(self, tx: Transaction) -> Asking[Taken]:
+        written: list[Any] = []
+        if tx.again:
+            written = yield from tx.rows("written", run=self.run, first=self.seq, end=self.seq + MOST, epoch=self.epoch)
+        return Taken([self.event(row[0], row[1], row[3], row[4], row[6]) for row in written], more=True)
+
+    def event(self, seq: int, kind: str, data: str | None, value: str | None, at: int) -> Event:
+        return Event(seq, kind, None, json.loads(data or "{}"), value, None, at, self.epoch, self.run)
+
+
 def wake_token(kind: str, topic: str) -> str:
-    """What `Transition.awaits` must contain for a signal to wake a parked run.
+    """Name what `Transition.awaits` must contain for a signal to wake a parked run.
 
     A message's token is its topic; a child's end is `child:<child id>`, a decision `approval:<approval id>`, the answer to a
     run that asked for a conversation `conversation:<request>`.
@@ -34,33 +154,3 @@ def put_signal(tx: Transaction, run: str, signal_id: str, kind: str, topic: str,
             data=to_json(data) if data else None)  # fmt: skip
     tx.changed(run, News.DUE)  # its owner should look too, if it has one
     return position
-
-
-# An owner takes what came to its run: it is read from the inbox and put into the journal in one piece of work.
-#
-# To read first and to append then is right as well, and shares its commit with others; but when nothing else is written at
-# that moment, it is one round trip more between a person's decision and the agent that waits for it. The fence is that of an
-# append, and the place up to which the inbox was read as well. What is taken gets the next numbers of the journal, which the
-# owner learns only from the answer: meanwhile it numbers nothing.
-
-MOST: Final = 10  # at once; who has more to read reads it
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """Take what came to a run under this epoch, at this place of its journal."""
-
-    run: str
-    epoch: int
-    seq: int
-    seen: int
-
-    def __call__(self, tx: Transaction) -> Asking[Taken]:
-        """Not done by one statement, or its answer was lost: then what it wrote is there, for nobody else writes here."""
-        rows: list[Any] = []
-        if tx.again:
-            rows = yield from tx.rows("written", run=self.run, first=self.seq, end=self.seq + MOST, epoch=self.epoch)
-        return Taken([self.event(row[0], row[1], row[3], row[4], row[6]) for row in rows], more=True)
-
-    def event(self, seq: int, kind: str, data: str | None, value: str | None, at: int) -> Event:
-        return Event(seq, kind, None, json.loads(data or "{}"), value, None, at, self.epoch, self.run)

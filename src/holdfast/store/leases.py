@@ -1,25 +1,130 @@
-"""Who runs what: claiming, keeping and losing leases. Each function is one piece of work in a write transaction."""
+"""Leases: how workers claim runs, keep them and give them back.
+
+Each claim adds one to the run's epoch, which is the fence of its owner's appends. A lease that nobody prolongs ends by time;
+the leases of a worker that is known to be dead end at once (`workers.py`).
+"""
 
 from __future__ import annotations
 
-import json
+import abc
+import asyncio
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.store.contract import Lease, News
-from holdfast.store.limits import Due, admitted, freed
-from holdfast.store.transaction import Asking, Count, Transaction, listed, to_json
+from holdfast.store.changes import News
+from holdfast.store.limits import KEYS_AT_ONCE, Due, admitted, freed, let_in
+from holdfast.store.work import Asking, Transaction, forget, listed, rows, to_json
+from holdfast.store.workers import Workers
 from holdfast.words.model import CRASHES_APART, RunRow
 
 _ROUNDS: Final = 10  # of looking at what is due, while some of it has no slot or turn
 _LOOKED_AT: Final = 100  # in each round but the first
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A run that its owner still has, as a heartbeat tells."""
+
+    run: str
+    epoch: int
+    inbox_count: int
+
+
+class Leases(Workers):
+    """Where leases are kept. Its methods are for a worker, which publishes itself with its first claim."""
+
+    _said_due = False  # a commit of ours made a run due, and no claim has looked since
+    _held_after = ""  # the limit up to which held runs were looked at
+
+    async def claim(
+        self,
+        agents: Iterable[str],
+        limit: int,
+        ttl_ms: int,
+        *,
+        root: str | None = None,
+        queues: Sequence[str] | None = None,
+        alone: bool = False,
+        sure: bool = False,
+        early_ms: int = 0,
+    ) -> list[RunRow]:
+        """Take up to `limit` due runs of these agents (of this root's tree and these queues only, if given), epoch + 1 each.
+
+        An agent is a name, for runs of no version, or a name and a version with a space between them, beside the name. The
+        highest priority goes first. A run whose limit has no slot, or whose rate no turn, is held back.
+        A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
+        with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
+        a run that this very incarnation is running. `sure`: a run is known to be due, so skip the cheap check before
+        claiming. A run that waits is taken up to `early_ms` before its time.
+        """
+        named = None if queues is None else list(queues)
+        claim = Claim(list(agents), limit, ttl_ms, root, named, alone, early_ms)
+        if limit < 1:
+            return []
+        # Look before writing, because an idle claim should cost no transaction; not when a commit of ours just said so.
+        said_so, self._said_due = self._said_due, False
+        if not (said_so or sure or await self._may_be_due(claim)):
+            return []
+        if not self._registered:
+            await self.publish([])
+        work = self._submit(claim, small=True, runs=())
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(self._give_back)
+            raise
+
+    async def _may_be_due(self, claim: Claim) -> bool:
+        now, worker = self.clock.now(), self.worker_id
+        when = {"now": now, "soon": now + claim.early_ms}
+        return bool(await self._glance(rows, "due", worker=worker, limit=1, **when, **claim.ours))
+
+    def _give_back(self, work: asyncio.Future[list[RunRow]]) -> None:
+        """Release what was claimed for a caller that was cancelled: this process would hold it and not know of it."""
+        claimed = [] if work.cancelled() or work.exception() is not None else work.result()
+        if self._open and claimed:
+            forget(self._submit(lambda tx: _release(tx, claimed)))
+
+    async def next_due(
+        self,
+        agents: Iterable[str],
+        *,
+        root: str | None = None,
+        queues: Sequence[str] | None = None,
+        alone: bool = True,
+    ) -> int | None:
+        """Tell the earliest time (it may be past) at which a `claim` with the same arguments would find a run."""
+        found = await self._glance(rows, "next_due", worker=self.worker_id, **_ours(agents, root, queues, alone))
+        due_at: int | None = found[0][0]
+        return due_at
+
+    async def let_in(
+        self, agents: Iterable[str], *, root: str | None = None, queues: Sequence[str] | None = None
+    ) -> int:
+        """Make runs due that a `claim` with these arguments held back and that would find a slot now; tells how many.
+
+        The end of a run that had a slot does so itself. This is for what it cannot know, and is bounded: call it now and
+        then.
+        """
+        held = await self._glance(rows, "held_keys", after=self._held_after, limit=KEYS_AT_ONCE)
+        self._held_after = held[-1][0] if len(held) == KEYS_AT_ONCE else ""
+        keys, ours = [key for key, taken, slots in held if taken < slots], _ours(agents, root, queues, alone=False)
+        return await self._submit(lambda tx: let_in(tx, keys, ours)) if keys else 0
+
+    @abc.abstractmethod
+    def heartbeat(self, ttl_ms: int) -> list[Lease]:
+        """Prolong every lease of this incarnation in one statement; tells which ones it still has.
+
+        Blocks, at most for the time of a lease, and needs nothing of the loop: any other thread may call it while the
+        loop is hung. `StoreUnavailable` when it could not be done.
+        """
+
+
 @dataclass(slots=True)
 class Claim:
-    """Take due runs. It has a name, by which it finds what it took in the case that its commit is unknown.
+    """Take due runs. A claim has a name, by which it finds what it took in the case that its commit is unknown.
 
     Of a thousand runs that one key holds back a claim looks at as many as it may, so that they soon stand in nobody's way.
     """
@@ -54,7 +159,7 @@ class Claim:
         return claimed
 
     def _apart(self, tx: Transaction) -> Asking[list[RunRow]]:
-        """The run that is due first; if it may have ended its process, as many of its like as it may have for company."""
+        """Take the run that is due first; if it may have ended its process, as many of its like as it may have for company."""
         for _ in range(_ROUNDS):
             found = yield from tx.rows("pick", limit=self.limit, soon=tx.now + self.early_ms, **self.ours)
             due = [Due(*row) for row in found]
@@ -69,8 +174,8 @@ class Claim:
 
     @property
     def ours(self) -> dict[str, Any]:
-        """Which runs may be taken, as queries want to know it."""
-        return ours(self.agents, self.root, self.queues, self.alone)
+        """Name the runs that may be taken, as queries take it."""
+        return _ours(self.agents, self.root, self.queues, self.alone)
 
     def _take(self, tx: Transaction, picked: list[Due]) -> Asking[list[RunRow]]:
         if not picked:
@@ -80,117 +185,28 @@ class Claim:
         for run in picked:
             if run.status == "running":
                 data = {"owner": run.owner, "epoch": run.epoch}
-                yield from record(tx, run.id, run.seq, run.epoch + 1, "run.interrupted", data)
+                yield from tx.record(run.id, run.seq, run.epoch + 1, "run.interrupted", data)
             tx.changed(run.id, News.MOVED)
         return [claimed[run.id] for run in picked]  # the statement returns them in no particular order
 
 
-def ours(agents: Iterable[str], root: str | None, queues: Iterable[str] | None, alone: bool) -> dict[str, Any]:
-    """Which runs a worker may take, as queries want to know it."""
+def _ours(agents: Iterable[str], root: str | None, queues: Iterable[str] | None, alone: bool) -> dict[str, Any]:
+    """Name the runs that a worker may take, as queries take it."""
     return {"agents": to_json(list(agents)), "root": root, "queues": listed(queues), "alone": int(alone)}
 
 
-def release(leases: Iterable[tuple[str, int]]) -> Callable[[Transaction], Asking[None]]:
+def _release(tx: Transaction, claimed: Iterable[RunRow]) -> Asking[None]:
     """Give back runs whose claimer went away before it heard of them."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        keys = []
-        for run, epoch in leases:
-            for released, key in (yield from tx.rows("release", run=run, epoch=epoch)):
-                keys.append(key)
-                tx.changed(released, News.DUE)
-        yield from freed(tx, keys)
-
-    return work
-
-
-@dataclass(frozen=True, slots=True)
-class Living:
-    """A worker that is alive, and what it may take."""
-
-    id: str
-    agents: frozenset[str]  # names, and names with a version after a space
-    queues: frozenset[str] | None
-
-    @classmethod
-    def of(cls, id: str, agents: str, queues: str | None) -> Living:
-        return cls(id, frozenset(json.loads(agents)), None if queues is None else frozenset(json.loads(queues)))
-
-    def may_take(self, agent: str, version: str | None, queue: str) -> bool:
-        name = agent if version is None else f"{agent} {version}"
-        return name in self.agents and (self.queues is None or queue in self.queues)
-
-
-def refuse(run: RunRow, worker: str, reason: str, able: Collection[str]) -> Callable[[Transaction], Asking[bool]]:
-    """Give back a run whose records do not fit the code of this worker; paused (True) if all that could take it did that."""
-
-    def work(tx: Transaction) -> Asking[bool]:
-        row = yield from tx.row("refused", run=run.id, epoch=run.lease_epoch)
-        if row is None:
-            return False
-        refused = {*json.loads(row[0] or "[]"), worker}
-        left = [each for each in able if each not in refused]
-        gone = yield from tx.rows(
-            "refuse", run=run.id, epoch=run.lease_epoch, status="waiting" if left else "paused",
-            due_at=tx.now if left else None, waits_for="worker" if left else None, reason=reason,
-            refused=to_json(sorted(refused)) if left else None,
-        )  # fmt: skip
-        tx.changed(run.id, News.DUE if left else News.STOPPED)
-        yield from freed(tx, [key for _, key in gone])
-        return bool(gone) and not left
-
-    return work
-
-
-def reconsider(runs: Collection[str]) -> Callable[[Transaction], Asking[None]]:
-    """Let anybody take runs again that only those could take who have refused them; the next one will pause them."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        for (run,) in (yield from tx.rows("forget_refused", ids=to_json(list(runs)))):
-            tx.changed(run, News.DUE)
-
-    return work
-
-
-def heartbeat(ttl_ms: int) -> Callable[[Transaction], Asking[list[Lease]]]:
-    """Prolong all leases of this incarnation."""
-
-    def work(tx: Transaction) -> Asking[list[Lease]]:
-        yield from tx.rows("seen_worker")
-        kept = yield from tx.rows("heartbeat", ttl=ttl_ms)
-        return [Lease(*row) for row in kept]
-
-    return work
-
-
-def bury(worker: str) -> Callable[[Transaction], Asking[int]]:
-    """Make a dead incarnation's runs due and forget it. The caller holds its lock."""
-
-    def work(tx: Transaction) -> Asking[int]:
-        (crowd,) = yield from tx.row("crowd", worker=worker)
-        orphans = yield from tx.rows("orphan", worker=worker, crowd=crowd)
-        for (run,) in orphans:
-            tx.changed(run, News.DUE)
-        yield from tx.rows("forget_worker", worker=worker)
-        return len(orphans)
-
-    return work
-
-
-def depart(worker: str) -> Callable[[Transaction], Asking[None]]:
-    """This incarnation closes: what it still holds (it was claimed a moment ago, say) is given back, and it is forgotten."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        keys = []
-        for run, key in (yield from tx.rows("release_all")):
+    keys = []
+    for run in claimed:
+        for released, key in (yield from tx.rows("release", run=run.id, epoch=run.lease_epoch)):
             keys.append(key)
-            tx.changed(run, News.DUE)
-        yield from freed(tx, keys)
-        yield from tx.rows("forget_worker", worker=worker)
-
-    return work
+            tx.changed(released, News.DUE)
+    yield from freed(tx, keys)
 
 
-def record(tx: Transaction, run: str, seq: int, epoch: int, kind: str, data: dict[str, Any]) -> Asking[None]:
-    """One event that the store itself writes, at a place that was reserved for it."""
-    yield Count("record", [(run, seq, kind, None, to_json(data), None, None, epoch, tx.now)])
+def prolong(tx: Transaction, ttl_ms: int) -> Asking[list[Lease]]:
+    """Prolong all leases of this incarnation."""
+    yield from tx.rows("seen_worker")
+    kept = yield from tx.rows("heartbeat", ttl=ttl_ms)
+    return [Lease(*row) for row in kept]

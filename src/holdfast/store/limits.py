@@ -1,44 +1,153 @@
-"""Who may run now: slots of limits, turns of rates. Pieces of work in a write transaction.
+"""Limits and rates: which runs and steps may run now.
 
 Limits of agents. At most `limit_n` runs with a `limit_key` are running. A run that is due and finds no slot is held: it
-has no due time and `waits_for` is 'slot', so it stands in no claim's way. Whoever stops running wakes the one that was held
-longest, in the same transaction. Both count under one lock, so no wake-up is lost: if the claim comes first, the leaver
-finds the run it held; if the leaver comes first, the claim finds its slot. What a wake-up cannot know (a limit that
-was raised, a run that was woken and that no worker serves) is found by `let_in`, now and then.
+has no due time and `waits_for` is 'slot', so it stands in no claim's way. A run that stops wakes the run that was held back
+longest, in the same transaction. Both count under one lock, so no wake-up is lost: if the claim comes first, the run that
+stops finds the one it held; if that run comes first, the claim finds its slot. What a wake-up cannot know (a limit that
+was raised, a run that was woken and that no worker serves) is found by `Leases.let_in`, now and then.
 
-Rates. The turns of a key are one after the other, `interval_us` apart. A run that is due takes the next turn; if it is not
-yet, the run is due again at that time. A turn that is used late delays the one a window behind it (turns.py), and one that is
-much too late is lost and another is taken: so a pile of runs that were due while no worker lived begins as slowly as any other.
+Rates. The turns of a key are one after the other, at places that are `interval_us` apart. A run that is due takes the next
+turn; if that is later, the run is due again at that time. `n` intervals are a little longer than the window, so a turn may be
+used so much late, and all turns of any window are `n` at most. One that is used later than that is written down with its
+time: the turns a window behind it wait for it, and no others. So what comes late delays a fiftieth of the turns, is made up
+for by and by, and none is lost. A turn that is much too late is lost and another is taken: so a pile of runs that were due
+while no worker lived begins as slowly as any other.
 
-Slots of steps are rows, for a run may have many bodies. They count while their run is running under the same epoch and
+No turn is earlier than the end of a pause, nor than the time at which the tokens that were used are paid for. Tokens are known
+only when a body has ended; so that those who wait do not all begin before the first bill comes, turns are as far apart as the
+tokens of the last few would have them.
+
+Slots of steps are rows, because a run may have many bodies. They count while their run is running under the same epoch and
 its lease is not over: those of a dead worker are free at once.
 
-Lock order: the rows of runs, then the lock under which is counted, then held rows, of which locked ones are passed over.
+Lock order: the rows of runs, then the lock under which slots and turns are counted, then held rows, of which locked ones are
+passed over.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from holdfast.store.contract import Closed, News, Turn, in_milliseconds
-from holdfast.store.transaction import Asking, Transaction, to_json
-from holdfast.words.limits import interval_us, latest_us, slack_us, stretch_us
+from holdfast.store.changes import News
+from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.words.limits import interval_us, latest_us, slack_us, span_us, stretch_us
 
-# Turns of rates: pieces of work in a write transaction, under the lock under which all turns are counted.
-#
-# The turns of a rate are one after the other, at places that are an interval apart. `n` intervals are a little longer than the
-# window, so a turn may be used so much late, and all turns of any window are `n` at most. One that is used later than that is
-# written down with its time: those a window behind it wait for it, and no others. So what comes late delays a fiftieth of the
-# turns, is made up for by and by, and none is lost.
-#
-# None is earlier than the end of a pause, nor than the time at which the tokens that were used are paid for. Tokens are known
-# only when a body has ended; so that those who wait do not all begin before the first bill comes, turns are as far apart as the
-# tokens of the last few would have them.
+KEYS_AT_ONCE: Final = 200
 
 
-def take_turns(tx: Transaction, key: str, interval_us: int, tokens_us: int = 0, turns: int = 1) -> Asking[Turn]:
+def in_milliseconds(micros: int) -> int:
+    """Round up, so that nothing begins early."""
+    return -(-micros // 1000)
+
+
+class Turn(NamedTuple):
+    """When a run or a step may begin. It is late because of a pause, or because of those that come before.
+
+    Its place is in microseconds, and never changes. Places are an interval apart.
+    """
+
+    place: int
+    paused: bool = False
+
+    @property
+    def at(self) -> int:
+        return in_milliseconds(self.place)
+
+
+class Closed(NamedTuple):
+    """Until when a rate is paused, and until when it has to pay for tokens that were used.
+
+    `late` is when those began, in microseconds, that had their turn a window before ours and used it late: ours comes a
+    window after that. 0: there is none.
+    """
+
+    paused: int
+    owed: int
+    late: int
+
+
+class Limits(Feature):
+    """Where slots and turns are counted. Keys are those of `words.limits.Lane`; times are the store's, in milliseconds."""
+
+    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn:
+        """Reserve the next turn of a rate, which may be now. The one after it comes `interval_us` later.
+
+        With `tokens_us`, the time that a thousand tokens take, it comes later still if turns use many of them.
+        """
+
+        def work(tx: Transaction) -> Asking[Turn]:
+            yield from tx.rows("lock_counts")
+            return (yield from _take_turns(tx, key, interval_us, tokens_us))
+
+        return await self._submit(work, small=True, runs=())
+
+    async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
+        """Write down when late turns were used, by the beginning of their stretch (`words.limits.stretch_us`)."""
+
+        def work(tx: Transaction) -> Asking[None]:
+            yield from tx.rows("lock_counts")
+            yield from _use_late(tx, key, began, every_ms)
+
+        await self._submit(work, small=True, runs=())
+
+    async def pause_rate(self, key: str, wait_ms: int) -> int:
+        """Give out no turn that is earlier than so long from now; returns until when. Pauses do not add up."""
+
+        def work(tx: Transaction) -> Asking[int]:
+            yield from tx.rows("lock_counts")
+            (until,) = yield from tx.row("pause_rate", key=key, until=(tx.now + wait_ms) * 1000)
+            return in_milliseconds(until)
+
+        return await self._submit(work, small=True, runs=())
+
+    async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
+        """Charge a rate for tokens that a body used whose turn was at `since`; turns taken from now on are later for it."""
+
+        def work(tx: Transaction) -> Asking[None]:
+            yield from tx.rows("lock_counts")
+            cost = tokens * tokens_us // 1000
+            yield from tx.rows("charge", key=key, tokens=tokens, cost=cost, since=since * 1000)
+
+        await self._submit(work, small=True, runs=())
+
+    async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
+        """Tell whether a turn that was reserved earlier can still be used."""
+        place = 0 if turn is None else turn.place - span_us(every_ms)
+        found = await self._glance(rows, "rate", key=key, place=place)
+        if not found:
+            return Closed(0, 0, 0)
+        paused, owed, late = found[0]
+        return Closed(in_milliseconds(paused), in_milliseconds(owed), late)
+
+    async def paused_rates(self, limit: int = 100) -> list[tuple[str, int]]:
+        """Read the rates that are paused now, and until when; the longest first."""
+        found = await self._read(rows, "paused_rates", micros=self.clock.now() * 1000, limit=limit)
+        return [(key, in_milliseconds(until)) for key, until in found]
+
+    async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> bool:
+        """Take one of `n` slots for the body of a call, if one is free. It is free again when the run's lease ends."""
+
+        def work(tx: Transaction) -> Asking[bool]:
+            yield from tx.rows("lock_counts")
+            yield from tx.rows("clear_slots", key=key, run=run, call=call)
+            taken = yield from tx.rows("take_slot", key=key, run=run, call=call, epoch=epoch, limit=n)
+            return bool(taken)
+
+        return await self._submit(work, small=True, runs=())
+
+    async def leave_slot(self, run: str, call: str, epoch: int) -> None:
+        """Free the slot of a body that has ended."""
+
+        def work(tx: Transaction) -> Asking[None]:
+            yield from tx.rows("lock_counts")
+            yield from tx.rows("leave_slot", run=run, call=call, epoch=epoch)
+
+        await self._submit(work, small=True, runs=())
+
+
+def _take_turns(tx: Transaction, key: str, interval_us: int, tokens_us: int = 0, turns: int = 1) -> Asking[Turn]:
     """Reserve turns; returns the first of them."""
     place, paused = yield from tx.row(
         "take_turns", key=key, micros=tx.now * 1000, interval=interval_us, tokens_us=tokens_us, turns=turns
@@ -46,62 +155,11 @@ def take_turns(tx: Transaction, key: str, interval_us: int, tokens_us: int = 0, 
     return Turn(place, paused > tx.now * 1000)
 
 
-def take_turn(key: str, interval_us: int, tokens_us: int) -> Callable[[Transaction], Asking[Turn]]:
-    """Reserve one."""
-
-    def work(tx: Transaction) -> Asking[Turn]:
-        yield from tx.rows("lock_counts")
-        return (yield from take_turns(tx, key, interval_us, tokens_us))
-
-    return work
-
-
-def use_late(key: str, began: dict[int, int], every_ms: int) -> Callable[[Transaction], Asking[None]]:
-    """Turns were used late: write it down."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        yield from tx.rows("lock_counts")
-        yield from late(tx, key, began, every_ms)
-
-    return work
-
-
-def late(tx: Transaction, key: str, began: dict[int, int], every_ms: int) -> Asking[None]:
+def _use_late(tx: Transaction, key: str, began: dict[int, int], every_ms: int) -> Asking[None]:
     """Write down when late turns are used, by stretches. What was written a window ago delays nobody any more."""
     yield from tx.rows("forget_late", key=key, micros=tx.now * 1000 - every_ms * 1000)
     for stretch, micros in sorted(began.items()):
         yield from tx.rows("use_late", key=key, place=stretch, micros=micros)
-
-
-def pause(key: str, wait_ms: int) -> Callable[[Transaction], Asking[int]]:
-    """Nobody has a turn for so long."""
-
-    def work(tx: Transaction) -> Asking[int]:
-        yield from tx.rows("lock_counts")
-        (until,) = yield from tx.row("pause_rate", key=key, until=(tx.now + wait_ms) * 1000)
-        return in_milliseconds(until)
-
-    return work
-
-
-def charge(key: str, tokens: int, tokens_us: int, since: int) -> Callable[[Transaction], Asking[None]]:
-    """Tokens were used by a body that had its turn at that time."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        yield from tx.rows("lock_counts")
-        cost = tokens * tokens_us // 1000
-        yield from tx.rows("charge", key=key, tokens=tokens, cost=cost, since=since * 1000)
-
-    return work
-
-
-def closed(row: Any) -> Closed:
-    """A row of `rate`."""
-    paused, owed, began = row
-    return Closed(in_milliseconds(paused), in_milliseconds(owed), began)
-
-
-KEYS_AT_ONCE: Final = 200
 
 
 class Due(NamedTuple):
@@ -128,13 +186,13 @@ class Due(NamedTuple):
 
     @property
     def limited(self) -> bool:
-        """Must it have a slot? One that lost its owner has it still."""
+        """Must the run have a slot? One that lost its owner has it still."""
         return self.limit_key is not None and self.status != "running"
 
     def needs_turn(self, now: int) -> bool:
-        """Must its turn be looked at? One that has begun has had it, and one that waited for its turn has it, if it is in time.
+        """Must its turn be looked at? Not if the run has begun, nor if it waited for its turn, which is now.
 
-        Not if the rate was paused meanwhile.
+        A turn that comes too late, or whose rate was paused meanwhile, is looked at.
         """
         if self.rate_key is None or self.rate_ms is None or self.started_at is not None:
             return False
@@ -144,17 +202,17 @@ class Due(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Of the turn that it waited for."""
+        """Place of the turn that the run waited for."""
         return self.due_at * 1000 if self.turn is None else self.turn
 
     @property
     def turn_us(self) -> int:
-        """When it can be used."""
+        """Time from which that turn can be used."""
         return max(self.place, 0 if self.late is None else self.late + (self.rate_ms or 0) * 1000)
 
 
 def admitted(tx: Transaction, due: list[Due], room: int) -> Asking[list[Due]]:
-    """Those of the due runs that may run now, in their order and at most so many; who has no slot or turn is held."""
+    """Pick the due runs that may run now, in their order and at most so many; a run that has no slot or turn is held."""
     if not any(run.limited or run.needs_turn(tx.now) for run in due):
         return due[:room]
     yield from tx.rows("lock_counts")
@@ -185,7 +243,7 @@ def _without_slot(tx: Transaction, due: list[Due]) -> Asking[list[str]]:
 
 
 def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[str, tuple[int, int]]]:
-    """The runs whose turn is later: its time, and its place. Who has no turn that can be used takes one."""
+    """Find the runs whose turn is later: its time, and its place. A run that has no turn that can be used takes one."""
     later: dict[str, tuple[int, int]] = {}
     by_key: dict[str, list[Due]] = {}
     for run in due:
@@ -195,7 +253,7 @@ def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[str, tupl
         without = yield from _use_turns(tx, key, runs, later)
         if without:
             interval = interval_us(runs[0].rate_n or 0, runs[0].rate_ms or 0)
-            first = yield from take_turns(tx, key, interval, turns=len(without))
+            first = yield from _take_turns(tx, key, interval, turns=len(without))
             for number, run in enumerate(without):
                 place = first.place + number * interval
                 if place > tx.now * 1000:
@@ -204,7 +262,7 @@ def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[str, tupl
 
 
 def _use_turns(tx: Transaction, key: str, due: list[Due], later: dict[str, tuple[int, int]]) -> Asking[list[Due]]:
-    """Runs that have a turn begin, or come `later`; returns those that have none, or lost it."""
+    """Let runs that have a turn begin, or come `later`; returns those that have none, or lost it."""
     now, without, used_late = tx.now * 1000, list[Due](), dict[int, int]()
     for run in due:
         every_ms = run.rate_ms or 0
@@ -215,7 +273,7 @@ def _use_turns(tx: Transaction, key: str, due: list[Due], later: dict[str, tuple
         elif now - run.place > slack_us(every_ms):
             used_late[stretch_us(run.place, every_ms)] = now
     if used_late:
-        yield from late(tx, key, used_late, due[0].rate_ms or 0)
+        yield from _use_late(tx, key, used_late, due[0].rate_ms or 0)
     return without
 
 
@@ -229,7 +287,7 @@ def _hold(
 
 
 def freed(tx: Transaction, keys: Iterable[str | None]) -> Asking[None]:
-    """Runs with these limits stopped running: for each, the one that was held longest is due."""
+    """Free the slots of runs that stopped running: for each, the run that was held longest is due."""
     slots = Counter(key for key in keys if key is not None)
     if not slots:
         return
@@ -239,43 +297,14 @@ def freed(tx: Transaction, keys: Iterable[str | None]) -> Asking[None]:
             tx.changed(run, News.DUE)
 
 
-def let_in(keys: list[str], ours: dict[str, Any]) -> Callable[[Transaction], Asking[int]]:
+def let_in(tx: Transaction, keys: Iterable[str], ours: dict[str, Any]) -> Asking[int]:
     """Wake held runs that this worker may take, of limits that were seen to have free slots; returns how many."""
-
-    def work(tx: Transaction) -> Asking[int]:
-        woken = 0
-        yield from tx.rows("lock_counts")
-        for key in sorted(keys):
-            taken, slots = yield from tx.row("room", key=key)
-            found = yield from tx.rows("wake_ours", key=key, limit=max((slots or 0) - taken, 0), **ours)
-            for (run,) in found:
-                tx.changed(run, News.DUE)
-            woken += len(found)
-        return woken
-
-    return work
-
-
-# Steps
-
-
-def take_slot(key: str, n: int, run: str, call: str, epoch: int) -> Callable[[Transaction], Asking[bool]]:
-    """Take a slot for the body of a call, if one is free."""
-
-    def work(tx: Transaction) -> Asking[bool]:
-        yield from tx.rows("lock_counts")
-        yield from tx.rows("clear_slots", key=key, run=run, call=call)
-        taken = yield from tx.rows("take_slot", key=key, run=run, call=call, epoch=epoch, limit=n)
-        return bool(taken)
-
-    return work
-
-
-def leave_slot(run: str, call: str, epoch: int) -> Callable[[Transaction], Asking[None]]:
-    """The body of a call has ended."""
-
-    def work(tx: Transaction) -> Asking[None]:
-        yield from tx.rows("lock_counts")
-        yield from tx.rows("leave_slot", run=run, call=call, epoch=epoch)
-
-    return work
+    woken = 0
+    yield from tx.rows("lock_counts")
+    for key in sorted(keys):
+        taken, slots = yield from tx.row("room", key=key)
+        found = yield from tx.rows("wake_ours", key=key, limit=max((slots or 0) - taken, 0), **ours)
+        for (run,) in found:
+            tx.changed(run, News.DUE)
+        woken += len(found)
+    return woken

@@ -1,19 +1,27 @@
-"""What waits to be written: appends, and any other piece of work."""
+"""Operations: what waits to be written, which is appends and any other piece of work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.errors import StoreUnavailable, Unconfirmed
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.transaction import Asking, Transaction
+from holdfast.store.work import Asking, Transaction
 
 T = TypeVar("T")
 
 
 class Crash(BaseException):
     """Raised by a test's fault hook: the writer stops as if the process had been killed."""
+
+
+class Faults(Protocol):
+    """Hooks for tests that break things: called around each commit that holds journal writes, with their names."""
+
+    def before_commit(self, writes: list[str]) -> None: ...
+
+    def after_commit(self, writes: list[str]) -> None: ...
 
 
 class Work(Generic[T]):
@@ -28,7 +36,7 @@ class Work(Generic[T]):
         self.sent = False  # it is in a transaction that may commit, or did
         self.unknown = False  # whether a commit of it happened is not known
         self.late = ""  # how long it was waited for, and why so long
-        self.withdrawn = False  # nobody waits for it any more: it is not to be done
+        self.withdrawn = False  # no caller waits for it any more: it is not to be done
 
     def take(self) -> bool:
         """Called by the writer before it does the work: may it? Another thread may withdraw it at this very moment.
@@ -42,7 +50,7 @@ class Work(Generic[T]):
         return not self.withdrawn
 
     def put_back(self) -> None:
-        """The transaction was undone."""
+        """Note that the transaction was undone."""
         self.sent = self.unknown
 
     def withdraw(self, late: str) -> bool:
@@ -52,14 +60,14 @@ class Work(Generic[T]):
         return not self.sent
 
     def refusal(self) -> StoreUnavailable:
-        """What the one who waited is told, once it was withdrawn."""
+        """Tell the caller that waited what became of work that was withdrawn."""
         if self.sent:
             return Unconfirmed(f"the store did not confirm a write {self.late}: it may have happened, or happen yet")
         return StoreUnavailable(f"the store was not written {self.late}: nothing was done, and nothing will be")
 
 
 def put_back(batch: Sequence[Operation]) -> None:
-    """The transaction of a batch was undone."""
+    """Note that the transaction of a batch was undone."""
     for one in batch:
         if isinstance(one, Work):
             one.put_back()
@@ -72,12 +80,12 @@ class Aside(Work[T]):
 
 
 def nobody_waits(batch: Sequence[Operation]) -> bool:
-    """Was all of it withdrawn?"""
+    """Was all of the batch withdrawn?"""
     return all(isinstance(one, Work) and one.withdrawn for one in batch)
 
 
 def refusals(batch: Sequence[Operation]) -> list[Result]:
-    """The end of work that was withdrawn."""
+    """Make the results of work that was withdrawn."""
     return [(one, None, one.refusal()) for one in batch if isinstance(one, Work)]
 
 
@@ -86,14 +94,20 @@ Result = tuple[Operation, Any, BaseException | None]
 
 
 def names(batch: Sequence[Operation]) -> list[str]:
-    """What a commit writes to the journal, for tests that break things there: events, and whatever else by its function."""
+    """Name what a commit writes to the journal, for tests that break things there: events, and other work by its function."""
     found: list[str] = []
     for one in batch:
         if isinstance(one, Work):
-            name: str = getattr(one.do, "__qualname__", type(one.do).__name__)
-            found += [name.partition(".")[0].lower()] if one.journal else []
+            found += [_name(one.do)] if one.journal else []
         else:
             found += [f"{event.kind} {event.key or ''}".rstrip() for event in one.append.events]
             found += [f"stream {piece.stream} {piece.kind}" for piece in one.append.pieces]
             found += [one.append.transition.status if one.append.transition is not None else "append"]
     return found
+
+
+def _name(do: object) -> str:
+    """Name a piece of work by its class or function; one that is made inside a method has that method's name."""
+    made = getattr(do, "func", do)
+    name: str = getattr(made, "__qualname__", type(made).__name__)
+    return name.partition(".<locals>")[0].rpartition(".")[2].lstrip("_").lower()

@@ -7,7 +7,7 @@ import re
 from importlib import resources
 from typing import Final
 
-from holdfast.store.contract import TokenRow
+from holdfast.store.tokens import TokenRow
 from holdfast.words.model import ApprovalRow, RunRow
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)

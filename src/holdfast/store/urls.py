@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.store.contract import Faults, Store
+from holdfast.store.operations import Faults
 from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.store.store import Store
 from holdfast.words.clock import Clock
 from holdfast.words.urls import redacted
 
@@ -27,7 +28,7 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
             raise StoreUnavailable(
                 f'PostgreSQL needs a driver that is not installed ({error}): pip install "holdfast[postgres]"'
             ) from error
-        return cast(Store, PostgresStore.from_url(url, clock=clock, faults=faults, name=name))
+        return PostgresStore.from_url(url, clock=clock, faults=faults, name=name)
     shown = redacted(url)
     named = repr(shown) if isinstance(url, str) else shown
     raise BadArguments(f"{named} is not a store this version can open; write {_meant(shown)}")

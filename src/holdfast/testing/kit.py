@@ -20,8 +20,9 @@ from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.resources import Resource
 from holdfast.runtime import StepSpec
-from holdfast.store.contract import Faults, Store
+from holdfast.store.operations import Faults
 from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.store.store import Store
 from holdfast.testing.clock import JumpClock
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.overrides import Override, active

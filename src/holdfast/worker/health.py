@@ -20,7 +20,8 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import BadArguments, HoldfastError
-from holdfast.store.contract import Census, QuestionAges
+from holdfast.store.approvals import QuestionAges
+from holdfast.store.runs import Census
 from holdfast.values.text import short
 from holdfast.worker.metrics import METRICS, Sight, exposition
 from holdfast.worker.worker import Worker

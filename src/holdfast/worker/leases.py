@@ -11,7 +11,9 @@ from typing import Generic, TypeVar
 from holdfast.engine import parking
 from holdfast.engine.execution import Execution
 from holdfast.errors import HoldfastError, LeaseLost, StoreUnavailable
-from holdfast.store.contract import Append, Lease, Store, Transition
+from holdfast.store.appends import Append, Transition
+from holdfast.store.contract import WorkerStore
+from holdfast.store.leases import Lease
 from holdfast.words.harmless import logger
 from holdfast.worker.hangs import Hangs
 from holdfast.worker.measures import Measures
@@ -38,7 +40,7 @@ class Pulse(Generic[T]):
     """
 
     def __init__(
-        self, store: Store, settings: Settings, measures: Measures, *, carried: Callable[[], T | None],
+        self, store: WorkerStore, settings: Settings, measures: Measures, *, carried: Callable[[], T | None],
         heard: Callable[[T, list[Lease], float], None], hung_s: Callable[[], float],
     ) -> None:  # fmt: skip
         self._store, self._settings, self._measures = store, settings, measures
@@ -100,7 +102,7 @@ class Leases:
 
     def __init__(
         self,
-        store: Store,
+        store: WorkerStore,
         settings: Settings,
         measures: Measures,
         executions: dict[str, Execution],

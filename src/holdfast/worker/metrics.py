@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
-from holdfast.store.contract import Census, QuestionAges
+from holdfast.store.approvals import QuestionAges
+from holdfast.store.runs import Census
 from holdfast.worker.measures import Histogram
 from holdfast.worker.worker import Worker
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.errors import LeaseLost
-from holdfast.store.contract import Append, Store, Transition
+from holdfast.store.appends import Append, Transition
+from holdfast.store.contract import WorkerStore
 from holdfast.words.harmless import logger
 from holdfast.words.model import CRASHES_APART, CRASHES_AT_MOST, CRASHES_PAUSED, RunRow
 
@@ -74,7 +75,7 @@ def guilty(run: RunRow) -> bool:
     return run.crash_count >= (CRASHES_PAUSED if alone else CRASHES_AT_MOST)
 
 
-async def pause(store: Store, run: RunRow) -> None:
+async def pause(store: WorkerStore, run: RunRow) -> None:
     """Stop a run that was just claimed; only a person lets it go on."""
     reason = (
         f"run {run.id!r} ended its process {run.crash_count} times without any progress in between, in the end while "

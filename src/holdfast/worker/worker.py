@@ -23,7 +23,8 @@ from holdfast.engine.loop import install
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
-from holdfast.store.contract import Changes, News, Store
+from holdfast.store.changes import Changes, News
+from holdfast.store.contract import WorkerStore
 from holdfast.values.text import cut, type_name
 from holdfast.words.harmless import logger
 from holdfast.words.model import Event, RunRow
@@ -50,7 +51,7 @@ _MOST_GRACES = 1_000  # remembered; runs that wait elsewhere, or for ever, must 
 class Worker:
     """Serves agents out of a store. It is the `Host` of the runs it carries."""
 
-    def __init__(self, store: Store, specs: Iterable[AgentSpec], settings: Settings | None = None) -> None:
+    def __init__(self, store: WorkerStore, specs: Iterable[AgentSpec], settings: Settings | None = None) -> None:
         self.store, self.clock = store, store.clock
         self.settings, self.measures = settings or Settings(), Measures()
         self.value_limit_bytes = self.settings.value_limit_bytes

@@ -8,7 +8,7 @@ from asyncpg import exceptions as pg
 
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import STATEMENTS
-from holdfast.store.transaction import Asked, Asking, Conflict, Count, Rows
+from holdfast.store.work import Asked, Asking, Conflict, Count, Rows
 
 T = TypeVar("T")
 

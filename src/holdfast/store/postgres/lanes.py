@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from holdfast.store.appends import QueuedAppend
-from holdfast.store.contract import Faults, News
-from holdfast.store.operations import Operation, Result
+from holdfast.store.changes import News
+from holdfast.store.operations import Faults, Operation, Result
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.writer import Writer
 from holdfast.words.clock import Clock

@@ -21,11 +21,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store.contract import Lease
+from holdfast.store.leases import Lease
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye, insist
 from holdfast.store.postgres.execute import ask
-from holdfast.store.transaction import to_json
+from holdfast.store.work import to_json
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
 

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store.contract import looks_again, settle
+from holdfast.store.contract import looks_again
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.connection import LOST, TROUBLE, Connection, goodbye, insist
 from holdfast.store.postgres.execute import Answers
-from holdfast.store.transaction import Asking
+from holdfast.store.work import Asking, settle
 from holdfast.words.durations import spoken
 
 T = TypeVar("T")

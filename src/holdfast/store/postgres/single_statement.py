@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError
-from holdfast.store.appends import insert_run
 from holdfast.store.approvals import Decide, count, what_changes
-from holdfast.store.contract import BUDGET, News, Taken
-from holdfast.store.inbox import MOST, Take, wake_token
+from holdfast.store.budgets import BUDGET
+from holdfast.store.changes import News
+from holdfast.store.inbox import MOST, Send, Take, Taken, wake_token
 from holdfast.store.leases import Claim
-from holdfast.store.runs import Create, Send
-from holdfast.store.transaction import Asking, Transaction, to_json
+from holdfast.store.runs import Create, insert_run
+from holdfast.store.work import Asking, Transaction, to_json
 from holdfast.words.model import ApprovalRow, Claimed, Event, RunRow
 
 SHORT: Final = 50  # events: a journal up to this length is read by the claim itself

@@ -17,12 +17,13 @@ from typing import Any, ParamSpec, TypeVar
 import asyncpg
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store import leases, reads, transactions
 from holdfast.store.appends import QueuedAppend
 from holdfast.store.backup import Part, opened
-from holdfast.store.contract import Ailment, Faults, Joint, Lease, News, Taken
-from holdfast.store.inbox import Take
-from holdfast.store.operations import Result
+from holdfast.store.changes import News
+from holdfast.store.contract import Ailment
+from holdfast.store.inbox import Take, Taken
+from holdfast.store.leases import Claim, Lease
+from holdfast.store.operations import Faults, Result
 from holdfast.store.postgres.backup import copy_in, copy_out
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, insist, parse_url
@@ -32,11 +33,12 @@ from holdfast.store.postgres.migrate import migrate, secret_of
 from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.transactions import Loans
 from holdfast.store.postgres.wakeups import Wakeups
-from holdfast.store.store import SharedStore, forget
-from holdfast.store.transaction import Asking, Transaction, listed, to_json
+from holdfast.store.store import Store, facts
+from holdfast.store.transactions import Joint, found
+from holdfast.store.work import Asking, Transaction, forget, listed, rows, to_json
+from holdfast.store.workers import Living, bury, depart
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
-from holdfast.words.model import Published
 from holdfast.words.urls import without_secrets
 
 _log = logger("holdfast.store")
@@ -44,7 +46,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class PostgresStore(SharedStore):
+class PostgresStore(Store):
     """A `Store` in a schema of a PostgreSQL database. Open it in the loop that uses it."""
 
     def __init__(
@@ -110,7 +112,7 @@ class PostgresStore(SharedStore):
             self._liveness.fall_silent()  # a heartbeat would say again that we are there
             self._flush()
             await self._writer.merge()  # what is queued is still ours
-            forget(self._submit(leases.depart(self.worker_id), journal=False))
+            forget(self._submit(depart, journal=False))
         self._open = False
         self._flush()
         await self._loans.close()
@@ -145,7 +147,7 @@ class PostgresStore(SharedStore):
 
     # Writing
 
-    async def _may_be_due(self, claim: leases.Claim) -> bool:
+    async def _may_be_due(self, claim: Claim) -> bool:
         return True  # a claim that finds nothing is one statement that writes nothing
 
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
@@ -161,7 +163,7 @@ class PostgresStore(SharedStore):
         return isolation == "serializable"
 
     def _look_up(self, batch: Sequence[QueuedAppend]) -> asyncio.Future[int | None]:
-        return self._submit(transactions.found(batch), journal=False, runs=[batch[0].append.run])
+        return self._submit(lambda tx: found(tx, batch), journal=False, runs=[batch[0].append.run])
 
     def _submit(self, do: Callable[[Transaction], Asking[T]], *, journal: bool = True, small: bool = False,
                 runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
@@ -195,8 +197,8 @@ class PostgresStore(SharedStore):
                 "version": self.code_version}  # fmt: skip
 
     async def recover(self) -> int:
-        known = await self._read(reads.rows, "workers")
-        return sum([await self._submit(_bury(worker)) for worker, *_, alive in known
+        known = await self._read(rows, "workers")
+        return sum([await self._submit(functools.partial(_bury, worker=worker)) for worker, *_, alive in known
                     if not alive and worker != self.worker_id])  # fmt: skip
 
     # Reading
@@ -207,12 +209,11 @@ class PostgresStore(SharedStore):
     async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         return await self._readers.read(read, *arguments, **named)
 
-    async def agents(self) -> Published:
-        return await self._published({name for each in await self._living() for name in each.agents})
+    _glance = _read  # one round trip is one, however few rows come back
 
-    async def _living(self) -> list[leases.Living]:
-        known = await self._read(reads.rows, "workers")
-        return [leases.Living.of(worker, names, queues) for worker, names, queues, _, _, alive in known if alive]
+    async def _living(self) -> list[Living]:
+        known = await self._read(rows, "workers")
+        return [Living.of(worker, names, queues) for worker, names, queues, _, _, alive in known if alive]
 
     async def _copy_out(self, part: Part) -> int:
         connection = await connect(self._options)
@@ -239,25 +240,21 @@ class PostgresStore(SharedStore):
                 backup.db.close()
 
     async def facts(self) -> dict[str, Any]:
-        ((version, database, schema, commit, size),) = await self._read(reads.rows, "about")
-        ((gaps,),) = await self._read(reads.rows, "gaps")
+        ((version, database, schema, commit, size),) = await self._read(rows, "about")
+        ((gaps,),) = await self._read(rows, "gaps")
         about = {"store": "postgresql", "server": version, "database": database, "schema_name": schema,
                  "synchronous_commit": commit, "bytes": size,
                  "integrity": "ok" if not gaps else f"{gaps} runs have more or fewer events than they should"}  # fmt: skip
-        return about | await self._read(reads.facts) | {"url": self.url, "worker": self.worker_id}
+        return about | await self._read(facts) | {"url": self.url, "worker": self.worker_id}
 
 
-def _bury(worker: str) -> Callable[[Transaction], Any]:
-    """Bury an incarnation if it is dead: nobody else holds its lock."""
-
-    def work(tx: Transaction) -> Asking[int]:
-        ((free,),) = yield from tx.rows("seize", worker=worker)
-        known = yield from tx.rows("workers")
-        if not free or all(each != worker for each, *_ in known):  # it lives, or somebody else was quicker
-            return 0
-        return (yield from leases.bury(worker)(tx))
-
-    return work
+def _bury(tx: Transaction, worker: str) -> Asking[int]:
+    """Bury an incarnation if it is dead: no session holds its lock."""
+    ((free,),) = yield from tx.rows("seize", worker=worker)
+    known = yield from tx.rows("workers")
+    if not free or all(each != worker for each, *_ in known):  # it lives, or another process was quicker
+        return 0
+    return (yield from bury(tx, worker))
 
 
 def _advice(error: BaseException) -> str:

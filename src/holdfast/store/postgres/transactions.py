@@ -8,7 +8,7 @@ PostgreSQL lets nobody forbid COMMIT. A setting that lasts as long as the transa
 the same; if it is not, the step fails and says so.
 
 Crash points. Before COMMIT arrives nothing happened: the server rolls back when the connection is gone. After it all
-happened; what a lost connection leaves open is looked up (`joining.found`), behind the lock of the run's row, which the
+happened; what a lost connection leaves open is looked up (`transactions.found`), behind the lock of the run's row, which the
 commit in question has until it is over.
 """
 
@@ -25,13 +25,13 @@ import asyncpg
 from asyncpg import exceptions as pg
 
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.store import transactions
-from holdfast.store.appends import QueuedAppend
-from holdfast.store.contract import Append, News, Undone, to_its_end
+from holdfast.store.appends import Append, QueuedAppend
+from holdfast.store.changes import News
 from holdfast.store.operations import Crash
 from holdfast.store.postgres.connection import GAVE_WAY, LOST, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.execute import Answers
-from holdfast.store.transaction import Transaction
+from holdfast.store.transactions import Undone, join, queued, to_its_end
+from holdfast.store.work import Transaction
 from holdfast.words.clock import Clock
 
 MOST: Final = 10  # lent at once; the server has about a hundred connections for all processes
@@ -61,11 +61,11 @@ class Loan:
         return isinstance(error, LOST) and bool(self.connection.is_closed())
 
     async def commit(self, appends: Sequence[Append]) -> int:
-        loans, batch, began = self._loans, transactions.queued(appends), time.perf_counter()
+        loans, batch, began = self._loans, queued(appends), time.perf_counter()
         tx = Transaction(loans.clock.now(), loans.worker)
         try:
             await self._take_back()
-            at = await Answers(self.connection).do(transactions.join(tx, batch))
+            at = await Answers(self.connection).do(join(tx, batch))
         except TROUBLE as error:
             raise Undone(error) from error
         at = await self._commit(batch, at)

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from holdfast.store import news
-from holdfast.store.contract import Changes, News
+from holdfast.store.changes import Changes, News, as_text, from_text
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye
@@ -86,7 +85,7 @@ class Wakeups:
     def _hear(self, _connection: Any, _process: int, _channel: str, payload: str) -> None:
         sender, _, text = payload.partition("\n")
         if sender != self._worker:
-            self._heard(dict(news.read(text)))
+            self._heard(dict(from_text(text)))
 
     async def _main(self) -> None:
         loop = asyncio.get_running_loop()
@@ -120,7 +119,7 @@ class Wakeups:
             self._later.cancel()
             self._later = None
         assert self._db is not None
-        await ask(self._db, "notify_others", channel=self._channel, payload=f"{self._worker}\n{news.written(pending)}")
+        await ask(self._db, "notify_others", channel=self._channel, payload=f"{self._worker}\n{as_text(pending)}")
 
     async def _poll(self) -> None:
         assert self._db is not None

@@ -23,14 +23,15 @@ from asyncpg import exceptions as pg
 
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
-from holdfast.store.contract import Faults, Leave, News
-from holdfast.store.operations import Crash, Operation, Result, Work, names, nobody_waits, put_back, refusals
+from holdfast.store.changes import News
+from holdfast.store.conversations import Leave
+from holdfast.store.operations import Crash, Faults, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.postgres.execute import Answers
 from holdfast.store.postgres.single_statement import IN_COMPANY, PLAIN
-from holdfast.store.transaction import Conflict, Transaction
+from holdfast.store.work import Conflict, Transaction
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
 from holdfast.words.model import FINISHED

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import apsw
 
 from holdfast.store.queries import QUERIES
-from holdfast.store.transaction import Asked, Asking, Conflict, Count, Rows
+from holdfast.store.work import Asked, Asking, Conflict, Count, Rows
 
 T = TypeVar("T")
 

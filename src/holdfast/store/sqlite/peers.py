@@ -34,8 +34,7 @@ except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store import news
-from holdfast.store.contract import News
+from holdfast.store.changes import News, as_text, from_text
 from holdfast.words.harmless import logger
 
 _log = logger("holdfast.store")
@@ -171,7 +170,7 @@ class Peers:
                 return
             if not text:
                 self._list_at = 0.0
-            for run, how in news.read(text):
+            for run, how in from_text(text):
                 heard(run, how)
 
     def poke(self, changes: dict[str, News]) -> float | None:
@@ -193,7 +192,7 @@ class Peers:
             return None
         if now < self._poke_at:
             return self._poke_at - now
-        message = news.written(pending).encode("ascii", "replace")
+        message = as_text(pending).encode("ascii", "replace")
         self._others = [other for other in self._others if self._send(other, message)]
         self._poke_at = now + _POKE_EVERY_S
         pending.clear()

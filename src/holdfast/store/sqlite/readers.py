@@ -13,7 +13,7 @@ import apsw
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.sqlite.execute import do
-from holdfast.store.transaction import Asking
+from holdfast.store.work import Asking
 
 T = TypeVar("T")
 P = ParamSpec("P")

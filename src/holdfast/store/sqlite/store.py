@@ -19,12 +19,16 @@ from typing import Any, Final, ParamSpec, TypeVar
 import apsw
 
 from holdfast.errors import StoreUnavailable
-from holdfast.store import backup, leases, reads
-from holdfast.store.appends import QueuedAppend
+from holdfast.store import backup
+from holdfast.store.appends import Append, QueuedAppend, Told
 from holdfast.store.backup import Part
-from holdfast.store.contract import Ailment, Append, Faults, Joint, Lease, News, Told, settle
+from holdfast.store.changes import News
+from holdfast.store.contract import Ailment
+from holdfast.store.inbox import inbox
+from holdfast.store.journal import journal
+from holdfast.store.leases import Lease, prolong
 from holdfast.store.migrate import migrate
-from holdfast.store.operations import Aside, Result
+from holdfast.store.operations import Aside, Faults, Result
 from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.connection import PAGE_BYTES, Durability, check_library, check_process, connect, parse_url
 from holdfast.store.sqlite.peers import Peers
@@ -32,11 +36,13 @@ from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.transactions import Loans
 from holdfast.store.sqlite.wal import Runway
 from holdfast.store.sqlite.writer import Writer
-from holdfast.store.store import SharedStore, forget
-from holdfast.store.transaction import Asking
+from holdfast.store.store import Store, facts
+from holdfast.store.transactions import Joint
+from holdfast.store.work import Asking, forget, rows, settle
+from holdfast.store.workers import Living, bury, depart
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.harmless import logger
-from holdfast.words.model import Event, Published, Signal
+from holdfast.words.model import Event, Signal
 
 _log = logger("holdfast.store")
 T = TypeVar("T")
@@ -46,7 +52,7 @@ _AT_A_GLANCE: Final = 100  # events that are read on the loop; of more the reade
 _SEEN_LATELY_MS: Final = 60_000
 
 
-class SQLiteStore(SharedStore):
+class SQLiteStore(Store):
     """A `Store` in a SQLite file. Open it in the loop that uses it."""
 
     def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "power", clock: Clock | None = None,
@@ -143,7 +149,7 @@ class SQLiteStore(SharedStore):
         if not self._open:
             return
         if self._registered:
-            forget(self._submit(leases.depart(self.worker_id), journal=False))  # on a full disk it would never be done
+            forget(self._submit(depart, journal=False))  # on a full disk it would never be done
         self._open = False
         self._loans.close()
         if self._view is None:
@@ -249,21 +255,22 @@ class SQLiteStore(SharedStore):
     def heartbeat(self, ttl_ms: int) -> list[Lease]:
         self._check_open()
         answer: concurrent.futures.Future[list[Lease]] = concurrent.futures.Future()
-        self._writer.submit([Aside(leases.heartbeat(ttl_ms), functools.partial(settle, answer), journal=False)])
+        work = functools.partial(prolong, ttl_ms=ttl_ms)
+        self._writer.submit([Aside(work, functools.partial(settle, answer), journal=False)])
         try:
             return answer.result(ttl_ms / 1000)
         except TimeoutError:
             raise StoreUnavailable(f"the leases could not be prolonged within {ttl_ms} ms") from None
 
     async def recover(self) -> int:
-        known = await self._read(reads.rows, "workers")
+        known = await self._read(rows, "workers")
         recovered = 0
         for worker in sorted({row[0] for row in known} | set(self._peers.lock_files())):
             lock = self._peers.seize(worker)
             if lock is None:
                 continue
             try:
-                recovered += await self._submit(leases.bury(worker))
+                recovered += await self._submit(functools.partial(bury, worker=worker))
             except BaseException:
                 self._peers.put_back(lock)
                 raise
@@ -282,24 +289,21 @@ class SQLiteStore(SharedStore):
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False
     ) -> list[Event]:
         few = _AT_A_GLANCE if limit is None else min(limit, _AT_A_GLANCE)
-        found = await self._readers.glance(reads.journal, run, from_seq, few, dropped)
+        found = await self._readers.glance(journal, run, from_seq, few, dropped)
         if len(found) < _AT_A_GLANCE or few == limit:
             return found
-        return await self._readers.read(reads.journal, run, from_seq, limit, dropped)
+        return await self._readers.read(journal, run, from_seq, limit, dropped)
 
     async def inbox(self, run: str, after: int, limit: int = 1000) -> list[Signal]:
-        found = await self._readers.glance(reads.inbox, run, after, min(limit, _AT_A_GLANCE))
-        return found if len(found) < _AT_A_GLANCE else await self._readers.read(reads.inbox, run, after, limit)
+        found = await self._readers.glance(inbox, run, after, min(limit, _AT_A_GLANCE))
+        return found if len(found) < _AT_A_GLANCE else await self._readers.read(inbox, run, after, limit)
 
-    async def agents(self) -> Published:
-        return await self._published({name for each in await self._living() for name in each.agents})
-
-    async def _living(self) -> list[leases.Living]:
+    async def _living(self) -> list[Living]:
         found = []
-        for worker, names, queues, _, seen_at in await self._read(reads.rows, "workers"):
+        for worker, names, queues, _, seen_at in await self._read(rows, "workers"):
             alive = self._peers.alive(worker)
             if seen_at > self.clock.now() - _SEEN_LATELY_MS if alive is None else alive:
-                found.append(leases.Living.of(worker, names, queues))
+                found.append(Living.of(worker, names, queues))
         return found
 
     async def _copy_out(self, part: Part) -> int:
@@ -337,7 +341,7 @@ class SQLiteStore(SharedStore):
         about = await self._readers.look(functools.partial(connection.facts, path=self.path))
         about |= {"url": self.url, "worker": self.worker_id}
         try:
-            return about | await self._read(reads.facts)
+            return about | await self._read(facts)
         except StoreUnavailable:
             if about["integrity"] == "ok":
                 raise

@@ -8,7 +8,7 @@ The body may not end the transaction. An authorizer refuses the statements that 
 refuses any commit but ours, whatever it came from: after `INSERT OR ROLLBACK`, say, each statement would commit itself.
 
 Crash points. Before COMMIT returns nothing of the transaction is in the file, after it all is; what an error of COMMIT
-itself leaves open is looked up (`joining.found`).
+itself leaves open is looked up (`transactions.found`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.store import transactions
-from holdfast.store.appends import QueuedAppend
-from holdfast.store.contract import Append, Faults, News, Undone, to_its_end
+from holdfast.store.appends import Append, QueuedAppend
+from holdfast.store.changes import News
 from holdfast.store.migrate import known
-from holdfast.store.operations import Crash, names
+from holdfast.store.operations import Crash, Faults, names
 from holdfast.store.sqlite.connection import Nap
 from holdfast.store.sqlite.execute import do
 from holdfast.store.sqlite.writer import inject
-from holdfast.store.store import forget
-from holdfast.store.transaction import Asking, Transaction
+from holdfast.store.transactions import Undone, found, join, queued, tell, to_its_end
+from holdfast.store.work import Asking, Transaction, forget
 from holdfast.words.clock import Clock
 
 T = TypeVar("T")
@@ -76,16 +75,16 @@ class Loan:
         return isinstance(error, _UNDID)
 
     async def commit(self, appends: Sequence[Append]) -> int:
-        batch = transactions.queued(appends)
+        batch = queued(appends)
         self._loans.check_open()
         try:
             at, changes = await self._loans.aside(functools.partial(self._commit, batch))
         except _UNDID as error:
             await self._loans.aside(self.end)  # the writer needs the lock
-            found = await self._loans.submit(transactions.found(batch))
-            if found is None:
+            when = await self._loans.submit(functools.partial(found, batch=batch))
+            if when is None:
                 raise Undone(error) from error
-            at, changes = found, {appends[0].run: News.DUE}
+            at, changes = when, {appends[0].run: News.DUE}
         self._loans.changes = changes
         return at
 
@@ -141,7 +140,7 @@ class Loan:
         except apsw.ConnectionClosedError:
             raise may_not("close its connection") from None
         tx = Transaction(loans.clock.now(), loans.worker)
-        at = do(db, transactions.join(tx, batch))
+        at = do(db, join(tx, batch))
         self._commits = True
         loans.inject("before_commit", batch)
         db.execute("COMMIT")
@@ -209,7 +208,7 @@ class Loans:
                 await to_its_end(self.aside(loan.end))
                 changes, self.changes = self.changes, {}
                 with contextlib.suppress(StoreUnavailable):
-                    self._told = self.submit(transactions.tell(changes))
+                    self._told = self.submit(functools.partial(tell, changes=changes))
                     forget(self._told)
                 if self._closed:
                     self._threads.shutdown(wait=False)

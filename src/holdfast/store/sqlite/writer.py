@@ -29,13 +29,13 @@ import apsw
 
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one
-from holdfast.store.contract import Faults, News
-from holdfast.store.operations import Crash, Operation, Result, Work, names, nobody_waits, put_back, refusals
+from holdfast.store.changes import News
+from holdfast.store.operations import Crash, Faults, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.queries import QUERIES
 from holdfast.store.sqlite.connection import CHECKPOINT_PAGES, Nap
 from holdfast.store.sqlite.execute import do
 from holdfast.store.sqlite.wal import Runway
-from holdfast.store.transaction import Transaction
+from holdfast.store.work import Transaction
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
 
