@@ -24,7 +24,7 @@ from holdfast.words.model import Event, RunRow
 SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000
 # Of other queries, and none themselves.
-PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival"})
+PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival", "chosen", "fitting"})
 _uids = itertools.count()
 
 

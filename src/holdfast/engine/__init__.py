@@ -1,1 +1,1 @@
-"""Replays an agent against its journal, then acts. Knows the store only through `store/contract.py`."""
+"""Replays an agent against its journal, then acts. Knows the store only as `EngineStore` of `store/contract.py`."""

@@ -1,1 +1,1 @@
-"""Databases that keep runs: the contract in `contract`, the work that both kinds share, and a folder per database."""
+"""Databases that keep runs: a file for each feature, `store` that joins them, and a folder per database."""

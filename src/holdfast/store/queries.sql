@@ -789,14 +789,18 @@ WITH RECURSIVE line (member, above, ended) AS (
 SELECT member FROM line
 WHERE ended IS NULL AND EXISTS (SELECT 1 FROM signals WHERE run_id = member AND kind = 'run.cancelling')
 
+-- name: chosen
+-- Part of others: runs of this agent and with these labels, if any are named.
+(:agent IS NULL OR agent = :agent)
+  AND (:labels IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
+          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+
 -- name: prunable
 -- Root runs that finished long ago, the oldest first.
 SELECT id FROM runs
 WHERE finished_at < :before AND status IN (SELECT value FROM json_each(:statuses)) AND parent_id IS NULL
-  AND (:agent IS NULL OR agent = :agent)
-  AND (:labels IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
-          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+  AND {chosen}
   AND id NOT IN (SELECT value FROM json_each(:spared))
 ORDER BY finished_at LIMIT :limit
 
@@ -804,10 +808,7 @@ ORDER BY finished_at LIMIT :limit
 -- Those of them whose descendants have all ended: what pruning would delete.
 SELECT id FROM runs
 WHERE finished_at < :before AND status IN (SELECT value FROM json_each(:statuses)) AND parent_id IS NULL
-  AND (:agent IS NULL OR agent = :agent)
-  AND (:labels IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
-          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+  AND {chosen}
   AND NOT EXISTS (SELECT 1 FROM runs AS below WHERE below.root_id = runs.id AND below.finished_at IS NULL)
 ORDER BY finished_at
 
@@ -867,45 +868,36 @@ DELETE FROM blobs WHERE digest = :digest
 -- One run.
 SELECT {run} FROM runs WHERE id = :run
 
+-- name: fitting
+-- Part of others: runs that fit a filter.
+created_at <= coalesce(:created_at, 9223372036854775807) AND created_at >= coalesce(:since, 0)
+  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+  AND {chosen}
+  AND (:search IS NULL OR instr(lower(id || ' ' || agent || ' ' || labels || ' ' || input || ' ' || coalesce(reason, '')
+        || ' ' || coalesce(error, '')), :search) > 0)
+
 -- name: runs
 -- Runs that fit, the newest first, from after a given one on.
 SELECT {run} FROM runs
-WHERE created_at <= coalesce(:created_at, 9223372036854775807) AND created_at >= coalesce(:since, 0)
+WHERE {fitting}
   AND (:after IS NULL OR created_at < :created_at OR id > :after)
-  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
-  AND (:agent IS NULL OR agent = :agent)
-  AND (:labels IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
-          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
-  AND (:search IS NULL OR instr(lower(id || ' ' || agent || ' ' || labels || ' ' || input || ' ' || coalesce(reason, '')
-        || ' ' || coalesce(error, '')), :search) > 0)
 ORDER BY created_at DESC, id LIMIT :limit
 
 -- name: counted_runs
 -- How many runs fit, by agent and state.
 SELECT agent, status, count(*) FROM runs
-WHERE created_at <= coalesce(:created_at, 9223372036854775807) AND created_at >= coalesce(:since, 0)
-  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
-  AND (:agent IS NULL OR agent = :agent)
-  AND (:labels IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
-          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
-  AND (:search IS NULL OR instr(lower(id || ' ' || agent || ' ' || labels || ' ' || input || ' ' || coalesce(reason, '')
-        || ' ' || coalesce(error, '')), :search) > 0)
+WHERE {fitting}
 GROUP BY agent, status ORDER BY agent, status
 
 -- name: relatives
--- The same among the children of one run or the members of one tree.
+-- Runs that fit, among the children of one run or the members of one tree.
 SELECT {run} FROM runs
 WHERE id IN (SELECT id FROM runs WHERE parent_id = :parent UNION ALL SELECT id FROM runs WHERE root_id = :root)
   AND (:parent IS NULL OR parent_id = :parent) AND (:root IS NULL OR root_id = :root)
   AND created_at <= coalesce(:created_at, 9223372036854775807)
   AND (:after IS NULL OR created_at < :created_at OR id > :after)
   AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
-  AND (:agent IS NULL OR agent = :agent)
-  AND (:labels IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
-          SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
+  AND {chosen}
 ORDER BY created_at DESC, id LIMIT :limit
 
 -- name: created_at

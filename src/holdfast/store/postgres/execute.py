@@ -1,4 +1,4 @@
-"""Answers what work asks of a PostgreSQL connection."""
+"""Answers of a PostgreSQL connection to what work asks."""
 
 from __future__ import annotations
 
@@ -8,48 +8,41 @@ from asyncpg import exceptions as pg
 
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import STATEMENTS
-from holdfast.store.work import Asked, Asking, Conflict, Count, Rows
+from holdfast.store.work import Asked, Asking, Conflict, Count, Rows, run_async
 
 T = TypeVar("T")
 
 
 class Answers:
-    """One transaction's answers. It counts the events written in it: that is part of their positions."""
+    """One transaction's answers. Counts the events written in it: that is part of their positions."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection, self._events = connection, 0
 
     async def do(self, work: Asking[T]) -> T:
         """Run a piece of work to its end."""
-        answered: Any = None
-        while True:
-            try:
-                asked = work.send(answered)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            try:
-                answered = await self._answer(asked)
-            except pg.IntegrityConstraintViolationError as error:
-                work.throw(Conflict(str(error)))
+        return await run_async(work, self._answer)
 
     async def _answer(self, asked: Asked) -> Any:
         statement = STATEMENTS[asked.query]
-        if type(asked) is Rows:
-            parameters = [asked.parameters[name] for name in statement.parameters]
-            return await self.connection.fetch(statement.text, *parameters)
-        columns: list[Any] = list(zip(*asked[1], strict=True))  # one array for each parameter
-        if "number" in statement.parameters:
-            columns.insert(statement.parameters.index("number"), self._events)
-            self._events += len(asked[1])
-        if type(asked) is Count:
-            changed = await self.connection.execute(statement.text, *columns)
-            return int(changed.rpartition(" ")[2])
-        return await self.connection.fetch(statement.text, *columns)
+        try:
+            if type(asked) is Rows:
+                parameters = [asked.parameters[name] for name in statement.parameters]
+                return await self.connection.fetch(statement.text, *parameters)
+            columns: list[Any] = list(zip(*asked[1], strict=True))  # one array for each parameter
+            if "number" in statement.parameters:
+                columns.insert(statement.parameters.index("number"), self._events)
+                self._events += len(asked[1])
+            if type(asked) is Count:
+                changed = await self.connection.execute(statement.text, *columns)
+                return int(changed.rpartition(" ")[2])
+            return await self.connection.fetch(statement.text, *columns)
+        except pg.IntegrityConstraintViolationError as error:
+            raise Conflict(str(error)) from error
 
 
 async def ask(connection: Connection, query: str, **parameters: Any) -> list[Any]:
-    """The rows of a named query."""
+    """Read the rows of a named query."""
     statement = STATEMENTS[query]
     rows: list[Any] = await connection.fetch(statement.text, *[parameters[name] for name in statement.parameters])
     return rows
