@@ -35,7 +35,7 @@ Told = Callable[[int, BaseException | None], None]
 
 @dataclass(slots=True)
 class Transition:
-    """How an append leaves the run: parked, released, paused or finished. The lease ends with it."""
+    """Status in which an append leaves the run: parked, released, paused or finished. The lease ends with it."""
 
     status: str
     due_at: int | None = None  # for 'waiting'; 'ready' is due at once
@@ -196,7 +196,7 @@ Fence = list[Any]
 
 
 def merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[tuple[Fence, Transition]]]:
-    """One fence per run: those that go on, and those whose last append ends the lease."""
+    """Merge a batch into one fence per run: of those that go on, and of those whose last append ends the lease."""
     fences: dict[str, Fence] = {}
     leaving: dict[str, Transition] = {}
     for queued in batch:

@@ -71,14 +71,14 @@ class NewApproval:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAges:
-    """How long open questions have waited: how many up to 5 minutes, an hour, a day, a week and longer, and the oldest."""
+    """Counts of open questions by their age, up to 5 minutes, an hour, a day, a week and longer, and the age of the oldest."""
 
     counts: tuple[int, ...]
     oldest_ms: int
 
 
 class Approvals(Feature):
-    """Where questions to people are kept. Appends ask and withdraw them."""
+    """Questions to people, as clients and owners reach them. Appends ask and withdraw them."""
 
     async def decide(
         self,

@@ -26,7 +26,7 @@ _COLUMNS: Final = ("id", "at", "run", "actor", "action", "via", "value", "erased
 
 
 class Audit(Feature):
-    """Where deeds are kept."""
+    """The audit, as clients and operators reach it."""
 
     async def audit(
         self,

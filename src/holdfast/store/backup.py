@@ -1,7 +1,7 @@
 """Backups: one SQLite file with all that a store has, whichever database that is, and how it becomes a store again.
 
 A backup is a store itself, which can be looked at and refuses every write: it stays what was written (`View`). A store
-restored from it is another one, and *held*: nobody claims a run in it until somebody activates it, because the original may
+restored from it is another one, and *held*: no worker claims a run in it until an operator activates it, because the original may
 live on beside it and would do everything too.
 
 A file is written under another name, flushed, and gets its own name when it is whole. So a file of that name is a whole backup,
@@ -50,12 +50,12 @@ _IDENTITY: Final = ("id", "made_at", "backup_of", "backup_at", "restored_at", "h
 
 
 def identity(row: Any) -> dict[str, Any]:
-    """What a store is, by name."""
+    """Name the columns of the row that says what a store is."""
     return dict(zip(_IDENTITY, row, strict=True))
 
 
 class Backups(Feature):
-    """How a store is copied, and how a copy becomes a store."""
+    """Copies of a store: made, and turned into a store again."""
 
     async def backup(self, path: str | os.PathLike[str], *, by: str, via: str) -> int:
         """Write all there is at one moment to a file, while others go on; returns how many runs. `BadArguments` if it exists."""
@@ -83,7 +83,7 @@ class Backups(Feature):
 
 
 def rows_at_once(table: str) -> int:
-    """How many rows of a table may be in memory."""
+    """Tell how many rows of a table may be in memory."""
     return _LARGE.get(table, _ROWS_AT_ONCE)
 
 
@@ -101,7 +101,7 @@ class Part:
                 raise BadArguments(f"{str(self.path) + suffix!r} is there already; name another file for {what}")
 
     def open(self) -> apsw.Connection:
-        """The file, empty. Nothing of it is flushed before the end, because until then it is nothing."""
+        """Make the file, empty. Nothing of it is flushed before the end, because until then it is nothing."""
         make_private(str(self._part))
         db = apsw.Connection(str(self._part))
         db.execute("PRAGMA synchronous = OFF")
@@ -139,7 +139,7 @@ class Part:
 
 
 def copy_pages(source: apsw.Connection, target: apsw.Connection, check: Callable[[], None]) -> None:
-    """All of a file as it is at one moment, while others write to it."""
+    """Copy all of a file as it is at one moment, while others write to it."""
     source.execute("BEGIN")
     try:
         source.execute("SELECT 1 FROM sqlite_schema").fetchall()  # from here on it is seen as it is now
@@ -173,15 +173,15 @@ def _tables(db: apsw.Connection) -> list[str]:
 
 
 def columns(db: apsw.Connection, table: str) -> list[str]:
-    """The names of a table's columns."""
+    """List the names of a table's columns."""
     return [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))]
 
 
 def checksum(db: apsw.Connection) -> str:
-    """Of every row of every table, in the order of their keys."""
+    """Digest every row of every table, in the order of their keys."""
     found = hashlib.sha256()
     for table in _tables(db):
-        if table == "agents":  # whoever looked at it with agents published them, before a backup refused that
+        if table == "agents":  # older versions let a client that looked at a backup publish its agents there
             continue
         keys = [
             name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,))
@@ -194,7 +194,7 @@ def checksum(db: apsw.Connection) -> str:
 
 
 def _seal_of(db: apsw.Connection, of: str, at: int, rows: str) -> str:
-    """The id of a backup: a digest of all that matters in it, beside the rows also what they are held in."""
+    """Make the id of a backup: a digest of all that matters in it, beside the rows also what they are held in."""
     schema = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2").fetchall()
     applied = db.execute("SELECT * FROM migrations ORDER BY number").fetchall()
     agents = db.execute("SELECT * FROM agents ORDER BY 1").fetchall()
@@ -211,7 +211,7 @@ class Backup:
     at: int
 
     def rows(self, table: str) -> Iterator[list[Any]]:
-        """A table, some rows at a time."""
+        """Read a table, some rows at a time."""
         names = ", ".join(f'"{name}"' for name in columns(self.db, table))
         where = " WHERE run_id <> ''" if table == "events" else ""  # marks of deleted positions are for SQLite
         cursor = self.db.execute(f'SELECT {names} FROM "{table}"{where}')  # noqa: S608 - names of this very file
@@ -219,12 +219,12 @@ class Backup:
             yield some
 
     def identity(self, now: int) -> tuple[Any, ...]:
-        """The row of a store that is restored from it: another store, which is held."""
+        """Make the row of a store that is restored from it: another store, which is held."""
         return secrets.token_hex(16), now, self.of, self.at, now, now
 
 
 def opened(path: str | os.PathLike[str]) -> Backup:
-    """The backup in a file, after all of it was read; `BadArguments` says what is wrong with any other file."""
+    """Open the backup in a file, after all of it was read; `BadArguments` says what is wrong with any other file."""
     where = str(Path(path).absolute())
     if not Path(where).is_file():
         raise BadArguments(f"there is no file {where!r}")
@@ -244,7 +244,7 @@ def opened(path: str | os.PathLike[str]) -> Backup:
 
 
 def _read_only(path: str) -> apsw.Connection:
-    """A connection that changes nothing and leaves nothing beside the file; its folder need not be writable."""
+    """Open a connection that changes nothing and leaves nothing beside the file; its folder need not be writable."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     if not any(_has_content(path + suffix) for suffix in ("-wal", "-journal")):  # then the file is all there is
         return apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
@@ -303,13 +303,13 @@ class View:
             db.close()
 
     def connect(self) -> apsw.Connection:
-        """A connection that sees the backup."""
+        """Open a connection that sees the backup."""
         db = _read_only(self._path)
         db.execute("PRAGMA temp_store = MEMORY")
         return db
 
     def close(self) -> None:
-        """When the last connection is closed."""
+        """Remove the copy, if there is one; the last connection must be closed."""
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -348,7 +348,7 @@ def _checked(db: apsw.Connection, path: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def up_to_date(backup: Backup) -> Iterator[Backup]:
-    """The backup with the schema of this version: itself, or a copy in memory if it has an older one."""
+    """Give the backup the schema of this version: itself, or a copy in memory if it has an older one."""
     applied = {number for (number,) in backup.db.execute("SELECT number FROM migrations")}
     if all(migration.number in applied for migration in known()):
         yield backup

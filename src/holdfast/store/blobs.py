@@ -40,7 +40,7 @@ async def unspilled(store: HasBlobs, text: str | None) -> str | None:
 
 
 class Blobs(Feature):
-    """Where large values are kept."""
+    """Large values, read by digest."""
 
     async def blob(self, digest: str) -> bytes:
         """Read one; `StoreUnavailable` if it is not there."""

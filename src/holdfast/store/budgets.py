@@ -24,7 +24,7 @@ BUDGET: Final = "budget"  # the key of questions for more; no call has such a ke
 
 
 class Budgets(Feature):
-    """Where sums and budgets are read."""
+    """Sums and budgets, read."""
 
     async def spent(self, runs: Iterable[str]) -> dict[str, Spent]:
         """Read what each of these runs has spent with all below it, if it has spent anything."""

@@ -12,7 +12,7 @@ _MANY: Final = 30  # more runs than this are not named one by one
 
 
 class News(IntEnum):
-    """How much a commit changed of a run: each level includes those before it."""
+    """Degree to which a commit changed a run: each level includes those before it."""
 
     GREW = 0  # its journal has more events
     MOVED = 1  # its status is another one
@@ -25,7 +25,7 @@ Changes = Mapping[str, News]
 
 
 def as_text(changes: Changes) -> str:
-    """One run per line, after a mark that says how much changed; many changes, or long names, become the mark alone."""
+    """Write one run per line, after a mark that says how much changed; many changes, or long names, become the mark alone."""
     if len(changes) <= _MANY:
         text = "\n".join(_MARKS[news] + run for run, news in changes.items())
         if len(text) <= _LONGEST:

@@ -13,7 +13,7 @@ Rules every store keeps (the suite in tests/store proves them):
    every signal, so no wake-up is lost.
 6. All writes that wait in a process go out in one transaction; one that fails (fence, duplicate) fails alone.
 7. Every method is idempotent or fenced, so it may be repeated after an unknown outcome.
-Lock order: the run's row first, then its events, signals and approvals; of two runs the child before the parent.
+The order of locks and the crash points are at the head of queries.sql.
 
 `store.Store` is the contract and the work it submits: each of its features is one file, with the words of its requests and
 rows, its methods, and what these do in the database. The classes here name the part of it that the engine and a worker call
@@ -54,14 +54,14 @@ looks_again: Final[ContextVar[bool]] = ContextVar("looks_again", default=False)
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """What keeps a store from being written. `lasting`: it does not pass by itself, only a new process helps."""
+    """Trouble that keeps a store from being written. `lasting`: it does not pass by itself, only a new process helps."""
 
     reason: str
     lasting: bool
 
 
 class OwnStore(Protocol):
-    """What the engine reads and writes for the one run that it owns."""
+    """The store as the owner of one run needs it: its journal, its inbox, its streams, its transactions."""
 
     # store: the owner's writes
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None: ...
@@ -86,7 +86,7 @@ class OwnStore(Protocol):
 
 
 class CommonStore(Protocol):
-    """What runs share: what the engine asks that another run, a client or the clock may change meanwhile."""
+    """The store as runs share it: what another run, a client or the clock may change meanwhile."""
 
     # limits
     async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn: ...
@@ -117,11 +117,11 @@ class CommonStore(Protocol):
 
 
 class EngineStore(OwnStore, CommonStore, Protocol):
-    """All that the engine asks of what keeps its runs."""
+    """The store as the engine needs it, and nothing more."""
 
 
 class WorkerStore(EngineStore, Protocol):
-    """All that a worker asks: what the engine does, how runs come to this process and leave it, and how the store fares."""
+    """The store as a worker needs it: for its engine, to take runs and give them back, and to tell how the store fares."""
 
     clock: Clock
     url: str

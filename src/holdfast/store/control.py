@@ -38,7 +38,7 @@ from holdfast.words.model import CRASHES_PAUSED, FINISHED, RunRow
 
 
 class Control(Feature):
-    """How runs are stopped and go on."""
+    """Requests to stop runs, and to let them go on."""
 
     async def pause(
         self,
@@ -181,7 +181,7 @@ class Cancel:
 
 
 def _is_carried(tx: Transaction, found: RunRow) -> bool:
-    """Does a worker have it? One whose lease is over may be dead; if it is not, it is fenced off."""
+    """Does a worker have the run? One whose lease is over may be dead; if it is not, it is fenced off."""
     return found.status == "running" and found.due_at is not None and found.due_at > tx.now
 
 

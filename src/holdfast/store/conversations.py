@@ -87,7 +87,7 @@ class ConversationRow:
 
 
 class Conversations(Feature):
-    """Where conversations are kept. They belong to no run: deleting and pruning runs leaves them alone."""
+    """Conversations, read and deleted. They belong to no run: deleting and pruning runs leaves them alone."""
 
     async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
         """Read the messages at these positions, as far as they are there, in order."""

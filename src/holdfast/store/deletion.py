@@ -17,7 +17,7 @@ _PRUNED_AT_ONCE: Final = 50  # root runs per transaction: others can write in be
 
 
 class Deletion(Feature):
-    """How runs go."""
+    """Deletion of one run, or of old ones."""
 
     async def delete(self, run: str, *, by: str = "", via: str = "") -> int:
         """Delete a finished run, its finished descendants and what only they used; `RunActive` if one is unfinished."""

@@ -167,7 +167,7 @@ def _held_by(tx: Transaction, found: RunRow) -> Asking[dict[str, Any] | None]:
 
 
 def requests_that_hold(tx: Transaction, found: RunRow) -> Asking[set[str]]:
-    """The names of the requests to pause that hold a run, or will when its owner has come so far."""
+    """Name the requests to pause that hold a run, or will when its owner has come so far."""
     held = (yield from _held_by(tx, found)) if found.status == "paused" else None
     if held is not None:
         return {held["request"]} if "request" in held else set()

@@ -31,7 +31,7 @@ class Taken(NamedTuple):
 
 
 class Inbox(Feature):
-    """Where signals lie until their run's owner takes them."""
+    """Signals, sent, and taken by their run's owner."""
 
     async def send(
         self,

@@ -11,7 +11,7 @@ from holdfast.words.model import Event
 
 
 class Journals(Feature):
-    """Where events are read."""
+    """Events, read."""
 
     async def journal(
         self, run: str, from_seq: int = 0, limit: int | None = None, dropped: bool = False

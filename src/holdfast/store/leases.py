@@ -33,7 +33,7 @@ class Lease:
 
 
 class Leases(Workers):
-    """Where leases are kept. Its methods are for a worker, which publishes itself with its first claim."""
+    """Leases, for a worker, which publishes itself with its first claim."""
 
     _said_due = False  # a commit of ours made a run due, and no claim has looked since
     _held_after = ""  # the limit up to which held runs were looked at

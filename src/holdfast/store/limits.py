@@ -14,7 +14,7 @@ for by and by, and none is lost. A turn that is much too late is lost and anothe
 while no worker lived begins as slowly as any other.
 
 No turn is earlier than the end of a pause, nor than the time at which the tokens that were used are paid for. Tokens are known
-only when a body has ended; so that those who wait do not all begin before the first bill comes, turns are as far apart as the
+only when a body has ended; so that the bodies that wait do not all begin before the first bill comes, turns are as far apart as the
 tokens of the last few would have them.
 
 Slots of steps are rows, because a run may have many bodies. They count while their run is running under the same epoch and
@@ -43,7 +43,7 @@ def in_milliseconds(micros: int) -> int:
 
 
 class Turn(NamedTuple):
-    """When a run or a step may begin. It is late because of a pause, or because of those that come before.
+    """The time at which a run or a step may begin: later than now because of a pause, or of those that come before.
 
     Its place is in microseconds, and never changes. Places are an interval apart.
     """
@@ -69,7 +69,7 @@ class Closed(NamedTuple):
 
 
 class Limits(Feature):
-    """Where slots and turns are counted. Keys are those of `words.limits.Lane`; times are the store's, in milliseconds."""
+    """Slots and turns, counted. Keys are those of `words.limits.Lane`; times are the store's, in milliseconds."""
 
     async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn:
         """Reserve the next turn of a rate, which may be now. The one after it comes `interval_us` later.

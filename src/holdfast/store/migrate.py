@@ -1,4 +1,4 @@
-"""Brings a file to the schema of this version: numbered SQL files, each applied once and remembered with its checksum.
+"""Migrations: numbered SQL files that bring a file to the schema of this version, each applied once, with its checksum.
 
 All that is missing is applied in one transaction. It begins with the write lock, so of several processes that open a
 new file at once one applies, and the others wait and find it done. Dying on the way leaves the file as it was.
@@ -32,7 +32,7 @@ class Migration:
 
 
 def known() -> list[Migration]:
-    """The migrations of this version, in order."""
+    """Read the migrations of this version, in order."""
     folder = resources.files(__package__).joinpath("migrations")
     found = []
     for file in folder.iterdir():
@@ -71,7 +71,7 @@ def migrate(db: apsw.Connection, now: int, migrations: Sequence[Migration] | Non
 
 
 def _missing(db: apsw.Connection, wanted: list[Migration]) -> list[Migration]:
-    """What this file has not seen yet, after checking that what it has seen is what we know."""
+    """Find what this file has not seen yet, after checking that what it has seen is what we know."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if "migrations" not in tables:
         if tables:
@@ -85,7 +85,7 @@ def _missing(db: apsw.Connection, wanted: list[Migration]) -> list[Migration]:
 
 
 def missing(where: str, found: Sequence[tuple[int, str, str]], wanted: list[Migration]) -> list[Migration]:
-    """What a database has not seen yet, after checking that what it has seen (number, name, checksum) is what we know."""
+    """Find what a database has not seen yet, after checking that what it has seen (number, name, checksum) is what we know."""
     applied = {number: (name, checksum) for number, name, checksum in found}
     ours = {migration.number: migration for migration in wanted}
     newest = max(applied, default=0)

@@ -39,7 +39,7 @@ class Work(Generic[T]):
         self.withdrawn = False  # no caller waits for it any more: it is not to be done
 
     def take(self) -> bool:
-        """Called by the writer before it does the work: may it? Another thread may withdraw it at this very moment.
+        """Ask, as the writer before it does the work, whether it may: another thread may withdraw the work at this very moment.
 
         Each side writes its own mark before it reads the other's. So they cannot both win: work that `withdraw` says was
         never sent is not done.

@@ -1,4 +1,4 @@
-"""Loads `queries.sql`: each query by its name."""
+"""Queries of `queries.sql`, each by its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS: Final = {
 
 
 def text_of(name: str) -> str:
-    """A file of this folder."""
+    """Read a file of this folder."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -4,7 +4,7 @@
 -- `signals`, its inbox, until its owner takes it into the journal. `approvals` are questions to people, `chunks` what
 -- it writes to streams, `blobs` large values by digest, `workers` the incarnations that can hold leases.
 --
--- When someone should look. `runs.due_at` says it: new = now (or later, if it was created with a delay); waiting for a
+-- When a worker should look. `runs.due_at` says it: new = now (or later, if it was created with a delay); waiting for a
 -- timer = its time; waiting for a signal = null; running = the end of the lease; paused and finished = null. So new
 -- work, fired timers, woken runs and the runs of dead workers are all found by `due` on one index. Time is always the
 -- parameter :now, and it decides liveness only, never safety: a wrong clock makes a run start late or twice as often
@@ -109,7 +109,7 @@ WHERE run_id = :run AND chunks.stream = named.stream
 ORDER BY chunks.stream
 
 -- name: stream_sizes
--- How much text there is.
+-- Count the bytes of text of each stream.
 SELECT stream, sum(length(data)) FROM chunks WHERE run_id = :run GROUP BY stream ORDER BY stream
 
 -- name: ancestry
@@ -129,26 +129,26 @@ VALUES (:id, :run, :root, :path, :key, :kind, :question, :shown, :digest, :schem
 ON CONFLICT (id) DO NOTHING
 
 -- name: join_question
--- One more run waits for the answer to a question that is about another run.
+-- Let one more run wait for the answer to a question that is about another run.
 INSERT INTO askers (approval, run_id) VALUES (:approval, :run) ON CONFLICT DO NOTHING
 
 -- name: leave_question
--- It does so no longer.
+-- Let a run wait for that answer no longer.
 DELETE FROM askers WHERE approval = :approval AND run_id = :run
 
 -- name: askers
--- Who waits for the answer.
+-- The runs that wait for the answer to a question.
 SELECT run_id FROM askers WHERE approval = :approval ORDER BY run_id
 
 -- name: withdraw_one
--- The agent waits for this one no longer, and no other one does.
+-- Withdraw a question for which the agent waits no longer, and no other run either.
 UPDATE approvals SET status = 'withdrawn', decided_at = :now
 WHERE id = :approval AND status = 'open'
   AND NOT EXISTS (SELECT 1 FROM askers CROSS JOIN runs
                   WHERE askers.approval = :approval AND runs.id = askers.run_id AND runs.finished_at IS NULL)
 
 -- name: withdraw
--- Runs that ended ask nobody any more; what another one asks too stays.
+-- Withdraw the questions of runs that ended; what another run asks too stays.
 UPDATE approvals SET status = 'withdrawn', decided_at = :now
 WHERE status = 'open'
   AND id IN (SELECT own.id FROM approvals AS own WHERE own.run_id IN (SELECT value FROM json_each(:ids))
@@ -158,12 +158,12 @@ WHERE status = 'open'
                     AND runs.id = askers.run_id AND runs.finished_at IS NULL)
 
 -- name: reconsider
--- A run is tried again: that its budget was denied more is not the last word any more.
+-- Forget, for a run that is tried again, that its budget was denied more.
 UPDATE approvals SET status = 'withdrawn'
 WHERE run_id = :run AND key = 'budget' AND status = 'decided' AND decision = 'denied'
 
 -- name: rebudget
--- What a run may spend from now on, in all. Those below it that go on, or may be retried, look at it if they looked at none.
+-- Set what a run may spend from now on, in all. Runs below it that go on, or may be retried, look at it if they looked at none.
 WITH RECURSIVE tree (member) AS (
   SELECT id FROM runs WHERE parent_id = :run
   UNION ALL SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
@@ -242,7 +242,7 @@ SELECT count(*) FROM signals WHERE run_id = :run AND kind = :kind
 SELECT data FROM signals WHERE run_id = :run AND kind = 'run.cancelling' AND data IS NOT NULL ORDER BY position DESC
 
 -- name: rouse
--- For what no run may sleep through: a waiting one is due now, and a paused one goes on.
+-- Wake a run for what it may not sleep through: a waiting one is due now, and a paused one goes on.
 UPDATE runs
 SET due_at = :now, status = CASE WHEN status = 'paused' THEN 'ready' ELSE status END,
     reason = CASE WHEN status = 'paused' THEN NULL ELSE reason END, updated_at = :now
@@ -258,12 +258,12 @@ WHERE id = :run AND finished_at IS NULL AND lease_epoch = :epoch AND next_seq = 
 RETURNING id
 
 -- name: forgive
--- Requests to pause that no owner has seen are over: the run was paused without one, and goes on.
+-- Void the requests to pause that no owner has seen: the run was paused without one, and goes on.
 UPDATE signals SET data = NULL
 WHERE run_id = :run AND kind = 'run.pausing' AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
 
 -- name: forgive_one
--- This one of them is over.
+-- Void one of these requests.
 UPDATE signals SET data = NULL WHERE run_id = :run AND position = :position
 
 -- name: unseen_pauses
@@ -272,7 +272,7 @@ SELECT position, data FROM signals
 WHERE run_id = :run AND position > (SELECT inbox_seen FROM runs WHERE id = :run) AND kind = 'run.pausing' AND data IS NOT NULL
 
 -- name: void_end
--- A child whose end the run has not taken in is tried again.
+-- Void the end of a child that the run has not taken in: the child is tried again.
 UPDATE signals SET data = NULL
 WHERE run_id = :run AND kind = 'child.ended' AND topic = :topic
   AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
@@ -326,7 +326,7 @@ WHERE {takeable}
 ORDER BY priority DESC, due_at LIMIT :limit
 
 -- name: pick
--- The same, to be claimed now.
+-- The runs a claim takes, locked where the database locks rows.
 {due}
 
 -- name: claim
@@ -340,7 +340,7 @@ WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {run}
 
 -- name: lock_counts
--- Nobody else counts slots and turns until the transaction ends. SQLite's one writer needs no such lock.
+-- Lock the counting of slots and turns until the transaction ends. SQLite's one writer needs no such lock.
 SELECT 1
 
 -- name: occupied
@@ -349,19 +349,19 @@ SELECT limit_key, count(*) FROM runs WHERE status = 'running' AND limit_key IN (
 GROUP BY limit_key
 
 -- name: hold_back
--- These runs are not let through: until a slot is free (due_at is null), or until their turn, whose place they keep.
+-- Hold runs back until a slot is free (due_at is null), or until their turn, whose place they keep.
 UPDATE runs SET status = 'ready', due_at = :due_at, waits_for = :waits_for, turn = :turn, awaits = NULL, updated_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: wake
--- A slot is free: who waited for it longest is due, ahead of those that came later.
+-- A slot is free: the run that waited for it longest is due, ahead of those that came later.
 UPDATE runs SET due_at = created_at, updated_at = :now
 WHERE id IN (SELECT id FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL
              ORDER BY created_at, id LIMIT :limit)
 RETURNING id
 
 -- name: wake_ours
--- The same among the runs that this worker may take.
+-- A slot is free: wake the longest held of the runs that this worker may take.
 UPDATE runs SET due_at = created_at, updated_at = :now
 WHERE id IN (SELECT id FROM runs WHERE limit_key = :key AND waits_for = 'slot' AND due_at IS NULL AND {ours}
              ORDER BY created_at, id LIMIT :limit)
@@ -397,22 +397,22 @@ SET next = max(rates.next, rates.paused, rates.owed, :micros) + :turns * {spacin
 RETURNING next - :turns * {spacing}, paused
 
 -- name: use_late
--- Turns of a stretch are used late: those that come a window later wait for them.
+-- Write down that turns of a stretch are used late: those that come a window later wait for them.
 INSERT INTO late_turns (key, place, began) VALUES (:key, :place, :micros)
 ON CONFLICT (key, place) DO UPDATE SET began = max(late_turns.began, excluded.began)
 
 -- name: forget_late
--- What began a window ago delays nobody.
+-- Forget late turns that began a window ago: they delay no turn.
 DELETE FROM late_turns WHERE key = :key AND began <= :micros
 
 -- name: pause_rate
--- No turn before this time, whoever asks.
+-- Pause a rate: no turn comes before this time.
 INSERT INTO rates (key, paused) VALUES (:key, :until)
 ON CONFLICT (key) DO UPDATE SET paused = max(rates.paused, :until)
 RETURNING paused
 
 -- name: charge
--- A body has used tokens: from its turn on they take their time, and later turns come after it.
+-- Charge tokens that a body has used: from its turn on they take their time, and later turns come after it.
 INSERT INTO rates (key, owed, mean) VALUES (:key, :since + :cost, :tokens)
 ON CONFLICT (key) DO UPDATE
 SET owed = max(rates.owed, :since) + :cost,
@@ -428,15 +428,15 @@ WHERE key = :key
 SELECT key, paused FROM rates WHERE paused > :micros ORDER BY paused DESC, key LIMIT :limit
 
 -- name: forget_rates
--- What has long passed says nothing, and nobody has a turn of it.
+-- Forget rates whose last turn has long passed.
 DELETE FROM rates WHERE next < :micros - 86400000000 AND paused < :micros AND owed < :micros
 
 -- name: forget_late_turns
--- Those of rates that nobody uses any more.
+-- Forget late turns of rates that are forgotten.
 DELETE FROM late_turns WHERE NOT EXISTS (SELECT 1 FROM rates WHERE rates.key = late_turns.key)
 
 -- name: clear_slots
--- Slots of this limit, and of this call, that no living owner has.
+-- Free the slots of this limit, and of this call, that no living owner has.
 DELETE FROM slots
 WHERE (run_id = :run AND call = :call) OR (key = :key AND NOT EXISTS (
   SELECT 1 FROM runs WHERE id = run_id AND status = 'running' AND lease_epoch = slots.epoch AND due_at > :now))
@@ -448,7 +448,7 @@ SELECT :key, :run, :call, :epoch WHERE (SELECT count(*) FROM slots WHERE key = :
 RETURNING key
 
 -- name: leave_slot
--- The body has ended.
+-- Free the slot of a body that has ended.
 DELETE FROM slots WHERE run_id = :run AND call = :call AND epoch = :epoch
 
 -- name: singleton
@@ -466,20 +466,20 @@ WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 
 RETURNING id, limit_key
 
 -- name: refused
--- Who has refused a run of which this incarnation has the lease.
+-- The workers that have refused a run of which this incarnation has the lease.
 SELECT refused FROM runs WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
 
 -- name: refused_due
--- Runs that are due, and who has refused them: nearly always there are none.
+-- Runs that are due and that workers have refused, with these workers: nearly always there are none.
 SELECT id, agent, version, queue, refused FROM runs WHERE refused IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT 100
 
 -- name: forget_refused
--- Nobody is left who has not refused these: let anybody take them again, who will find that and pause them.
+-- No worker is left that has not refused these: let any worker take them again; it will find that and pause them.
 UPDATE runs SET refused = NULL, updated_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids)) AND refused IS NOT NULL AND due_at <= :now RETURNING id
 
 -- name: refuse
--- Its records do not fit our code: it waits for a worker that has other code, or is paused if there is none.
+-- Give back a run whose records do not fit our code: it waits for a worker that has other code, or is paused if there is none.
 UPDATE runs SET status = :status, due_at = :due_at, waits_for = :waits_for, awaits = NULL, reason = :reason,
                 refused = :refused, lease_owner = NULL, updated_at = :now
 WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
@@ -505,22 +505,22 @@ WHERE lease_owner = :worker AND status = 'running' RETURNING id
 SELECT count(*) FROM runs WHERE lease_owner = :worker AND status = 'running'
 
 -- name: release_all
--- An incarnation that closes gives back what it still holds: that is no crash.
+-- Give back what an incarnation that closes still holds: that is no crash.
 UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now
 WHERE lease_owner = :worker AND status = 'running' RETURNING id, limit_key
 
 -- name: register_worker
--- An incarnation that holds its lock says so, and what it serves.
+-- Note that an incarnation holds its lock, and what it serves.
 INSERT INTO workers (id, agents, queues, version, started_at, seen_at)
 VALUES (:worker, :agents, :queues, :version, :now, :now)
 ON CONFLICT (id) DO UPDATE SET agents = excluded.agents, seen_at = excluded.seen_at
 
 -- name: seen_worker
--- An incarnation is alive; for people to read.
+-- Note that an incarnation is alive; for people to read.
 UPDATE workers SET seen_at = :now WHERE id = :worker
 
 -- name: forget_worker
--- An incarnation is gone.
+-- Forget an incarnation that is gone.
 DELETE FROM workers WHERE id = :worker
 
 -- name: workers
@@ -536,7 +536,7 @@ SELECT DISTINCT queues FROM workers
 SELECT version, count(*) FROM workers GROUP BY version ORDER BY version
 
 -- name: publish_agent
--- What this name means now.
+-- Record what the name of an agent means now.
 INSERT INTO agents (name, version, schema, published_at) VALUES (:name, :version, :schema, :now)
 ON CONFLICT (name) DO UPDATE
 SET version = excluded.version, schema = excluded.schema, published_at = excluded.published_at
@@ -546,11 +546,11 @@ SET version = excluded.version, schema = excluded.schema, published_at = exclude
 SELECT name, version, schema FROM agents ORDER BY name
 
 -- name: hold_run
--- First statement of whoever changes a question: with its run's row he has the question to himself.
+-- First statement of a transaction that changes a question: with the run's row it has the question to itself.
 UPDATE runs SET updated_at = updated_at WHERE id = :run
 
 -- name: decide
--- What is new about an open question.
+-- Keep what is new about an open question.
 UPDATE approvals
 SET status = :status, digest = :digest, data = :data, needs = :needs, votes = :votes, delegations = :delegations,
     decided_at = :decided_at, decided_by = :by, decision = :decision, note = :note
@@ -567,11 +567,11 @@ SELECT {approval} FROM approvals
 WHERE status IN (SELECT value FROM json_each(:statuses)) ORDER BY asked_at DESC, id DESC LIMIT :limit
 
 -- name: open_approvals
--- Open ones, which are few among many decided, in the order they were asked.
+-- Open questions, which are few among many decided, in the order they were asked.
 SELECT {approval} FROM approvals WHERE status = 'open' ORDER BY asked_at, id LIMIT :limit
 
 -- name: approvals_below
--- Those of a run and all its descendants, the newest first.
+-- Questions of a run and all its descendants, the newest first.
 WITH RECURSIVE tree (tree_id) AS (SELECT id FROM runs WHERE id = :run
                                   UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.tree_id)
 SELECT {approval} FROM approvals
@@ -597,26 +597,26 @@ SELECT conversations.id FROM line CROSS JOIN conversations WHERE conversations.r
 ORDER BY conversations.id LIMIT 1
 
 -- name: stand_in_line
--- Wait for a conversation behind all who do; who stands there already keeps its place.
+-- Wait for a conversation behind all runs that do; one that stands there already keeps its place.
 INSERT INTO conversation_line (conversation, place, run_id, request, key)
 SELECT :conversation, coalesce(max(place), 0) + 1, :run, :request, :key
 FROM conversation_line WHERE conversation = :conversation
 ON CONFLICT (conversation, run_id) DO UPDATE SET request = excluded.request, key = excluded.key
 
 -- name: hold_conversation
--- First statement of whoever passes a conversation on or deletes it: its line is seen as it is then.
+-- First statement of a transaction that passes a conversation on or deletes it: its line is seen as it is then.
 UPDATE conversations SET length = length WHERE id = :conversation RETURNING request, length, run_id
 
 -- name: next_in_line
--- Who has waited longest.
+-- The run that has waited longest for a conversation.
 SELECT run_id, request, key FROM conversation_line WHERE conversation = :conversation ORDER BY place LIMIT 1
 
 -- name: pass_on
--- Now it is this run's, or nobody's.
+-- Give a conversation to a run, or to none.
 UPDATE conversations SET run_id = :run, request = :request WHERE id = :conversation
 
 -- name: leave_line
--- Wait no longer.
+-- Take a request out of the line for a conversation.
 DELETE FROM conversation_line WHERE conversation = :conversation AND request = :request
 
 -- name: conversations_of
@@ -627,7 +627,7 @@ SELECT conversation, request FROM conversation_line WHERE run_id IN (SELECT valu
 ORDER BY 1
 
 -- name: lengthen
--- First statement of whoever adds messages: it has the conversation, and knows how long that is.
+-- First statement of a run that adds messages: it has the conversation, and knows how long that is.
 UPDATE conversations SET length = :end, updated_at = :now
 WHERE id = :conversation AND request = :request AND length = :first RETURNING id
 
@@ -662,7 +662,7 @@ SELECT value FROM conversation_messages WHERE conversation = :conversation AND i
 DELETE FROM conversation_messages WHERE conversation = :conversation
 
 -- name: delete_conversation
--- And the conversation itself.
+-- Forget a conversation.
 DELETE FROM conversations WHERE id = :conversation
 
 -- name: resume
@@ -700,7 +700,7 @@ WHERE id < :before
 ORDER BY id DESC LIMIT :limit
 
 -- name: starter
--- Who started a run, and through which door; the last time, for an id may be used again once its run is deleted.
+-- The actor that started a run, and the door; the last time, because an id may be used again once its run is deleted.
 SELECT actor, via FROM audit WHERE run_id = :run AND action = 'start' ORDER BY id DESC LIMIT 1
 
 -- name: erasable
@@ -721,11 +721,11 @@ INSERT INTO tokens (id, name, member_of, scopes, digest, created_at, expires_at)
 VALUES (:token, :name, :member_of, :scopes, :digest, :now, :expires_at) ON CONFLICT (id) DO NOTHING
 
 -- name: good_tokens
--- Those of them that are not revoked yet.
+-- The tokens with this id or name that are not revoked yet.
 SELECT id FROM tokens WHERE (id = :token OR name = :token) AND revoked_at IS NULL
 
 -- name: revoke_tokens
--- A token with this id, or all with this name, are good no more.
+-- Revoke the token with this id, or all with this name.
 UPDATE tokens SET revoked_at = coalesce(revoked_at, :now) WHERE id = :token OR name = :token
 RETURNING {token}
 
@@ -734,7 +734,7 @@ RETURNING {token}
 SELECT {token} FROM tokens WHERE id = :token
 
 -- name: use_token
--- It was shown. Who looks wants to know about when: of many servers one writes, and not for every request.
+-- Note that a token was shown. An operator wants to know about when: of many servers one writes, and not for every request.
 UPDATE tokens SET used_at = :now WHERE id = :token AND (used_at IS NULL OR used_at < :before)
 
 -- name: tokens
@@ -805,7 +805,7 @@ WHERE finished_at < :before AND status IN (SELECT value FROM json_each(:statuses
 ORDER BY finished_at LIMIT :limit
 
 -- name: would_prune
--- Those of them whose descendants have all ended: what pruning would delete.
+-- Root runs that finished long ago and whose descendants have all ended: what pruning would delete.
 SELECT id FROM runs
 WHERE finished_at < :before AND status IN (SELECT value FROM json_each(:statuses)) AND parent_id IS NULL
   AND {chosen}
@@ -846,11 +846,11 @@ SELECT max(position) FROM events
 INSERT INTO events (position, run_id, seq, kind, at, epoch) VALUES (:position, '', :position, 'deleted', :now, 0)
 
 -- name: unmark_positions
--- Only the last mark counts.
+-- Delete all marks of positions but the last.
 DELETE FROM events WHERE run_id = '' AND seq < :position
 
 -- name: lock_blob
--- Before one deletes it: nobody else may begin to name it now.
+-- Lock a large value before it is deleted: no other transaction may begin to name it now.
 SELECT digest FROM blobs WHERE digest = :digest
 
 -- name: delete_blob
@@ -987,11 +987,11 @@ ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
 SELECT id, made_at, backup_of, backup_at, restored_at, held_at FROM identity
 
 -- name: let_go
--- It is held no longer.
+-- Let a held store go on.
 UPDATE identity SET held_at = NULL
 
 -- name: orphan_all
--- Runs that were copied in the middle have no owner here: they are due now.
+-- Make runs due that were copied in the middle: they have no owner here.
 UPDATE runs SET due_at = :now WHERE status = 'running' AND due_at > :now
 
 -- name: count_unfinished

@@ -1,4 +1,4 @@
-"""Which events a retry from some point takes out of the history. Pure: no database.
+"""Rewind: the events that a retry from some point takes out of the history. Pure: no database.
 
 Each outcome stores in `data["asked"]` how many outcomes had been delivered when its call was made. A cut at `seq` goes
 back to the moment before that event. Work that was asked for earlier than that moment and is done stays done, although
@@ -31,15 +31,15 @@ History = Sequence[tuple[int, str, str | None, dict[str, Any]]]  # seq, kind, ke
 
 
 def first_cause(error: str | None) -> int | None:
-    """Where the cut is: the first of the outcomes that the error of a run came from, if it came from any."""
+    """Find the cut: the first of the outcomes that the error of a run came from, if it came from any."""
     return min((source["seq"] for source in json.loads(error or "{}").get("from", ())), default=None)
 
 
 def mended_by_cut(history: History, cut: int, failed: Collection[str]) -> set[str]:
-    """The children whose failures are forgotten: of those that are `failed` now, and of those that were retried before.
+    """Find the children whose failures are forgotten: of those that are `failed` now, and of those that were retried before.
 
     A failure that the agent had seen before the cut was dealt with. A child that was spawned, and of whose end the agent has
-    not heard, is left alone: perhaps nobody waits for it.
+    not heard, is left alone: perhaps no call waits for it.
     """
     heard = {data.get("child") for _, kind, _, data in history if kind in ("child.spawned", "child.ended")}
     ended = [(seq, data) for seq, kind, _, data in history if kind == "child.ended"]
@@ -49,7 +49,7 @@ def mended_by_cut(history: History, cut: int, failed: Collection[str]) -> set[st
 
 
 def dropped_by_cut(history: History, cut: int, mended: Collection[str] = ()) -> list[int]:
-    """The seqs that a cut takes out of this history. `mended`: children that are retried too, whose ends behind it are over."""
+    """List the seqs that a cut takes out of this history. `mended`: children retried too, whose ends behind it are over."""
     delivered_before = sum(1 for seq, kind, _, _ in history if seq < cut and kind in OUTCOMES)
     again = {*mended, *(data["child"] for seq, _, _, data in history if seq == cut and "child" in data)}
 
@@ -64,7 +64,7 @@ def dropped_by_cut(history: History, cut: int, mended: Collection[str] = ()) -> 
 
     dropped = {seq for seq, kind, _, data in history if goes(seq, kind, data)}
     # A failure goes with its attempts: they count from the first again, and none of them is in doubt. A cancelled call
-    # keeps them, for what it did is not known. A question of either was withdrawn, or its answer is used up. A deadline
+    # keeps them, because what it did is not known. A question of either was withdrawn, or its answer is used up. A deadline
     # that passed is set anew.
     lost = {key: kind for seq, kind, key, _ in history if seq in dropped and key is not None}
     # What people said is an arrival without a key; if that goes, the same is asked anew.

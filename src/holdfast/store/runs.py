@@ -36,7 +36,7 @@ class NewRun:
 
 
 class Filter(TypedDict, total=False):
-    """Which runs: all that fit each of these. What is None or missing fits any."""
+    """A choice of runs: all that fit each of these. What is None or missing fits any."""
 
     statuses: Iterable[str] | None
     agent: str | None
@@ -59,7 +59,7 @@ class Census:
 
 
 class Runs(Feature):
-    """Where runs are kept."""
+    """Runs: created, read, listed and counted."""
 
     async def create(
         self, run: NewRun, blobs: Mapping[str, bytes] | None = None, *, by: str = "", via: str = ""

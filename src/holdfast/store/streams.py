@@ -51,7 +51,7 @@ def chunk_row(run: str, epoch: int, piece: Piece) -> tuple[Any, ...]:
 
 
 class Streams(Feature):
-    """Where streams are read. Appends write them."""
+    """Streams, read. Appends write them."""
 
     async def pieces(self, run: str, stream: str, after: int, limit: int = 500) -> Sequence[Piece]:
         """Read the rows of a stream behind a position, in order; the first may begin before it."""

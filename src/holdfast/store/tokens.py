@@ -29,7 +29,7 @@ class TokenRow:
 
 
 class Tokens(Feature):
-    """Where tokens are kept."""
+    """Tokens: made, used, revoked and read."""
 
     async def add_token(self, token: TokenRow, lasts_ms: int | None = None, *, by: str = "", via: str = "") -> TokenRow:
         """Keep a new token, whose id is random; returns it with its time. `BadArguments` if its name is another's group."""

@@ -77,7 +77,7 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Transactions(Feature):
-    """How a step's body gets a transaction of the store."""
+    """Transactions of the store, lent to the bodies of steps."""
 
     @abc.abstractmethod
     def transaction(self, isolation: str) -> AbstractAsyncContextManager[Joint]:
@@ -94,7 +94,7 @@ def queued(appends: Iterable[Append]) -> list[QueuedAppend]:
 
 
 def join(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[int]:
-    """Write them all, or find that the run is somebody else's; the caller rolls back then."""
+    """Write all of a batch, or find that the run is another owner's; the caller rolls back then."""
     run = batch[0].append.run
     try:
         yield from apply_all(tx, batch)

@@ -1,4 +1,4 @@
-"""Which store a URL names."""
+"""URLs of stores: which store each names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DEFAULT_URL: Final = "sqlite:holdfast.db"
 
 
 def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> Store:
-    """A store, to be opened. That of PostgreSQL needs a driver that not everyone has."""
+    """Make the store that a URL names, to be opened. PostgreSQL needs a driver that not everyone has."""
     scheme = url.partition(":")[0] if isinstance(url, str) else ""
     if scheme == "sqlite":
         return SQLiteStore.from_url(url, clock=clock, faults=faults, name=name)
     if scheme in ("postgresql", "postgres"):
         try:
-            from holdfast.store.postgres.store import PostgresStore  # noqa: PLC0415 - only who asks for it needs it
+            from holdfast.store.postgres.store import PostgresStore  # noqa: PLC0415 - its driver may not be installed
         except ModuleNotFoundError as error:
             if error.name is None or not error.name.startswith("asyncpg"):
                 raise
@@ -35,7 +35,7 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
 
 
 def _meant(url: str) -> str:
-    """How the store is named that somebody may have meant."""
+    """Suggest the URL of the store that may have been meant."""
     postgres = "'postgresql://user@host/database'"
     scheme, colon, rest = url.partition(":")
     kind = scheme.lower().partition("+")[0]

@@ -27,7 +27,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def _in_c() -> Callable[[object, int], Iterable[str]] | None:
-    """The encoder in C, made once: `JSONEncoder.encode` makes one for each text, which takes longer than to write it."""
+    """Make the encoder in C, once: `JSONEncoder.encode` makes one for each text, which takes longer than to write it."""
     make = getattr(json.encoder, "c_make_encoder", None)
     return make and make(
         None, _ENCODER.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
@@ -38,7 +38,7 @@ _pieces: Final = _in_c()
 
 
 def to_json(value: object) -> str:
-    """Compact JSON."""
+    """Write compact JSON."""
     return _ENCODER.encode(value) if _pieces is None else "".join(_pieces(value, 0))
 
 
@@ -55,7 +55,7 @@ _names: Final = _Names()
 
 
 def data_to_json(data: dict[str, Any]) -> str:
-    """The data of an event as compact JSON. Nearly always all of it is texts and small numbers."""
+    """Write the data of an event as compact JSON. Nearly always all of it is texts and small numbers."""
     pieces = []
     for name, value in data.items():
         kind = type(value)
@@ -69,7 +69,7 @@ def data_to_json(data: dict[str, Any]) -> str:
 
 
 def listed(values: Iterable[str] | None) -> str | None:
-    """A list as a parameter of a query; None stays None, which means any."""
+    """Write a list as a parameter of a query; None stays None, which means any."""
     return None if values is None else to_json(list(values))
 
 

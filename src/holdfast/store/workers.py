@@ -36,7 +36,7 @@ class Living:
 
 
 class Workers(Feature):
-    """Where workers are known."""
+    """Workers: published, found alive or dead, and the runs that they refuse."""
 
     code_version: str | None = None  # of the code that this process runs, for people
     queues: Sequence[str] | None = None  # those this process takes runs of; None: all

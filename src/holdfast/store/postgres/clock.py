@@ -4,7 +4,7 @@ An answer was made between the moment we asked and the moment we heard it, so ea
 database's clock lies: `least` if the answer came at once and only the question took time, `most` if it was the other way
 round. We count from `least`: our time may be late by what the answer took to come, and is never early. Of many measures the
 one that says most counts, which is that of the shortest way back. Because clocks drift apart, what an old measure says
-loses a little with time; if a new one contradicts it, somebody has set a clock, and the new one alone counts.
+loses a little with time; if a new one contradicts it, a clock was set, and the new one alone counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How PostgreSQL is reached: the URL, the settings of a connection, and which errors pass by themselves."""
+"""Connections to PostgreSQL: the URL, the settings of a connection, and which errors pass by themselves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ TROUBLE: Final = (*LOST, *GAVE_WAY, pg.InsufficientResourcesError)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a store URL says."""
+    """Options of a store URL."""
 
     dsn: str = field(repr=False)
     shown: str  # the URL without secrets
@@ -120,7 +120,7 @@ def _has_own_authorities() -> bool:
 
 
 def _check_hosts(parts: SplitResult, shown: str) -> None:
-    """The driver would repeat in its error what it takes for a port, which may be a piece of a password."""
+    """Refuse hosts that the driver cannot read: its error would repeat a supposed port, which may be a piece of a password."""
     user, at, hosts = parts.netloc.rpartition("@")
     ports = [_PORT.search(host) for host in hosts.split(",")]
     if not all(ports) or "@" in parts.path or (not at and "@" in f"{parts.query}{parts.fragment}") or parts.fragment:
@@ -150,12 +150,12 @@ def _is_here(host: str) -> bool:
 
 
 def _joined(parts: SplitResult) -> str:
-    """The URL again, with the two slashes that `urlunsplit` leaves out where no host is named."""
+    """Join the URL again, with the two slashes that `urlunsplit` leaves out where no host is named."""
     return f"{parts.scheme}://{parts.netloc}" + urlunsplit(parts._replace(scheme="", netloc=""))
 
 
 async def connect(options: Options, *, durable: bool = True, ours: bool = True) -> Connection:
-    """A connection whose unqualified names are those of our schema; or, if it is not for us, those of the database."""
+    """Open a connection whose unqualified names are those of our schema; or, if it is not for us, those of the database."""
     settings = {
         "application_name": f"holdfast:{options.schema}",
         "tcp_keepalives_idle": str(_QUIET_S),

@@ -1,4 +1,4 @@
-"""Makes PostgreSQL text of queries.sql and of the migrations, so that each statement is written once.
+"""The dialect of PostgreSQL: its text of queries.sql and of the migrations, so that each statement is written once.
 
 Queries name their parameters; PostgreSQL numbers them and wants their types, so each name has one type, here. What must be
 another statement (rows that are locked, arrays instead of repeated statements) is in the queries.sql of this folder and
@@ -60,7 +60,7 @@ class Statement(NamedTuple):
 
 
 def translate(name: str, sql: str) -> Statement:
-    """`:name` becomes `$1::type`, `:name[]` an array of them."""
+    """Turn `:name` into `$1::type`, and `:name[]` into an array of them."""
 
     def listed(found: re.Match[str]) -> str:
         how = "<> ALL" if found[1] else "= ANY"
@@ -86,7 +86,7 @@ def _own(folder: str, name: str) -> str:
 
 
 def migrations() -> list[Migration]:
-    """Those of every store, each with what only PostgreSQL has under the same number."""
+    """Read the migrations of every store, each with what only PostgreSQL has under the same number."""
     own = {file.name: file for file in resources.files(__package__).joinpath("migrations").iterdir()}
     found = []
     for migration in known():
@@ -97,7 +97,7 @@ def migrations() -> list[Migration]:
 
 
 def schema_text(migration: Migration) -> str:
-    """A migration as PostgreSQL takes it."""
+    """Write a migration as PostgreSQL takes it."""
     lines = (line.partition("--")[0] for line in migration.sql.splitlines())
     text = "\n".join(lines)
     for word, spelling in _WORDS.items():

@@ -1,7 +1,7 @@
-"""That this incarnation is alive: a thread with a session of its own, which holds a lock and prolongs the leases.
+"""Liveness of this incarnation: a thread with a session of its own, which holds a lock and prolongs the leases.
 
 The lock is the session's, on the incarnation's random id. When the process dies, however it dies, the session ends and the
-lock is free: whoever can take it knows that the owner is gone. A process that is merely stopped keeps its connection and
+lock is free: a process that can take it knows that the owner is gone. A process that is merely stopped keeps its connection and
 so its lock; there the end of the lease decides. A host that vanished keeps it until the server's probes of the connection
 fail, some seconds later.
 
@@ -76,7 +76,7 @@ class Liveness:
             self._thread.join(10)
 
     def abort(self) -> None:
-        """The same without a goodbye, as a killed process."""
+        """Let go of the lock without a goodbye, as a killed process."""
         db = self._db
         if self._loop is not None and db is not None:
             with contextlib.suppress(RuntimeError):
@@ -119,7 +119,7 @@ class Liveness:
         await goodbye(self._db)
 
     async def _return(self) -> None:
-        """Our session ended, and with it our lock: take it again, soon."""
+        """Take the lock again, soon, after our session ended and the lock with it."""
         _log.warning("the session that shows that this worker is alive was lost; it is opened again")
         while not self._stop.is_set():
             try:
@@ -133,7 +133,7 @@ class Liveness:
                 return
 
     async def _session(self) -> Connection:
-        """The session, with the lock if it should have it, and the row that says that we are there."""
+        """Open the session, with the lock if it should have it, and the row that says that we are there."""
         if self._db is None or self._db.is_closed():
             db = await self._connect()
             db.add_termination_listener(lambda _: self._dropped.set())

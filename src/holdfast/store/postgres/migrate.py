@@ -1,4 +1,4 @@
-"""Brings a schema to this version: the same numbered migrations as in SQLite, in one transaction under a lock.
+"""Migrations of a schema: the same numbered files as in SQLite, in one transaction under a lock.
 
 Of many processes that open an empty database at once one applies; the others wait for its lock and find it done.
 """
@@ -34,7 +34,7 @@ async def migrate(connection: Connection, schema: str, now: int) -> bool:
 
 
 async def secret_of(connection: Connection) -> str:
-    """A word that only roles which may read this schema know: any role of a database may listen to any channel of it."""
+    """Make a word that only roles which may read this schema know: any role of a database may listen to any channel of it."""
     ((itself, *_),) = await ask(connection, "identity")
     return hashlib.sha256(f"holdfast-wake-up {itself}".encode()).hexdigest()[:24]
 

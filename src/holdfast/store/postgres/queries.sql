@@ -1,12 +1,12 @@
 -- Statements that PostgreSQL needs in other words than SQLite, by the same names. The head of the other queries.sql says
 -- what they mean; here is only what differs.
 --
--- Rows are locked, not the file. Whoever locks several runs locks them in the order of their ids (`lock_runs`, `append`,
--- `heartbeat`), so that two cannot wait for each other; a claim passes over locked rows. Where it happens all the same
--- (two batches that create the same runs in another order), PostgreSQL ends one of them, and it is tried again.
+-- Rows are locked, not the file. A transaction that locks several runs locks them in the order of their ids (`lock_runs`,
+-- `append`, `heartbeat`), so that two cannot wait for each other; a claim passes over locked rows. Where it happens all the
+-- same (two batches that create the same runs in another order), PostgreSQL ends one of them, and it is tried again.
 --
--- Positions. The feed must be in the order in which events become visible, and a sequence is not: who took the lower
--- number may commit later, when a reader has passed it. So a position is the number of the transaction and a count within
+-- Positions. The feed must be in the order in which events become visible, and a sequence is not: the transaction
+-- that took the lower number may commit later, when a reader has passed it. So a position is the number of the transaction and a count within
 -- it, and the feed is read only up to the oldest transaction that may still commit.
 
 -- name: appending
@@ -58,7 +58,7 @@ ON CONFLICT DO NOTHING
 
 -- name: lock_runs
 -- First statement of a transaction that changes several runs: these, the parents of those that leave (above one that has
--- ended the next one too, for it may be told), and those that get the conversations that these have.
+-- ended the next one too, because it may be told), and those that get the conversations that these have.
 WITH RECURSIVE named (member) AS (SELECT unnest(:run[])),
 line (member, above) AS (
   SELECT parents.id, CASE WHEN parents.finished_at IS NOT NULL THEN parents.parent_id END
@@ -177,7 +177,7 @@ SELECT due, needing, claimed.*, claimed.id IS NOT NULL AND NOT EXISTS (SELECT 1 
 FROM found LEFT JOIN claimed ON true ORDER BY priority DESC, was_due
 
 -- name: take_plain
--- What came to a run that somebody carries goes into its journal, in one round trip: read, fenced and recorded. Nothing of it
+-- What came to a run that a worker carries goes into its journal, in one round trip: read, fenced and recorded. Nothing of it
 -- if any of it is not simple, or much. Who sends has the run's row to himself, so what is seen here has no gaps. There is one
 -- row at least: how much came.
 WITH arrived AS MATERIALIZED (

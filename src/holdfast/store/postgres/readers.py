@@ -1,4 +1,4 @@
-"""Who reads: a few connections, each opened when it is first needed.
+"""Readers: a few connections, each opened when it is first needed.
 
 Each belongs to a task of the store. A run's own task could not read by itself: what it does with the loop is watched, and a
 socket in agent code is something foreign.
@@ -33,14 +33,14 @@ async def _answered(db: Connection, work: Callable[[], Asking[T]]) -> T:
 
 
 class Readers:
-    """Connections that see the last commit. `limit_s` is asked how long the one who reads now waits; None: until it knows."""
+    """Connections that see the last commit. `limit_s` tells how long the caller that reads now waits; None: until it knows."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], check_open: Callable[[], None],
                  limit_s: Callable[[], float | None]) -> None:  # fmt: skip
         self._connect, self._check_open, self._limit_s = connect, check_open, limit_s
         self._context = contextvars.copy_context()
         self._asked: Questions = collections.deque()
-        self._asked_again: Questions = collections.deque()  # by those who look again: they have every other turn
+        self._asked_again: Questions = collections.deque()  # by callers that look again: they have every other turn
         self._idle: list[Connection] = []
         self._tasks: dict[asyncio.Task[None], asyncio.Future[Any] | None] = {}  # and what each is about to answer
 
@@ -92,7 +92,7 @@ class Readers:
                                 raise StoreUnavailable(
                                     f"the store cannot be read: {str(error) or repr(error)}"
                                 ) from None
-                except Exception as error:  # noqa: BLE001 - it is given to whoever asked
+                except Exception as error:  # noqa: BLE001 - it is given to the caller
                     settle(answer, None, error)
                 except BaseException:
                     settle(answer, None, StoreUnavailable("the store is not open"))
@@ -100,7 +100,7 @@ class Readers:
         finally:
             if db is not None and not db.is_closed():
                 self._idle.append(db)
-            # At once: who asks now must not think that this one still serves.
+            # At once: a caller that asks now must not think that this task still serves.
             self._tasks.pop(task, None)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What is written so often alone that it is one statement: its own transaction, and one round trip instead of five.
+"""Single statements for what is written often and alone: its own transaction, and one round trip instead of five.
 
 Each function asks one thing and says what came of it, or `None`: then nothing was written, and the whole piece of work, in
 a transaction, finds out why. Nothing else differs, so whatever is unknown after a cut connection is found as always.
@@ -47,7 +47,7 @@ def claim(tx: Transaction, work: Claim) -> Asking[list[Claimed] | None]:
 
 
 def send(tx: Transaction, work: Send) -> Asking[int | None]:
-    """A small signal that was not sent before, to a run that takes it."""
+    """Put a small signal that was not sent before into the inbox of a run that takes it."""
     if work.blobs:
         return None
     found = yield from tx.row(
@@ -61,7 +61,7 @@ def send(tx: Transaction, work: Send) -> Asking[int | None]:
 
 
 def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:
-    """A run with small arguments that is not there."""
+    """Create a run with small arguments that is not there."""
     if work.blobs:
         return None
     if work.by:
@@ -73,7 +73,7 @@ def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:
 
 
 def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
-    """A decision, or a vote, on a question that is as it was known a moment ago."""
+    """Count a decision, or a vote, on a question that is as it was known a moment ago."""
     known = work.known
     if known is None or known.status != "open" or work.blobs or known.key == BUDGET:
         return None
@@ -95,7 +95,7 @@ def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
 
 
 def take(tx: Transaction, work: Take) -> Asking[Taken]:
-    """What came to a run, if all of it is simple; a fence that does not hold is found by what its owner does next."""
+    """Take what came to a run, if all of it is simple; a fence that does not hold is found by what its owner does next."""
     rows = yield from tx.rows("take_plain", run=work.run, epoch=work.epoch, expected=work.seq, inbox_seen=work.seen,
                               limit=MOST)  # fmt: skip
     events = [work.event(seq, kind, data, value, tx.now) for _, seq, kind, data, value in rows if seq is not None]
@@ -107,5 +107,5 @@ def take(tx: Transaction, work: Take) -> Asking[Taken]:
 PLAIN: Final[Mapping[type, Callable[[Transaction, Any], Asking[Any]]]] = {
     Claim: claim, Send: send, Create: create, Decide: decide, Take: take,
 }  # fmt: skip
-# Those that spare round trips in a transaction with others too: what they find there is what the whole work would find.
+# These spare round trips in a transaction with others too: what they find there is what the whole work would find.
 IN_COMPANY: Final[Mapping[type, Callable[[Transaction, Any], Asking[Any]]]] = {Send: send, Create: create}

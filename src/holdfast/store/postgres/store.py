@@ -70,7 +70,7 @@ class PostgresStore(Store):
     def from_url(
         cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
     ) -> PostgresStore:
-        """A store for `postgresql://user@host/database?schema=holdfast`."""
+        """Make a store for `postgresql://user@host/database?schema=holdfast`."""
         return cls(parse_url(url), clock=clock, faults=faults, name=name)
 
     # Life of the store
@@ -127,7 +127,7 @@ class PostgresStore(Store):
         self._died()
 
     def _died(self) -> None:
-        """A writer ended: as a killed process, nothing of us stays."""
+        """Let go of everything because a writer ended: as of a killed process, nothing of us stays."""
         self._open = False
         self._writer.kill()
         self._loans.abort()
@@ -169,7 +169,7 @@ class PostgresStore(Store):
                 runs: Sequence[str] | None = None) -> asyncio.Future[T]:  # fmt: skip
         future = super()._submit(do, journal=journal, small=small, runs=runs)
         if small and len(self._waiting) == 1 and self._writer.idle:
-            self._flush()  # somebody waits for just this: it does not wait for others to go with it
+            self._flush()  # a caller waits for just this: it does not wait for others to go with it
         return future
 
     def _flush(self) -> None:
@@ -178,7 +178,7 @@ class PostgresStore(Store):
             self._writer.submit(batch)
 
     def _written(self, results: Sequence[Result], changes: dict[str, News]) -> None:
-        self._wakeups.tell(changes)  # first: whoever waits here goes on while others hear of it
+        self._wakeups.tell(changes)  # first: callers here go on while other processes hear of it
         self._deliver(results, changes)
 
     async def _hold_lock(self) -> None:
@@ -192,7 +192,7 @@ class PostgresStore(Store):
         return self._liveness.beat(ttl_ms)
 
     def _presence(self) -> dict[str, Any]:
-        """What the row of this incarnation says."""
+        """Parameters of the row of this incarnation."""
         return {"worker": self.worker_id, "agents": to_json(sorted(self._served)), "queues": listed(self.queues),
                 "version": self.code_version}  # fmt: skip
 
@@ -258,7 +258,7 @@ def _bury(tx: Transaction, worker: str) -> Asking[int]:
 
 
 def _advice(error: BaseException) -> str:
-    """What to do about a server that cannot be reached, lets nobody in, or has no TLS where the URL has not asked for none."""
+    """Advise what to do about a server that cannot be reached, lets nobody in, or has no TLS though the URL wants it."""
     if "rejected SSL" in str(error):
         return (
             "; to another machine nothing goes in the clear unless the URL says so: give the server a certificate and write "

@@ -1,7 +1,7 @@
-"""Lends a connection to the body of a transactional step, in a transaction that ends with our record.
+"""Loans: a connection for the body of a transactional step, in a transaction that ends with our record.
 
 A body has a connection to itself. Its names are the user's: our schema is in its search path only when we append, at the end.
-Rows are locked and not the whole database, so that the writer goes on meanwhile; with 'serializable' an append to the same
+Rows are locked and not the whole database, so the writer goes on meanwhile; with 'serializable' an append to the same
 run would make this one give way, so there the run's other writes wait.
 
 PostgreSQL lets nobody forbid COMMIT. A setting that lasts as long as the transaction shows afterwards whether it is still
@@ -138,7 +138,7 @@ class Loans:
 
     @contextlib.asynccontextmanager
     async def lend(self, isolation: str) -> AsyncIterator[Loan]:
-        """A transaction for one body; it is over when this is left."""
+        """Lend a transaction to one body; it is over when this is left."""
         async with self._turns:
             try:
                 loan = await self._begin(isolation)
@@ -153,7 +153,7 @@ class Loans:
                 await to_its_end(self._end(loan))
 
     async def _begin(self, isolation: str) -> Loan:
-        """One that was kept may have been cut off meanwhile; then another one is tried."""
+        """Begin a transaction. A connection that was kept may have been cut off meanwhile; then another one is tried."""
         while True:
             if self._closed:
                 raise StoreUnavailable("the store is closed")

@@ -1,8 +1,8 @@
-"""Who else should look: NOTIFY for those who listen, and a slow poll, which is the truth.
+"""Wake-ups of other processes: NOTIFY for those that listen, and a slow poll, which is the truth.
 
 One connection listens and tells. What is committed is told after the commit and not in it (a notifying commit takes a lock
 that all of a server's notifying commits wait for), together for all that was committed in the last few milliseconds: at
-once if somebody waits to act on it, and otherwise a little later.
+once if a process waits to act on it, and otherwise a little later.
 Nothing depends on it: once a second each store asks whether any transaction ended anywhere, and if so says that something
 may have changed.
 """
@@ -68,7 +68,7 @@ class Wakeups:
             self._db.terminate()
 
     def tell(self, changes: dict[str, News]) -> None:
-        """Other processes should hear of this soon."""
+        """Have other processes hear of this soon."""
         for run, how in changes.items():
             self._pending[run] = max(self._pending.get(run, how), how)
         if changes and max(changes.values()) >= News.STOPPED:
@@ -128,7 +128,7 @@ class Wakeups:
             self._heard({"": News.DUE})
 
     async def _newest(self, db: Connection) -> int:
-        """The newest transaction; the time comes with it."""
+        """Ask for the newest transaction; the time comes with it."""
         asked_s = time.monotonic()
         ((newest, told),) = await ask(db, "newest_transaction")
         if isinstance(self._clock, DatabaseClock):

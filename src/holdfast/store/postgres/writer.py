@@ -1,11 +1,11 @@
-"""The one connection that writes: a task takes all that waits, and commits it as one transaction.
+"""The writer: one connection, and a task that takes all that waits and commits it as one transaction.
 
 While a commit is on its way the next batch collects. Appends that only go on, which is what steps are, take one statement
 and one round trip for the whole batch (`append`): it fences every run, and a run that is lost is left out while the others
 are written. Anything else is a transaction that first locks the runs it knows of, in the order of their ids. If a piece of
 work raises in it, all is rolled back, the rest is written without it, and then it by itself: only the guilty one fails.
 
-Trouble (a server that is gone, a connection that is cut, a deadlock) is nobody's fault: nothing is acknowledged, and the
+Trouble (a server that is gone, a connection that is cut, a deadlock) is no caller's fault: nothing is acknowledged, and the
 batch is offered again after a short random time, until it works or the store is closed. When the commit itself failed, it
 is not known whether it happened; each piece of work is told so (`again`) and recognises its own rows.
 """
@@ -40,7 +40,7 @@ _log = logger("holdfast.store")
 
 _LARGEST_BATCH: Final = 2_000
 _RETRY_S: Final = 0.25
-_LOOK_S: Final = 0.05  # while it stops: does anybody still wait?
+_LOOK_S: Final = 0.05  # while it stops: does a caller still wait?
 _LOOKS: Final = 5  # how often work may find that others were quicker
 _APPEND, _APPEND_TEXT = STATEMENTS["append"].text, STATEMENTS["append_text"].text
 _LOCK: Final = STATEMENTS["lock_runs"].text
@@ -48,7 +48,7 @@ Written = tuple[list[Result], dict[str, News]]
 
 
 class Apart(Exception):
-    """These keep a batch from being written: the rest goes first, and each of them by itself."""
+    """Operations that keep a batch from being written: the rest goes first, and each of them by itself."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Writer:
             self._refuse_all("it is closed")
             if isinstance(end, asyncio.CancelledError):
                 raise
-        except BaseException as error:  # noqa: BLE001 - nobody above; those who wait must hear of it
+        except BaseException as error:  # noqa: BLE001 - nobody above; callers that wait must hear of it
             _log.exception("the writer of the store ended")
             self.trouble, self.ended = error, True
             self._died()
@@ -175,7 +175,7 @@ class Writer:
                 for one in apart.operations:
                     await self._write([one])
                 return
-            except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to whoever waits
+            except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to the caller
                 looks += 1
                 if len(batch) > 1:
                     for one in batch:
@@ -212,7 +212,7 @@ class Writer:
         return results, tx.changes
 
     async def _append(self, tx: Transaction, appends: list[QueuedAppend]) -> list[Result]:
-        """One statement that is its own transaction; those it refuses have no result."""
+        """Write appends by one statement that is its own transaction; those it refuses have no result."""
         fences, _ = merge(tx.now, appends)
         next_seq, _now, steps, progress, checkpoint, seen, runs, epochs, expected = zip(*fences, strict=True)
         rows = [row for queued in appends for row in queued.rows]
@@ -246,7 +246,7 @@ class Writer:
         return results
 
     async def _alone(self, tx: Transaction, batch: list[Operation]) -> list[Result] | None:
-        """What one statement can do; None if it takes a transaction."""
+        """Do what one statement can do; None if it takes a transaction."""
         one = batch[0]
         quick = PLAIN.get(type(one.do)) if len(batch) == 1 and type(one) is Work and not one.again else None
         if quick is None or type(one) is not Work:
@@ -355,7 +355,7 @@ class Writer:
             raise Injected(f"injected: {error!r}") from error
 
     async def _fail(self, trouble: BaseException, wait_s: float) -> None:
-        """Note it once, let go of the connection, and wait a little."""
+        """Note the trouble once, let go of the connection, and wait a little."""
         if self.trouble is None:
             _log.warning("the store cannot be written, trying again about every %d ms: %s", _RETRY_S * 1000,
                          str(trouble) or repr(trouble))  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a SQLite file is opened: the URL, the settings, and waiting for a lock.
+"""Connections to a SQLite file: the URL, the settings, and waiting for a lock.
 
 `power` means that an acknowledged write survives a power cut (`synchronous=FULL`: the log is flushed before each
 commit returns). `process` survives the death of the process but may lose the last commits when the computer loses
@@ -44,7 +44,7 @@ _PRAGMAS: Final = ("journal_mode", "synchronous", "page_size", "page_count", "fr
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a store URL says."""
+    """Options of a store URL."""
 
     path: str
     durability: Durability = "power"
@@ -73,7 +73,7 @@ def parse_url(url: str) -> Options:
 
 
 def _checked_path(shown: str, path: str, rest: str) -> str:
-    """The path of a file. Two or three slashes mean a file in this folder to some programs, in the root folder to others."""
+    """Read the path of a file. Two or three slashes mean a file in this folder to some programs, in the root folder to others."""
     bare = path.lstrip("/")
     if path.endswith("/"):
         raise BadArguments(
@@ -105,7 +105,7 @@ def check_library() -> None:
 
 
 class _Fork:
-    """What this process has from a fork.
+    """State that this process has from a fork.
 
     SQLite keeps in memory which locks its process holds, and a child has that memory but not the locks: what it writes to the
     same file can be lost (sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection_across_a_fork_). It may also wait
@@ -116,7 +116,7 @@ class _Fork:
 
     @classmethod
     def happened(cls) -> None:
-        """In the child: connections are the parent's, and never closed here, also not at the end of the program."""
+        """Keep, in the child, the parent's connections open: they are never closed here, also not at the end of the program."""
         open_there = apsw.connections()
         cls.inherited = cls.inherited or bool(open_there)
         if open_there:
@@ -163,7 +163,7 @@ class Nap:
 
 
 def connect(path: str, durability: Durability, *, vfs: str | None = None, writer: bool = False) -> apsw.Connection:
-    """A connection with our settings. A file that is not there is created. Never `mmap`: I/O errors would kill us."""
+    """Open a connection with our settings. A file that is not there is created. Never `mmap`: I/O errors would kill us."""
     folder = Path(path).parent
     if not folder.is_dir():
         raise StoreUnavailable(f"there is no folder {str(folder)!r} for the file {path!r}; create it first")
@@ -237,7 +237,7 @@ def _use_wal(connection: apsw.Connection, path: str) -> None:
 
 
 def facts(db: apsw.Connection, path: str) -> dict[str, Any]:
-    """Everything about the file that a person looking for trouble wants to know. Reads all of it."""
+    """Read everything about the file that a person looking for trouble wants to know. Reads all of it."""
     sizes = {}
     for name, suffix in (("file", ""), ("log", "-wal")):
         with contextlib.suppress(OSError):
@@ -255,7 +255,7 @@ def facts(db: apsw.Connection, path: str) -> dict[str, Any]:
 
 
 def _integrity(db: apsw.Connection) -> str:
-    """What SQLite finds wrong with the file, in one line: the first few of it."""
+    """Ask SQLite what is wrong with the file; the first few of it, in one line."""
     try:
         found = [text for (text,) in db.execute(f"PRAGMA integrity_check({_MOST_DAMAGES})")]
     except apsw.Error as error:

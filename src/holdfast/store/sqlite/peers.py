@@ -1,9 +1,9 @@
-"""Other processes on the same file: who is alive, and who should look.
+"""Peers: other processes on the same file, which of them are alive, and which should look.
 
 Beside the file `x.db` lies the folder `x.db-workers`. Each incarnation (one opened store) has up to two files there:
 
 - `<id>.lock`, held under `flock` from before its first lease until its end. The operating system lets go of it when the
-  process dies, however it dies, and keeps it while the process is merely stopped. So whoever can take this lock knows
+  process dies, however it dies, and keeps it while the process is merely stopped. So a process that can take this lock knows
   that the owner is gone. The file gets its name after it is locked: a lock file that can be seen is held, or its owner
   is dead. A child made by fork without exec shares the lock; then the lease's end decides.
 - `<id>.sock`, a datagram socket. After a commit the writer thread sends to each the ids of the changed runs, one per
@@ -11,7 +11,7 @@ Beside the file `x.db` lies the folder `x.db-workers`. Each incarnation (one ope
   a new process came. Nothing depends on their arrival: the poll of the file is the truth.
 
 Folder, locks and sockets are as open to other accounts as the file itself, and the folder must belong to this account, to the
-file's owner or to root: in a folder that many may write, somebody could have made it, or a link in its place, before us.
+file's owner or to root: in a folder that many may write, another account could have made it, or a link in its place, before us.
 
 Without flock (Windows) only the end of the lease tells that a worker died; without such sockets only the poll wakes.
 """
@@ -125,7 +125,7 @@ class Peers:
         return False
 
     def lock_files(self) -> Iterable[str]:
-        """The incarnations that have a lock file, alive or dead."""
+        """List the incarnations that have a lock file, alive or dead."""
         return self._named(".lock")
 
     # The socket
@@ -183,7 +183,7 @@ class Peers:
         pending, now = self._pending, time.monotonic()
         if now >= self._list_at:
             self._others, self._list_at = self._list(), now + _LIST_EVERY_S
-        if not self._others:  # whoever comes later looks for itself
+        if not self._others:  # a process that comes later looks for itself
             pending.clear()
             return None
         for run, how in changes.items():
@@ -199,7 +199,7 @@ class Peers:
         return None
 
     def _send(self, other: str, message: bytes) -> bool:
-        """False when nobody will ever hear there again."""
+        """Send to a socket; False when no process will ever hear there again."""
         mine = self._socket
         if mine is None:
             return False
@@ -249,13 +249,13 @@ class Peers:
                 f"{str(self.folder)!r} is {what}, so what workers say to each other could be read or changed there; remove it, "
                 "and keep the store in a folder that only its own account may write"
             )
-        wanted = mode | (mode & 0o444) >> 2  # whoever may read the file may enter the folder
+        wanted = mode | (mode & 0o444) >> 2  # an account that may read the file may enter the folder
         if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != wanted:
             self.folder.chmod(wanted)
         return mode
 
     def _address(self, worker: str) -> str:
-        """A socket's address has little room; a long path goes through our open folder, where there is /proc."""
+        """Shorten a socket's address, which has little room: a long path goes through our open folder, where there is /proc."""
         if self._folder_fd is not None:
             return f"/proc/self/fd/{self._folder_fd}/{worker}.sock"
         return str(self.folder / f"{worker}.sock")

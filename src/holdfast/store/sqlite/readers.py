@@ -1,4 +1,4 @@
-"""Who reads: two threads, each with its own connection, and for what is small the loop itself."""
+"""Readers: two threads, each with its own connection, and for what is small the loop itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Readers:
         self._all.append(self._here)
 
     def close(self) -> None:
-        """Blocks until the last read has ended."""
+        """Close the connections; blocks until the last read has ended."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for connection in self._all:
             connection.close(force=True)
@@ -49,7 +49,7 @@ class Readers:
         return await self.look(lambda db: do(db, read(*arguments, **named)))
 
     async def look(self, look: Callable[[apsw.Connection], T]) -> T:
-        """The same for what is asked of a connection in SQLite's own words."""
+        """Ask a connection something in SQLite's own words, in a thread."""
         self._check_open()
         try:
             return await self.aside(functools.partial(self._in_thread, look))

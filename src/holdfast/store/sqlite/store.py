@@ -80,7 +80,7 @@ class SQLiteStore(Store):
     def from_url(
         cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
     ) -> SQLiteStore:
-        """A store for `sqlite:PATH` or `sqlite:PATH?durability=process`."""
+        """Make a store for `sqlite:PATH` or `sqlite:PATH?durability=process`."""
         options = parse_url(url)
         return cls(options.path, durability=options.durability, clock=clock, faults=faults, name=name)
 
@@ -115,7 +115,7 @@ class SQLiteStore(Store):
         return backup.is_backup(self.path)
 
     async def _open_backup(self) -> None:
-        """Only to look: there is no writer, no lock and no socket, so the file stays as it is and nothing lies beside it."""
+        """Open only to look: there is no writer, no lock and no socket, so the file stays as it is and nothing lies beside it."""
         self.refuses = (
             f"{self._file!r} is a backup: it can be looked at and cannot be changed. Make a store of it: "
             f"holdfast restore {shlex.quote(self._file)} --db sqlite:NEW.db"
@@ -170,13 +170,13 @@ class SQLiteStore(Store):
         self._peers.close(died=True)
 
     def _died(self) -> None:
-        """In the writer's thread, when it was killed: the lock goes first, as the kernel would let go of it."""
+        """Let go, in the writer's thread, when it was killed: of the lock first, as the kernel would."""
         self._open = False
         self._peers.unlock()
         self._on_loop(self._bury)
 
     def _bury(self) -> None:
-        """On the loop, which may have queued something while the writer died; from now on it cannot."""
+        """Refuse, on the loop, what it may have queued while the writer died; from now on it cannot."""
         self._loans.close()
         self._hand_over()
         self._writer.refuse_rest()
@@ -194,11 +194,11 @@ class SQLiteStore(Store):
         return None if trouble is None else Ailment(f"the store cannot be written now: {trouble}", lasting=False)
 
     def _moved(self) -> None:
-        """In the writer's thread: another process committed."""
+        """Tell listeners, from the writer's thread, that another process committed."""
         self._on_loop(self._tell, {"": News.DUE})
 
     def _from_writer(self, results: Sequence[Result], changes: dict[str, News]) -> None:
-        """In the writer's thread: the loop is told when it turns, and who is not on it at once, but after the loop."""
+        """Pass results on, in the writer's thread: to the loop, which hears when it turns, then to callers in other threads."""
         asides = [result for result in results if type(result[0]) is Aside]
         if asides:
             results = [result for result in results if type(result[0]) is not Aside]

@@ -1,7 +1,7 @@
-"""Lends a connection to the body of a transactional step, in a transaction that ends with our record.
+"""Loans: a connection for the body of a transactional step, in a transaction that ends with our record.
 
 Each body has a connection of its own, so that nothing it sets up stays for the next. Its transaction has the write lock of
-the file from its first statement on: whoever else wants to write, in this process or another, waits. So there is one at a
+the file from its first statement on: any other writer, in this process or another, waits. So there is one at a
 time in a process, for a bounded time, and between two of them the writer's thread has its turn.
 
 The body may not end the transaction. An authorizer refuses the statements that would, and writes to our own tables; a hook
@@ -53,7 +53,7 @@ _OURS: Final = frozenset(
 
 
 def may_not(what: str) -> BadArguments:
-    """The body did what is ours to do."""
+    """Make the error for a body that did what is ours to do."""
     return BadArguments(
         f"the body of a transactional step may not {what}: the transaction is ended for it, together with the step's "
         "record. To undo what it wrote it raises an exception; savepoints are allowed"
@@ -68,7 +68,7 @@ class Loan:
     def __init__(self, loans: Loans) -> None:
         self._loans, self.nap = loans, Nap()
         self._commits = False  # it is we who end the transaction
-        self._ended = False  # somebody else has
+        self._ended = False  # something else has
         self.connection: Any = None
 
     def undid(self, error: Exception) -> bool:
@@ -188,7 +188,7 @@ class Loans:
 
     @contextlib.asynccontextmanager
     async def lend(self) -> AsyncIterator[Loan]:
-        """A transaction that has the file to itself; it is over when this is left."""
+        """Lend a transaction that has the file to itself; it is over when this is left."""
         async with self._turn:
             if self._told is not None:  # the writer's thread, and with it every heartbeat, goes first
                 await asyncio.wait([self._told])

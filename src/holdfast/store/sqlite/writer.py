@@ -1,4 +1,4 @@
-"""The one thread that writes: it takes all that waits, and commits it as one transaction.
+"""The writer: one thread that takes all that waits, and commits it as one transaction.
 
 A lone write, when the thread has nothing to do, is committed where it comes from (`write_here`): to wake a thread and be
 woken by it takes as long as the commit. It is not waited for: if another process writes, or the disk is slow or in trouble,
@@ -7,7 +7,7 @@ the thread does it.
 Two passes. The hopeful one runs everything without savepoints; nearly always it is the only one. If any piece of work
 raises, all is rolled back and the careful pass gives each its own savepoint, so that only the guilty one fails.
 
-Trouble (a full or failing disk, a lock held for too long) is nobody's fault: nothing is acknowledged, the batch is kept
+Trouble (a full or failing disk, a lock held for too long) is no caller's fault: nothing is acknowledged, the batch is kept
 and offered again every 250 ms until it works or the store is closed. When COMMIT itself failed, it is not known whether
 it happened; each piece of work is told so (`again`) and recognises its own rows. A client waits only for so long: then its
 work is withdrawn, and passed over when its turn comes.
@@ -46,7 +46,7 @@ _RESERVE: Final = QUERIES["reserve"]
 _RECORD: Final = QUERIES["record"]
 _RETRY_S: Final = 0.25
 _SLOW_S: Final = 0.002  # a commit that takes longer does not belong on the loop
-_QUIET_S: Final = 0.002  # since the last write: nobody else is writing much
+_QUIET_S: Final = 0.002  # since the last write: no other run is writing much
 _HELD_OFF: Final = 50  # lone appends that go to the thread after a slow one
 _LARGEST_BATCH: Final = 2_000  # bounds the time one transaction holds the write lock against other processes
 
@@ -77,7 +77,7 @@ class Writer:
         self._connect, self._clock, self._worker, self._faults = connect, clock, worker, faults
         self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
-        self._connection = threading.Lock()  # held by whoever uses the connection
+        self._connection = threading.Lock()  # held by the thread that uses the connection
         self._writing: list[Operation] = []  # in the thread
         self._lone_run, self._held_off, self._nudged, self._wrote_at = "", 0, False, 0.0
         self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
@@ -186,7 +186,7 @@ class Writer:
                     break
         except Crash:
             self._killed = True
-        except BaseException as error:  # noqa: BLE001 - nobody above; those who wait must hear of it
+        except BaseException as error:  # noqa: BLE001 - nobody above; callers that wait must hear of it
             _log.exception("the writer of the store ended")
             self._killed = True
             self._refuse(pending, error)
@@ -205,7 +205,7 @@ class Writer:
         db.set_wal_hook(grown)  # it takes the place of automatic checkpoints, which would come inside a commit
 
     def _is_wanted(self) -> bool:
-        """Is there anybody who waits for what is being written? If not, it need not wait for a lock, nor closing for it."""
+        """Does a caller wait for what is being written? If not, it need not wait for a lock, nor closing for it."""
         return not self._killed and (not self._writing or not nobody_waits(self._writing))
 
     def _checkpoint(self) -> None:
@@ -321,7 +321,7 @@ class Writer:
         return results
 
     def _plainly(self, tx: Transaction, queued: QueuedAppend) -> None:
-        """What `apply_all` does for one append that only goes on, which is what a step is, without its detours."""
+        """Do what `apply_all` does, without its detours, for one append that only goes on, which is what a step is."""
         db, now = self._db, (tx.now,)
         db.execute(_RESERVE, queued.fence(tx.now))
         if db.changes() != 1:
@@ -341,7 +341,7 @@ class Writer:
                 value = do(self._db, operation.do(tx) if isinstance(operation, Work) else apply_one(tx, operation))
             except (*_TROUBLE, *_RUINED, Crash):
                 raise
-            except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to whoever waits
+            except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to the caller
                 self._db.execute("ROLLBACK TO operation")
                 results.append((operation, None, error))
             else:
@@ -378,7 +378,7 @@ class Writer:
         self.trouble = trouble
 
     def _reopen(self, trouble: BaseException) -> None:
-        """After an I/O error start from what is in the file: flushed pages the kernel gave up on are written again."""
+        """Start again, after an I/O error, from what is in the file: flushed pages the kernel gave up on are written again."""
         if not isinstance(trouble, _BROKEN):
             return
         if self._runway is not None:
@@ -396,7 +396,7 @@ class Writer:
                        for operation in batch], {})  # fmt: skip
 
     def refuse_rest(self, pending: Iterable[Operation] = ()) -> None:
-        """Tell those who still wait that nothing more is written. Any thread may call it once the writer ends."""
+        """Tell callers that still wait that nothing more is written. Any thread may call it once the writer ends."""
         left = list(pending)
         with contextlib.suppress(queue.Empty):
             while True:
