@@ -8,15 +8,15 @@ import pytest
 
 # By the beginning of their names. What stays by day of the same mechanism stands beside it.
 LONG: Final = (
-    "tests/agents/test_answering.py::test_no_effect_is_lost_or_done_twice[fail]",  # [ask], [probe]
-    "tests/agents/test_answering.py::test_no_effect_is_lost_or_done_twice[retry]",
+    "tests/agents/test_doubts_answered.py::test_no_effect_is_lost_or_done_twice[fail]",  # [ask], [probe]
+    "tests/agents/test_doubts_answered.py::test_no_effect_is_lost_or_done_twice[retry]",
     "tests/agents/test_control.py::test_cancelling_is_the_same_with_a_crash_at_every_point[above]",  # [middle]
     "tests/agents/test_control.py::test_cancelling_is_the_same_with_a_crash_at_every_point[beside]",
     "tests/agents/test_families.py::test_a_child_that_is_started_while_its_parent_is_told_is_not_left_behind[1]",  # [0]
     "tests/agents/test_families.py::test_a_child_that_is_started_while_its_parent_is_told_is_not_left_behind[2]",
     "tests/agents/test_families.py::test_a_child_that_is_started_while_its_parent_is_told_is_not_left_behind[3]",
-    "tests/agents/test_voting.py::test_a_crash_between_each_two_actions",  # the rest of its file, tests/processes
-    "tests/conversations/test_lives.py::test_a_crash_at_every_commit[kept]",  # [parked]
+    "tests/agents/test_approvals_votes.py::test_a_crash_between_each_two_actions",  # the rest of its file, tests/processes
+    "tests/processes/test_conversations.py::test_a_crash_at_every_commit[kept]",  # [parked]
     "tests/docs/test_operations.py::test_a_backup_under_load_goes_on_with_the_same_keys[copied_database]",  # [copied_file]
     "tests/docs/test_operations.py::test_a_backup_under_load_goes_on_with_the_same_keys[copied_schema]",
     "tests/engine/test_closing.py::test_a_hostile_agent_leaves[crash-",  # [park-...] of each, and those of BY_DAY
@@ -53,19 +53,19 @@ LONG: Final = (
     "tests/examples/test_research_readme.py",  # test_onboarding_readme.py
     "tests/examples/test_support.py::test_steered_with_a_crash_everywhere",
     "tests/examples/test_support_readme.py",
-    "tests/fleet/test_control.py::test_a_run_that_does_not_stop_is_ended[postgres-True-",  # [sqlite-True-], [postgres-False-]
-    "tests/fleet/test_control.py::test_a_run_that_does_not_stop_is_ended[sqlite-False-",
-    "tests/fleet/test_hangs.py::test_a_hog_is_named_and_nobody_loses_a_lease[postgres]",  # [sqlite]
-    "tests/fleet/test_sixty.py",  # tests/fleet, with few workers
-    "tests/fleet/test_suspects.py::test_one_of_many_that_ends_its_process_is_found[postgres-60]",  # [sqlite-60]
-    "tests/fleet/test_suspects.py::test_two_hundred_runs_whose_worker_was_killed_twice[postgres]",  # [sqlite]
-    "tests/fleet/test_versions.py::test_patched_in_a_fleet[sqlite]",  # [postgres]
-    "tests/integrations/test_pydantic_ai_lives.py::test_a_dropped_run_ends_right_and_pays_no_recorded_request_again[three_agents]",
-    "tests/people/test_lives.py::test_killed_between_each_two_actions[postgres-delegated]",  # [sqlite-...], [postgres-approved]
-    "tests/people/test_lives.py::test_killed_between_each_two_actions[postgres-denied]",
-    "tests/people/test_lives.py::test_killed_between_each_two_actions[postgres-edited]",
-    "tests/people/test_lives.py::test_killed_between_each_two_actions[postgres-expired]",
-    "tests/people/test_lives.py::test_killed_between_each_two_actions[postgres-two for admins]",
+    "tests/processes/test_control.py::test_a_run_that_does_not_stop_is_ended[postgres-True-",  # [sqlite-True-], [postgres-False-]
+    "tests/processes/test_control.py::test_a_run_that_does_not_stop_is_ended[sqlite-False-",
+    "tests/processes/test_hangs.py::test_a_hog_is_named_and_nobody_loses_a_lease[postgres]",  # [sqlite]
+    "tests/processes/test_claims_sixty.py",  # test_claims.py, with few workers
+    "tests/processes/test_suspects.py::test_one_of_many_that_ends_its_process_is_found[postgres-60]",  # [sqlite-60]
+    "tests/processes/test_suspects.py::test_two_hundred_runs_whose_worker_was_killed_twice[postgres]",  # [sqlite]
+    "tests/processes/test_versions.py::test_patched_in_a_fleet[sqlite]",  # [postgres]
+    "tests/integrations/test_pydantic_ai_crashes.py::test_a_dropped_run_ends_right_and_pays_no_recorded_request_again[three_agents]",
+    "tests/processes/test_approvals.py::test_killed_between_each_two_actions[postgres-delegated]",  # [sqlite-...]
+    "tests/processes/test_approvals.py::test_killed_between_each_two_actions[postgres-denied]",
+    "tests/processes/test_approvals.py::test_killed_between_each_two_actions[postgres-edited]",
+    "tests/processes/test_approvals.py::test_killed_between_each_two_actions[postgres-expired]",
+    "tests/processes/test_approvals.py::test_killed_between_each_two_actions[postgres-two for admins]",
     "tests/processes/test_backup.py::test_a_backup_is_put_into_another_store_and_goes_on_there_when_it_is_told[postgres-postgres]",
     "tests/processes/test_backup.py::test_a_backup_is_put_into_another_store_and_goes_on_there_when_it_is_told[sqlite-sqlite]",
     "tests/processes/test_backup.py::test_from_the_command_line[postgres-postgres]",  # [postgres-sqlite], [sqlite-postgres]
@@ -112,10 +112,10 @@ LONG: Final = (
     "tests/processes/test_transactions.py::test_leases_outlive_transactions[postgres]",  # [sqlite]
     "tests/security/test_decisions.py::test_two_people_and_an_attacker[postgres-10]",  # [sqlite-50]
     "tests/security/test_lists.py::test_so_it_is_on_postgres",  # the rest of its file
-    "tests/store/test_admission.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-1000-1000]",  # [sqlite-...]
-    "tests/store/test_admission.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-3-3600000]",
-    "tests/store/test_admission.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-500-60000]",
-    "tests/store/test_admission.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-60-60000]",
+    "tests/store/test_limits.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-1000-1000]",  # [sqlite-...]
+    "tests/store/test_limits.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-3-3600000]",
+    "tests/store/test_limits.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-500-60000]",
+    "tests/store/test_limits.py::test_a_rate_gives_all_that_it_declares_and_never_more[postgres-60-60000]",
     "tests/store/test_postgres_trouble.py::test_a_slow_way_to_the_database_makes_no_clock_fast[back]",  # [there]
 )
 BY_DAY: Final = (  # of these, what stays

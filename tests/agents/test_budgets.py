@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.agents.acting import Gate, finish, history, kinds, nothing_in_memory
+from tests.agents.runs import Gate, finish, history, kinds, nothing_in_memory
 
 import holdfast
 import holdfast.testing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.agents.acting import Gate, history, kinds, nothing_in_memory
+from tests.agents.runs import Gate, history, kinds, nothing_in_memory
 
 import holdfast
 import holdfast.testing

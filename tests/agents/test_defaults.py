@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 import pydantic
 import pytest
-from tests.agents.acting import history, kinds
+from tests.agents.runs import history, kinds
 from tests.engine.lives import lives
 from typing_extensions import TypedDict
 

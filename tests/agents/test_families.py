@@ -9,7 +9,7 @@ import random
 import threading
 
 import pytest
-from tests.agents.acting import Gate, with_client
+from tests.agents.runs import Gate, with_client
 
 import holdfast
 import holdfast.testing

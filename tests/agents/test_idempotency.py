@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.agents.acting import Gate, finish
+from tests.agents.runs import Gate, finish
 
 import holdfast
 import holdfast.testing

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 import pytest
-from tests.agents.acting import finish, history, kinds
+from tests.agents.runs import finish, history, kinds
 
 import holdfast
 import holdfast.testing

@@ -6,7 +6,7 @@ import threading
 
 import apsw
 import pytest
-from tests.agents.acting import fail, history, kinds, with_client
+from tests.agents.runs import fail, history, kinds, with_client
 
 import holdfast
 import holdfast.testing

@@ -8,7 +8,7 @@ import sqlite3
 from typing import Any
 
 import pytest
-from tests.agents.acting import fail, history, with_client
+from tests.agents.runs import fail, history, with_client
 
 import holdfast
 import holdfast.testing

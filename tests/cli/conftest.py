@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.processes import FLEET, person  # noqa: F401 - a fixture
+from tests.cli.terminal import FLEET, person  # noqa: F401 - a fixture
 
 from holdfast.cli import main
 

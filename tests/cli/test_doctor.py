@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from tests.cli.processes import FLEET
+from tests.cli.terminal import FLEET
 
 
 @pytest.fixture

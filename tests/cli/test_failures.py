@@ -1,7 +1,7 @@
 """How a failure is told: the error once, with the line of the user's that led there, and what to do."""
 
 import pytest
-from tests.cli.processes import FLEET
+from tests.cli.terminal import FLEET
 
 ERROR = "Expecting property name enclosed in double quotes"
 

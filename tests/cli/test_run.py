@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.cli.processes import FLEET
+from tests.cli.terminal import FLEET
 
 
 def test_data_is_printed_as_json_and_text_as_text(cli):

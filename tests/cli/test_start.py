@@ -2,7 +2,7 @@
 
 import json
 
-from tests.cli.processes import FLEET
+from tests.cli.terminal import FLEET
 
 
 def started(terminal, *words):

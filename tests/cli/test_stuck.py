@@ -4,8 +4,8 @@ import asyncio
 import json
 import time
 
-from tests.cli.processes import FLEET
-from tests.store.scenes import ManualClock, Place, finish, new, owned, park, write
+from tests.cli.terminal import FLEET
+from tests.store.places import ManualClock, Place, finish, new, owned, park, write
 
 from holdfast.store.appends import Transition
 from holdfast.store.runs import NewRun

@@ -29,7 +29,7 @@ from typing import Any
 from tests.chaos.server import Server
 from tests.engine import schedules
 from tests.engine.programs import program
-from tests.servers import NEVER_FLUSH
+from tests.postgres import NEVER_FLUSH
 
 import holdfast
 

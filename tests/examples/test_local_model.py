@@ -10,7 +10,7 @@ from pathlib import Path
 import openai
 import pytest
 from pydantic_ai.messages import ModelMessage, TextPart, UserPromptPart
-from tests.examples.coast import START, open_coast, part
+from tests.examples.research import START, open_coast, part
 from tests.examples.support import open_shop
 
 import holdfast.testing

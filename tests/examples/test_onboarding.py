@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 
 import pytest
-from tests.examples.office import open_office, part
+from tests.examples.onboarding import open_office, part
 
 import holdfast
 import holdfast.testing

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from tests.examples.office import EXAMPLE, open_office
-from tests.serving import ask
+from tests.examples.onboarding import EXAMPLE, open_office
+from tests.workers import ask
 
 PATIENCE_S = 60.0  # a bound, never a measure
 

@@ -5,8 +5,8 @@ import shutil
 import socket
 
 import pytest
-from tests.examples.office import EXAMPLE
-from tests.examples.telling import Shell, play, story
+from tests.examples.onboarding import EXAMPLE
+from tests.examples.story import Shell, play, story
 
 import holdfast
 

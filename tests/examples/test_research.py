@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.examples.coast import START, open_coast, part
+from tests.examples.research import START, open_coast, part
 
 import holdfast
 import holdfast.testing

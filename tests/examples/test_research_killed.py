@@ -4,7 +4,7 @@ import asyncio
 from contextlib import contextmanager
 
 import pytest
-from tests.examples.coast import EXAMPLE, START, open_coast, part
+from tests.examples.research import EXAMPLE, START, open_coast, part
 
 import holdfast
 from holdfast.testing.provider import Hang

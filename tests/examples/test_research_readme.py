@@ -7,8 +7,8 @@ import socket
 import urllib.request
 
 import pytest
-from tests.examples.coast import EXAMPLE
-from tests.examples.telling import Shell, play, story
+from tests.examples.research import EXAMPLE
+from tests.examples.story import Shell, play, story
 
 import holdfast
 

@@ -6,8 +6,8 @@ import shutil
 import socket
 
 import pytest
+from tests.examples.story import Shell, story, until, usual
 from tests.examples.support import EXAMPLE
-from tests.examples.telling import Shell, story, until, usual
 
 import holdfast
 

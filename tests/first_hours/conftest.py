@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.processes import Person
+from tests.cli.terminal import Person
 
 PATIENCE_S = 120.0  # a bound, never a measure
 

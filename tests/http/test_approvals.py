@@ -1,6 +1,6 @@
 """Questions to people over HTTP: who decides is who has the credential."""
 
-from tests.http.serving import on_a_server
+from tests.http.site import on_a_server
 
 
 async def bearer(site, name, **options):

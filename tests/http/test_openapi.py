@@ -3,7 +3,7 @@
 import re
 
 import jsonschema
-from tests.http.serving import on_a_server
+from tests.http.site import on_a_server
 
 from holdfast.http.openapi import description
 from holdfast.http.paths import PATHS

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.http.serving import on_a_server
+from tests.http.site import on_a_server
 
 
 @on_a_server

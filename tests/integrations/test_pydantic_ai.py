@@ -9,8 +9,8 @@ import sys
 
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
-from tests.integrations.durable import durable, everywhere, keys, running, stored
-from tests.integrations.scripted import Script, calls, returned, says, turn_of
+from tests.integrations.durable_agent import durable, everywhere, keys, running, stored
+from tests.integrations.scripted_model import Script, calls, returned, says, turn_of
 
 import holdfast
 import holdfast.testing

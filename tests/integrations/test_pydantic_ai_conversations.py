@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
-from tests.integrations.scripted import Script, calls, returned, says
+from tests.integrations.scripted_model import Script, calls, returned, says
 
 import holdfast
 import holdfast.testing

@@ -6,7 +6,7 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
-from tests.integrations.scripted import Script, calls, says, turn_of
+from tests.integrations.scripted_model import Script, calls, says, turn_of
 
 import holdfast
 import holdfast.testing

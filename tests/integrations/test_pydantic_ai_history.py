@@ -15,7 +15,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
-from tests.integrations.scripted import Script, calls, returned, says, turn_of
+from tests.integrations.scripted_model import Script, calls, returned, says, turn_of
 
 import holdfast
 import holdfast.testing

@@ -8,7 +8,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from tests.integrations.scripted import calls, says
+from tests.integrations.scripted_model import calls, says
 
 import holdfast
 import holdfast.testing

@@ -15,8 +15,8 @@ from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import ExternalToolset
-from tests.integrations.durable import durable, everywhere, keys, running
-from tests.integrations.scripted import Script, calls, returned, says
+from tests.integrations.durable_agent import durable, everywhere, keys, running
+from tests.integrations.scripted_model import Script, calls, returned, says
 
 import holdfast
 import holdfast.testing

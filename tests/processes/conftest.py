@@ -3,8 +3,11 @@
 import sys
 
 import pytest
+from tests.processes.conversation_workers import workers  # noqa: F401 - a fixture
+from tests.processes.fleet import fleet  # noqa: F401 - a fixture
 from tests.processes.forks import Forks, Server
 from tests.processes.ledger import Place
+from tests.processes.office import office  # noqa: F401 - a fixture
 
 if sys.platform != "linux":  # they look into /proc, and the fork server needs a kind of socket that others have not
     collect_ignore_glob = ["test_*.py"]

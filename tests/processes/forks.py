@@ -27,7 +27,7 @@ import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SCENES = ("tests.processes.scenes", "tests.processes.workers", "tests.processes.transacting")
+SCENES = ("tests.processes.scenes", "tests.processes.workers", "tests.processes.transaction_program")
 PATIENCE_S = 30.0  # how long a test waits for a process that should answer; a bound, never a measure
 
 

@@ -225,7 +225,7 @@ def test_a_backup_of_an_older_schema_can_be_looked_at_and_stays_as_it_is(tmp_pat
 )  # fmt: skip
 def test_a_backup_refuses_every_command_that_would_change_it(words, commands, backup_file):
     """With how to make a store of it; the file stays what it was, and nothing lies beside it."""
-    from tests.people.conftest import Office
+    from tests.processes.office import Office
 
     before = beside(backup_file)
     said = Office(commands, f"sqlite:{backup_file}", backup_file.parent).say(*words, code=2)
@@ -237,7 +237,7 @@ def test_a_backup_refuses_every_command_that_would_change_it(words, commands, ba
 @pytest.mark.parametrize("words", [("runs",), ("runs", "--stuck"), ("show", "a"), ("approvals",), ("audit",)])
 def test_a_backup_is_not_changed_by_commands_that_look(words, commands, backup_file):
     """What they say of going on is how to make a store of it."""
-    from tests.people.conftest import Office
+    from tests.processes.office import Office
 
     before, office = beside(backup_file), Office(commands, f"sqlite:{backup_file}", backup_file.parent)
     said = office.say(*words)
@@ -491,7 +491,7 @@ def test_a_backup_of_an_older_schema_is_brought_up_to_date(store_url, tmp_path):
 
 def test_from_the_command_line(commands, store_url, other_url, tmp_path):
     """`backup`, `restore`, what `doctor` and a worker say of a store that is held, and `restore --activate`."""
-    from tests.people.conftest import Office
+    from tests.processes.office import Office
 
     office, other = Office(commands, store_url, tmp_path), Office(commands, other_url, tmp_path)
     at(store_url, lambda hf: hf.start(buys, "x", id="a"), agents=())

@@ -9,7 +9,7 @@ import pytest
 from tests.engine import schedules
 from tests.processes import scenes, workers
 from tests.processes.ledger import Place, check_once, check_tokens, until
-from tests.processes.starting import start, stop
+from tests.processes.worker_process import start, stop
 
 ROUNDS = 40
 MOST_KILLS = 4  # a run that makes no progress between five deaths is paused, which is another test's fact

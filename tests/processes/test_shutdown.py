@@ -11,7 +11,7 @@ import pytest
 from tests.processes import scenes
 from tests.processes.forks import ROOT
 from tests.processes.ledger import Place, check_once, check_tokens, in_doubt, until
-from tests.processes.starting import serve, start
+from tests.processes.worker_process import serve, start
 
 
 def ended(process):

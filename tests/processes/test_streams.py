@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.processes.talking import TOKENS, talk
+from tests.processes.stream_program import TOKENS, talk
 
 import holdfast
 
@@ -30,7 +30,7 @@ def url(request):
 def worker(url, lease_s=10.0):
     """A real process that serves; its pid is for signals."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "tests.processes.talking", url, str(lease_s)]
+    command = [sys.executable, "-m", "tests.processes.stream_program", url, str(lease_s)]
     process = subprocess.Popen(
         command, env=environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

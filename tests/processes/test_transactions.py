@@ -5,8 +5,8 @@ import secrets
 import signal
 
 import pytest
-from tests.processes import transacting
-from tests.processes.transacting import look
+from tests.processes import transaction_program as transacting
+from tests.processes.transaction_program import look
 
 import holdfast
 

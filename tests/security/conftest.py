@@ -8,7 +8,7 @@ import re
 import socket
 
 import pytest
-from tests.serving import Worker
+from tests.workers import Worker
 
 import holdfast
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from tests.security.conftest import with_store
-from tests.serving import Worker, ask
+from tests.workers import Worker, ask
 
 import holdfast
 from holdfast.words.people import Actor

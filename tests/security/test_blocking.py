@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import httpx2
 import pydantic
 import pytest
-from tests.serving import Worker, bearer
+from tests.workers import Worker, bearer
 
 import holdfast
 

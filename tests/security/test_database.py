@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from tests.chaos.server import Server, programs
 from tests.deploy.files import DEPLOY
-from tests.servers import NEVER_FLUSH
+from tests.postgres import NEVER_FLUSH
 
 import holdfast
 from holdfast.errors import StoreUnavailable

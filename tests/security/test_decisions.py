@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
-from tests.cli.processes import PATIENCE_S, person  # noqa: F401 - a fixture
-from tests.http.serving import served
+from tests.cli.terminal import PATIENCE_S, person  # noqa: F401 - a fixture
+from tests.http.site import served
 
 import holdfast
 

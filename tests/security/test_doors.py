@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.commands import environment
 from tests.security import agents
 from tests.security.conftest import Target, parsed, rest, with_store
-from tests.serving import Worker
-from tests.warm import environment
+from tests.workers import Worker
 
 import holdfast
 from holdfast.http.connections import Limits

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import httpx2
 import pytest
-from tests.serving import Worker, bearer
+from tests.workers import Worker, bearer
 
 import holdfast
 from holdfast.client.approvals import Room

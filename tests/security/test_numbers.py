@@ -4,8 +4,8 @@ import asyncio
 import math
 
 import pytest
-from tests.http.serving import on_a_server
-from tests.serving import Worker
+from tests.http.site import on_a_server
+from tests.workers import Worker
 
 import holdfast
 from holdfast import BadArguments, Budget, Limit, Rate, Retry

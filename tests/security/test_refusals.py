@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 from tests.security.agents import keep
 from tests.security.conftest import with_store
-from tests.serving import ask
+from tests.workers import ask
 
 import holdfast
 from holdfast.http.paths import PATHS

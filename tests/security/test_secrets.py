@@ -6,8 +6,8 @@ import traceback
 
 import httpx2
 import pytest
-from tests.http.serving import twice
-from tests.serving import Worker, bearer
+from tests.http.site import twice
+from tests.workers import Worker, bearer
 
 import holdfast
 from holdfast.client.client import store_for

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.security.agents import listen
 from tests.security.conftest import parsed, rest, with_store
-from tests.serving import Worker, ask
+from tests.workers import Worker, ask
 
 from holdfast.http import sessions
 

@@ -13,7 +13,7 @@ import apsw
 import pyte
 import pytest
 from click.testing import CliRunner
-from tests.cli.processes import PATIENCE_S, person  # noqa: F401 - a fixture
+from tests.cli.terminal import PATIENCE_S, person  # noqa: F401 - a fixture
 from tests.security import forger
 from tests.security.forger import EVIL, FORGED, NAME, SHORT
 

@@ -3,7 +3,7 @@
 What must be kept stays in its file, though the package has lost it, until it is named in removed.txt.
 """
 
-from tests.snapshots.comparing import accept
+from tests.snapshots.comparison import accept
 from tests.snapshots.surface import SNAPSHOTS
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Whatever others hold on to (public names, stored words, texts that people read) is as it was when somebody last looked."""
 
 import pytest
-from tests.snapshots import comparing
+from tests.snapshots import comparison as comparing
 from tests.snapshots.surface import SNAPSHOTS
 
 

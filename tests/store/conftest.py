@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.store.scenes import Place
+from tests.store.places import Place
 
 from holdfast.store.urls import store_at
 

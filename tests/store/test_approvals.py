@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, write
+from tests.store.places import TTL, ManualClock, Place, finish, new, owned, park, write
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.store.approvals import NewApproval

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from tests.store.scenes import ManualClock, finish, new, owned, step, write
+from tests.store.places import ManualClock, finish, new, owned, step, write
 
 from holdfast.errors import AlreadyDecided, LeaseLost
 from holdfast.store.approvals import NewApproval

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.store.scenes import ManualClock, Place, finish, owned, park, write
+from tests.store.places import ManualClock, Place, finish, owned, park, write
 
 from holdfast.errors import ConversationBusy, LeaseLost
 from holdfast.store.conversations import Enter, Leave, Say, Talking

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.chaos.server import Server
-from tests.store.scenes import Place, new, owned, step, write
+from tests.store.places import Place, new, owned, step, write
 
 from holdfast.errors import StoreUnavailable, Unconfirmed
 from holdfast.store.contract import write_limit

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, step, write
+from tests.store.places import TTL, ManualClock, Place, fed, finish, new, owned, step, write
 
 from holdfast.errors import RunActive, StoreUnavailable, UnknownRun
 from holdfast.store.appends import Transition

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, new, owned, park, step, write
+from tests.store.places import TTL, ManualClock, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import RunFinished, UnknownRun
 from holdfast.store.appends import InboxMoved, Transition

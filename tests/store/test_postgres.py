@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import asyncpg
 import pytest
-from tests.store.scenes import (
+from tests.store.places import (
     PARTS,
     TTL,
     Gate,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
-from tests.store.scenes import TTL, Place, finish, new, owned, park, step, write
+from tests.store.places import TTL, Place, finish, new, owned, park, step, write
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.postgres import connection

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, fed, finish, new, owned, recovered, step, write
+from tests.store.places import TTL, ManualClock, Place, fed, finish, new, owned, recovered, step, write
 
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.words.model import Event

@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.scenes import TTL, ManualClock, Place, finish, owned, step, write
-from tests.store.test_changes import Heard
+from tests.store.places import TTL, ManualClock, Place, finish, owned, step, write
+from tests.store.test_news import Heard
 from tests.store.test_trouble import Hooks
 
 from holdfast.errors import LeaseLost

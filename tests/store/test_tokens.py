@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.store.scenes import Place
+from tests.store.places import Place
 
 import holdfast
 from holdfast.store.tokens import TokenRow

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.store.scenes import TTL, Place, finish, new, owned, park, python, recovered, step, write
+from tests.store.places import TTL, Place, finish, new, owned, park, python, recovered, step, write
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.approvals import NewApproval

@@ -26,12 +26,12 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import asyncpg
 from tests.chaos.server import Server
+from tests.commands import Cold
+from tests.postgres import NEVER_FLUSH
 from tests.security.fuzzers.agents import AGENTS, MARK
 from tests.security.fuzzers.hunting import MOST_FINDINGS, MOST_GROWTH, SHOWN, Report, dice_of, resident, smallest
 from tests.security.fuzzers.requests import OPEN, Request, Requests, is_plain, rendered
-from tests.servers import NEVER_FLUSH
-from tests.serving import Worker
-from tests.warm import Cold
+from tests.workers import Worker
 
 import holdfast
 from holdfast.http.errors import codes

@@ -1,0 +1,81 @@
+"""Who may ask: tokens, and what each may do."""
+
+import httpx2
+import pytest
+from tests.http.site import on_a_server, served
+
+import holdfast
+from holdfast.http.paths import PATHS
+from holdfast.http.server import listening, serving
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@on_a_server
+async def test_all_of_the_api_needs_a_token(site):
+    """Each path says 401 without one, and with one that is wrong in any way; health and the description stay open."""
+    token, secret = await site.hf.create_token("ana")
+    wrong = [
+        "",
+        "Bearer",
+        "Basic YTpi",
+        f"Bearer {secret}x",
+        f"Bearer {secret[:-1]}",
+        f"Bearer holdfast_{token.id}_{'a' * 43}",
+    ]
+    asked = [(each, None) for each in PATHS] + [(PATHS[0], given) for given in wrong]
+    for each, given in asked:
+        headers = {} if given is None else {"Authorization": given}
+        answer = await site.bare.request(each.method, each.path.replace("{", "").replace("}", ""), headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert (await site.web.get("/api/runs", headers=bearer(secret))).status_code == 200
+    for path in ("/", "/healthz", "/readyz", "/metrics", "/openapi.json"):
+        assert (await site.bare.get(path)).status_code == 200
+
+
+@on_a_server
+async def test_a_revoked_token_is_refused_at_once_and_keeps_the_door_closed(site):
+    """By id and by name; and a store that has had a token is not open to everybody again."""
+    first, secret = await site.hf.create_token("ana")
+    _, second = await site.hf.create_token("ana")
+    await site.hf.revoke_token(first.id)
+    codes = [(await site.web.get("/api/runs", headers=bearer(each))).status_code for each in (secret, second)]
+    assert codes == [401, 200]
+    assert len(await site.hf.revoke_token("ana")) == 2
+    assert (await site.web.get("/api/runs", headers=bearer(second))).status_code == 401
+    assert (await site.bare.get("/api/runs")).status_code == 401
+
+
+@pytest.mark.parametrize("scope", ["read", "write", "decide"])
+@on_a_server
+async def test_a_token_may_do_what_its_scopes_say(site, scope):
+    """Paths that need another scope are 403 and change nothing."""
+    _, secret = await site.hf.create_token("ana", scopes=[scope])
+    for each in PATHS:
+        path = each.path.replace("{id}", "a").replace("{name}", "b")
+        answer = await site.web.request(
+            each.method, path, headers=bearer(secret) | {"Content-Type": "application/json"}
+        )
+        assert (answer.status_code == 403) == (each.needs != scope), (each.path, answer.text)
+
+
+async def test_an_address_that_others_reach_needs_a_token(tmp_path):
+    """Without one it is refused with what to do, a revoked one counts for nothing; with one it serves whoever has it."""
+    url = f"sqlite:{tmp_path}/runs.db"
+
+    async with holdfast.open(url) as hf:
+        for _ in range(2):
+            with listening("0.0.0.0", 0) as listener, pytest.raises(holdfast.BadArguments) as refused:
+                await serving(hf, listener).__aenter__()
+            assert "`holdfast token NAME`, or serve this computer alone" in str(refused.value)
+            token, _ = await hf.create_token("ana")
+            await hf.revoke_token(token.id)
+        _, secret = await hf.create_token("ana", scopes=["read"])
+    async with served(url, host="0.0.0.0") as site, httpx2.AsyncClient() as web:
+        address = site.address.replace("0.0.0.0", "127.0.0.1") + "/api/runs"
+        headers = {"Host": "holdfast.example", "X-Forwarded-For": "1.2.3.4"}
+        assert (await web.get(address)).status_code == 401
+        assert (await web.get(address, headers=headers | bearer(secret))).status_code == 200
