@@ -223,14 +223,14 @@ async def test_what_a_body_has_paid_for_is_kept_though_it_cannot_be_stored(value
 # The errors of the contract
 
 RAISED_ELSEWHERE = {
-    "StepFailed": "test_failing", "StepTimeout": "test_failing", "RunFailed": "test_failing", "NotStorable": "here",
-    "UnknownAgent": "test_runs", "BadArguments": "test_runs", "RunExists": "test_runs", "RunFinished": "test_watching",
-    "AlreadyDecided": "test_answering", "UnknownApproval": "test_answering", "UnknownRun": "test_runs",
-    "RunActive": "test_watching", "RunPaused": "test_watching", "NotInRun": "test_declaring",
-    "LeafError": "test_declaring",
-    "HoldfastError": "test_calling", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
-    "Unanswered": "test_fallback", "BudgetExceeded": "test_budgets", "LoopDetected": "test_loops",
-    "ConversationBusy": "conversations", "Stale": "test_approving", "Unconfirmed": "test_deadlines",
+    "StepFailed": "test_failures", "StepTimeout": "test_failures", "RunFailed": "test_failures", "NotStorable": "here",
+    "UnknownAgent": "test_runs", "BadArguments": "test_runs", "RunExists": "test_runs", "RunFinished": "test_events",
+    "AlreadyDecided": "test_doubts_answered", "UnknownApproval": "test_doubts_answered", "UnknownRun": "test_runs",
+    "RunActive": "test_events", "RunPaused": "test_events", "NotInRun": "test_declarations",
+    "LeafError": "test_declarations",
+    "HoldfastError": "test_steps", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
+    "Unanswered": "test_models_fallback", "BudgetExceeded": "test_budgets", "LoopDetected": "test_loops",
+    "ConversationBusy": "test_conversations", "Stale": "test_approvals", "Unconfirmed": "test_deadlines",
 }  # fmt: skip
 NOT_YET = {"BadBundle", "Expired", "NotAllowed", "RunCancelled"}  # bundles, expiry, roles and cancelling are to come
 

@@ -16,7 +16,7 @@ def cli(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    fleet = sys.modules.get("fleet")
+    fleet = sys.modules.get("command_agents")
     if fleet is not None:
         monkeypatch.setattr(fleet, "FOLDER", tmp_path)
 

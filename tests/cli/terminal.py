@@ -17,7 +17,7 @@ import pytest
 from tests.commands import environment
 
 PATIENCE_S = 40.0  # a bound, never a measure
-FLEET = Path(__file__).parent / "fleet.py"
+FLEET = Path(__file__).parent / "command_agents.py"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import BadArguments, Budget
 
-COSTLY = Path(__file__).parent / "costly.py"
+COSTLY = Path(__file__).parent / "cost_agents.py"
 
 
 @pytest.fixture

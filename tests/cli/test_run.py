@@ -171,8 +171,8 @@ def test_an_unknown_agent_is_told_with_what_is_there(cli, target, told):
 def test_the_only_agent_of_a_file_needs_no_name(cli):
     """Agents that a file imports from elsewhere do not count."""
     code = "@holdfast.agent\nasync def only(n: int) -> int:\n    return await twice(n)\n"
-    (cli.folder / "single.py").write_text(f"import holdfast\nfrom fleet import twice\n\n{code}")
-    cli.run("twice", 1)  # so that `fleet` can be imported
+    (cli.folder / "single.py").write_text(f"import holdfast\nfrom command_agents import twice\n\n{code}")
+    cli.run("twice", 1)  # so that `command_agents` can be imported
     assert cli("run", "single.py", 5).stdout == "10\n"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-CLERK = Path(__file__).parent / "clerk.py"
+CLERK = Path(__file__).parent / "pydantic_agents.py"
 STORY = [
     "model -> asks for find_order, find_customer",
     "find_order(id=7)",

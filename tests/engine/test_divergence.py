@@ -294,7 +294,7 @@ def test_code_that_waits_for_nothing_is_told_with_its_line(tmp_path, monkeypatch
         await work("a")
         await asyncio.Event().wait()
 
-    found = r"test_nondeterminism.py:\d+ in new_body"
+    found = r"test_divergence.py:\d+ in new_body"
     lives(tmp_path / "a.db", agent_of(old_body), agent_of(new_body), act=waits_then_stops(found))
 
 

@@ -100,10 +100,10 @@ def test_a_foreign_wait_is_reported_and_resumed(caplog, wait, first):
     assert len(lives) == 2
     assert {"reader#0", "root"} <= {event.data["task"] for event in events}
     assert len({(event.data["task"], event.data["line"]) for event in events}) == len(events)
-    assert all("test_foreign.py:" in event.data["line"] for event in events)
+    assert all("test_unrecorded.py:" in event.data["line"] for event in events)
     assert any(f"in {wait.__name__}" in event.data["line"] for event in events)
     told = [record.getMessage() for record in caplog.records]
-    assert any("'reader#0'" in line and "test_foreign.py:" in line and "Put it into a step" in line for line in told)
+    assert any("'reader#0'" in line and "test_unrecorded.py:" in line and "Put it into a step" in line for line in told)
 
 
 async def test_a_slow_foreign_wait_does_not_count_as_a_divergence(monkeypatch):
@@ -189,7 +189,7 @@ async def test_a_run_that_never_settles_is_paused(monkeypatch, replayed):
 
     async with holdfast.testing.open(agents=[agent]) as hf:
         run = await hf.start(agent, id="r")
-        with pytest.raises(holdfast.RunPaused, match=r"never settles.*test_foreign.py:\d+ in spinner"):
+        with pytest.raises(holdfast.RunPaused, match=r"never settles.*test_unrecorded.py:\d+ in spinner"):
             await run.result(timeout=10)
 
 

@@ -381,7 +381,7 @@ def test_a_tool_may_ask_the_model_to_try_again():
 def test_calls_of_an_mcp_server_are_steps(tmp_path):
     """The tools of a server, its instructions and each call are recorded: a resumed run asks it nothing again."""
     log = tmp_path / "asked.txt"
-    transport = StdioTransport(sys.executable, [str(Path(__file__).with_name("shelf.py")), str(log)])
+    transport = StdioTransport(sys.executable, [str(Path(__file__).with_name("mcp_server.py")), str(log)])
     wanted = calls(("book", {"title": "a"}), ("book", {"title": "b"}))
     script = Script(
         lambda turn, m: [wanted, says(f"{returned(m).get('book')} {'Ask nicely.' in m[-1].instructions}")][turn]

@@ -322,7 +322,7 @@ def test_a_backup_under_load_is_one_moment(store_url, tmp_path):
 
 def test_a_process_that_is_killed_while_it_copies_leaves_nothing_that_looks_whole(store_url, tmp_path):
     """There is no file of that name; what is there cannot be restored, and the next backup is whole."""
-    file, source = tmp_path / "backups" / "copy.backup", Path(__file__).parent / "backups.py"
+    file, source = tmp_path / "backups" / "copy.backup", Path(__file__).parent / "backup_program.py"
     file.parent.mkdir()
 
     async def nothing(hf):

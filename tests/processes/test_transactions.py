@@ -5,7 +5,7 @@ import secrets
 import signal
 
 import pytest
-from tests.processes import transaction_program as transacting
+from tests.processes import transaction_program
 from tests.processes.transaction_program import look
 
 import holdfast
@@ -67,7 +67,7 @@ def books(request, tmp_path):
 
 
 def carried(forks, folder, books, run, at=None):
-    return forks.start(transacting.carry, folder=str(folder), url=books.url, run=run, at=at)
+    return forks.start(transaction_program.carry, folder=str(folder), url=books.url, run=run, at=at)
 
 
 @pytest.mark.timeout(300)
@@ -85,7 +85,7 @@ def test_killed_at_every_statement(forks, tmp_path, books, request):
             assert process.code == -signal.SIGKILL, process.log.read_text()
             dead.append(f"run{at}")
         books.agree(f"run{at}")
-    last = forks.start(transacting.carry_all, folder=str(tmp_path), url=books.url, runs=dead)
+    last = forks.start(transaction_program.carry_all, folder=str(tmp_path), url=books.url, runs=dead)
     assert last.read(60)["results"] == [RESULT] * len(dead)
     last.ends()
     assert {books.agree(run) for run in dead} == {5}
@@ -94,7 +94,7 @@ def test_killed_at_every_statement(forks, tmp_path, books, request):
 
 
 def serving(forks, folder, books, ttl_s=1.0, **settings):
-    process = forks.start(transacting.serve, folder=str(folder), url=books.url, ttl_s=ttl_s, **settings)
+    process = forks.start(transaction_program.serve, folder=str(folder), url=books.url, ttl_s=ttl_s, **settings)
     assert process.read() == {"ready": True}
     return process
 
@@ -120,7 +120,7 @@ def test_a_stopped_process_leaves_nothing(forks, tmp_path, postgres_server):
     """Stopped in a body for longer than its lease, a process loses the run and all it wrote; its locks do not last."""
     books = Books(postgres_server, tmp_path)
     stale = serving(forks, tmp_path, books)
-    start(books, transacting.holding, "run")
+    start(books, transaction_program.holding, "run")
     assert stale.read() == {"body": stale.pid}
     stale.stop()
     other = serving(forks, tmp_path, books)
@@ -141,7 +141,7 @@ def test_a_body_that_begins_too_late_leaves_nothing(forks, tmp_path):
     """On SQLite a transaction has the file to itself; one that would begin when the run is somebody else's has no effect."""
     books = Books(None, tmp_path)
     stale = serving(forks, tmp_path, books, waits=True)
-    start(books, transacting.holding, "run")
+    start(books, transaction_program.holding, "run")
     assert stale.read() == {"before": stale.pid}
     stale.stop()
     other = serving(forks, tmp_path, books)
@@ -162,9 +162,9 @@ def test_leases_outlive_transactions(forks, tmp_path, books):
     """Two processes whose transactions follow each other for longer than a lease lasts lose no lease by it."""
     workers = [serving(forks, tmp_path, books, ttl_s=3.0) for _ in range(2)]
     for n in range(2):
-        start(books, transacting.waiting, f"waiting{n}")
+        start(books, transaction_program.waiting, f"waiting{n}")
     for n in range(20):
-        start(books, transacting.slow, f"slow{n}", 1)
+        start(books, transaction_program.slow, f"slow{n}", 1)
     assert [result(books, f"slow{n}") for n in range(20)] == [1] * 20  # one after another they take 6 s
     (tmp_path / "go").touch()
     assert [result(books, f"waiting{n}") for n in range(2)] == ["waited"] * 2
