@@ -238,7 +238,10 @@ def test_nobody_is_left_behind_by_a_cancelled_run_whichever_workers_die(fleet):
     fleet.start(*[(agents.kin, [2], root) for root in roots])
 
     async def cancel(hf, number):
-        await asyncio.sleep(0.2 + number * 0.1)
+        async for event in hf.get(roots[number]).events():
+            if event.kind == "child.started":
+                break
+        await asyncio.sleep(number * 0.1)
         await hf.get(roots[number]).cancel(grace="1h" if number % 2 else "0.5s")
 
     async def main():

@@ -12,7 +12,7 @@ def test_nothing_is_gone_or_new_that_nobody_has_accepted(name):
 
 
 def test_what_must_be_kept_is_missed_even_after_it_was_accepted(tmp_path, monkeypatch):
-    monkeypatch.setattr(comparing, "HERE", tmp_path)
+    monkeypatch.setattr(comparison, "HERE", tmp_path)
     monkeypatch.setitem(SNAPSHOTS, "event_kinds", (lambda: iter(["a", "b"]), True))
     comparison.accept("event_kinds")
     monkeypatch.setitem(SNAPSHOTS, "event_kinds", (lambda: iter(["b", "c"]), True))
