@@ -94,13 +94,14 @@ dist: $(RELEASE)/.installed  ## wheel, source, requirements with all hashes, and
 	$(RELEASE)/bin/hatchling build -d dist >/dev/null
 	wheel=$$(basename dist/*.whl)
 	version=$$(echo "$$wheel" | cut -d- -f2)
+	sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml >$(RELEASE)/pyproject.toml    # with the version, for the lists
 	for set in runtime fleet; do
 	    extras=
 	    if [ "$$set" = fleet ]; then extras='[postgres,metrics,server]'; fi
 	    pinned=dist/holdfast-$$version-$$set.txt
 	    echo "holdfast$$extras==$$version --hash=sha256:$$(sha256sum "dist/$$wheel" | cut -d' ' -f1)" >"$$pinned"
 	    cat requirements/$$set.txt >>"$$pinned"
-	    $(RELEASE)/bin/cyclonedx-py requirements "$$pinned" --pyproject pyproject.toml --mc-type library --output-reproducible \
+	    $(RELEASE)/bin/cyclonedx-py requirements "$$pinned" --pyproject $(RELEASE)/pyproject.toml --mc-type library --output-reproducible \
 	        --output-format JSON -o dist/holdfast-$$version-$$set.cdx.json 2>/dev/null
 	done
 	(cd dist && sha256sum -- *.whl *.tar.gz *.txt *.json >SHA256SUMS)

@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from holdfast.words.spent import Spent
     from holdfast.worker.settings import Settings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # here and nowhere else
 
 __all__ = [
     "NOT_DONE",

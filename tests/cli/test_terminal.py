@@ -10,6 +10,8 @@ import sys
 from tests.cli.terminal import FLEET
 from tests.commands import environment
 
+import holdfast
+
 READ = f"{FLEET}:read"
 
 
@@ -197,4 +199,5 @@ def test_the_demo_keeps_what_it_claims(terminal):
 def test_the_package_is_a_command_too():
     """`python -m holdfast` is `holdfast`."""
     command = [sys.executable, "-m", "holdfast", "--version"]
-    assert subprocess.run(command, env=environment(), capture_output=True, check=True).stdout == b"holdfast 0.1.0\n"
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    assert ran.stdout == f"holdfast {holdfast.__version__}\n"
