@@ -179,3 +179,14 @@ async def test_facts(place: Place) -> None:
         facts = await store.facts()
         assert facts["runs"] == {"ready": 1, "running": 1}
         assert (facts["integrity"], facts["url"], facts["workers"]) == ("ok", store.url, 1)
+
+
+async def test_a_filter_that_there_is_not_is_refused(place: Place) -> None:
+    """A misspelt name must not mean all runs."""
+    async with place.open() as store:
+        await store.create(new("a"))
+        with pytest.raises(TypeError, match="status"):
+            await store.runs(status=["failed"])  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="status"):
+            await store.count_runs(status=["failed"])  # type: ignore[call-arg]
+        assert [row.id for row in await store.runs()] == ["a"]

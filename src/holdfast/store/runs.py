@@ -90,7 +90,7 @@ class Runs(Feature):
     async def count_runs(self, **which: Unpack[Filter]) -> dict[str, dict[str, int]]:
         """Count the runs that fit: of each agent, in each state."""
         counts: dict[str, dict[str, int]] = {}
-        for agent, status, count in await self._read(rows, "counted_runs", **_parameters(which)):
+        for agent, status, count in await self._read(rows, "counted_runs", **_parameters(**which)):
             counts.setdefault(agent, {})[status] = count
         return counts
 
@@ -163,17 +163,23 @@ def existing(tx: Transaction, run: str) -> Asking[RunRow]:
     return RunRow(*row)
 
 
-def _parameters(which: Filter) -> dict[str, Any]:
-    """Name a filter as the queries take it."""
-    labels, search = which.get("labels"), which.get("search")
+def _parameters(
+    statuses: Iterable[str] | None = None,
+    agent: str | None = None,
+    labels: dict[str, str] | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    search: str | None = None,
+) -> dict[str, Any]:
+    """Write a filter as the queries take it; a name that is none of a filter is a `TypeError`."""
     return {
-        "statuses": listed(which.get("statuses")), "agent": which.get("agent"), "labels": to_json(labels) if labels else None,
-        "since": which.get("since"), "created_at": which.get("until"), "search": None if search is None else search.lower(),
+        "statuses": listed(statuses), "agent": agent, "labels": to_json(labels) if labels else None,
+        "since": since, "created_at": until, "search": None if search is None else search.lower(),
     }  # fmt: skip
 
 
 def _runs(which: Filter, parent: str | None, root: str | None, limit: int, after: str | None) -> Asking[list[RunRow]]:
-    wanted = _parameters(which)
+    wanted = _parameters(**which)
     if after is not None:
         found = yield from rows("created_at", run=after)
         if not found:

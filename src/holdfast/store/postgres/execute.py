@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from asyncpg import exceptions as pg
@@ -19,9 +20,9 @@ class Answers:
     def __init__(self, connection: Connection) -> None:
         self.connection, self._events = connection, 0
 
-    async def do(self, work: Asking[T]) -> T:
+    def do(self, work: Asking[T]) -> Coroutine[Any, Any, T]:
         """Run a piece of work to its end."""
-        return await run_async(work, self._answer)
+        return run_async(work, self._answer)
 
     async def _answer(self, asked: Asked) -> Any:
         statement = STATEMENTS[asked.query]
