@@ -65,7 +65,7 @@ class NewApproval:
     expires_ms: int | None = None
     fallback: str | None = None
     remind_ms: int | None = None
-    not_by_starter: bool = False  # who started the run, or the one above all, may not decide it
+    not_by_starter: bool = False  # the person who started the run, or the one above all, may not decide it
     about: str | None = None  # the run whose budget it is about; then several runs may ask it
 
 

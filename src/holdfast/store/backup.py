@@ -77,7 +77,7 @@ class Backups(Feature):
         return await self._submit(lambda tx: _activate(tx, by, via), journal=False)
 
     async def held(self) -> bool:
-        """Is it a copy whose runs nobody may carry yet?"""
+        """Is it a copy whose runs no worker may carry yet?"""
         (itself,) = await self._glance(rows, "identity")
         return identity(itself)["held_at"] is not None
 
@@ -93,7 +93,7 @@ class Part:
     def __init__(self, path: str | os.PathLike[str], what: str) -> None:
         self.path = Path(path).absolute()
         self._part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.part")
-        self.unwanted = False  # nobody waits for it any more
+        self.unwanted = False  # no caller waits for it any more
         if not self.path.parent.is_dir():
             raise BadArguments(f"there is no folder {str(self.path.parent)!r} for {what}; create it first")
         for suffix in ("", "-wal", "-journal"):  # a log that is there would be taken for that of the new file
@@ -108,7 +108,7 @@ class Part:
         return db
 
     def check_wanted(self) -> None:
-        """Give up if nobody waits any more."""
+        """Give up if no caller waits any more."""
         if self.unwanted:
             raise StoreUnavailable("the copy was given up")
 
@@ -279,7 +279,7 @@ def is_backup(path: str) -> bool:
             found = db.execute("SELECT 1 FROM identity WHERE checksum IS NOT NULL AND held_at IS NOT NULL").get
         finally:
             db.close()
-    except apsw.Error:  # whatever it is, who opens it as a store tells
+    except apsw.Error:  # whatever it is, opening it as a store tells
         return False
     return found is not None
 

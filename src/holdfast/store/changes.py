@@ -17,7 +17,7 @@ class News(IntEnum):
     GREW = 0  # its journal has more events
     MOVED = 1  # its status is another one
     STOPPED = 2  # it ended, or was paused
-    DUE = 3  # a worker should look at it: its owner if it has one, anybody otherwise
+    DUE = 3  # a worker should look at it: its owner if it has one, any worker otherwise
 
 
 # What a commit, or several, changed that a listener may be waiting for, by run. An empty name: look at everything.

@@ -156,7 +156,7 @@ def _take_turns(tx: Transaction, key: str, interval_us: int, tokens_us: int = 0,
 
 
 def _use_late(tx: Transaction, key: str, began: dict[int, int], every_ms: int) -> Asking[None]:
-    """Write down when late turns are used, by stretches. What was written a window ago delays nobody any more."""
+    """Write down when late turns are used, by stretches. What was written a window ago delays no turn any more."""
     yield from tx.rows("forget_late", key=key, micros=tx.now * 1000 - every_ms * 1000)
     for stretch, micros in sorted(began.items()):
         yield from tx.rows("use_late", key=key, place=stretch, micros=micros)

@@ -579,7 +579,7 @@ WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json
 ORDER BY asked_at DESC, id DESC LIMIT :limit
 
 -- name: enter_conversation
--- Take a conversation that nobody has, or see who has it. This locks its row. A run that has it has it by its last request.
+-- Take a conversation that no run has, or see which run has it. This locks its row. A run that has it has it by its last request.
 INSERT INTO conversations (id, length, run_id, request, created_at, updated_at)
 VALUES (:conversation, 0, :run, :request, :now, :now)
 ON CONFLICT (id) DO UPDATE

@@ -1,4 +1,7 @@
-"""Tokens: who may ask a server, and what they may do. Made and revoked here; either may be repeated after a lost answer."""
+"""Tokens: the people and programs that may ask a server, and what they may do.
+
+To make and to revoke one may be repeated after a lost answer.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ async def copy_in(connection: Connection, backup: Backup, now: int, by: str, via
 
 async def _fill(connection: Connection, backup: Backup, now: int, by: str, via: str) -> int:
     tables = await _tables(connection)
-    await connection.execute("LOCK TABLE runs, workers IN EXCLUSIVE MODE")  # nobody begins here meanwhile
+    await connection.execute("LOCK TABLE runs, workers IN EXCLUSIVE MODE")  # no process begins here meanwhile
     for table in [*tables, "workers"]:
         if await connection.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{table}")'):  # noqa: S608 - names of our schema
             raise BadArguments(

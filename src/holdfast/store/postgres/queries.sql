@@ -5,9 +5,9 @@
 -- `append`, `heartbeat`), so that two cannot wait for each other; a claim passes over locked rows. Where it happens all the
 -- same (two batches that create the same runs in another order), PostgreSQL ends one of them, and it is tried again.
 --
--- Positions. The feed must be in the order in which events become visible, and a sequence is not: the transaction
--- that took the lower number may commit later, when a reader has passed it. So a position is the number of the transaction and a count within
--- it, and the feed is read only up to the oldest transaction that may still commit.
+-- Positions. The feed must be in the order in which events become visible, and a sequence is not: the transaction that took
+-- the lower number may commit later, when a reader has passed it. So a position is the number of the transaction and a count
+-- within it, and the feed is read only up to the oldest transaction that may still commit.
 
 -- name: appending
 -- A batch of appends that go on, in one round trip: fences all runs and writes the events of those that are ours.
@@ -137,7 +137,7 @@ CASE WHEN arrived.data IS NULL THEN '{' ELSE left(arrived.data, -1) || ',' END
 -- A claim in one round trip: looks, and takes what is due if none of it needs a slot, a turn or the event that it was
 -- interrupted. The first columns say how many were due and how many of them need more; there is one row at least.
 -- What woke a waiting run goes into its journal with the claim, as its owner would do next: then that commit is spared. Not
--- if a timer was due before it came, for that comes first, nor what is large, nor what is not for the agent. A short journal
+-- if a timer was due before it came, because that comes first, nor what is large, nor what is not for the agent. A short journal
 -- comes with the run, which spares its owner a read, and so does the word that no life of it wrote to a stream. All this is
 -- as it was when the statement began: a run that changed before it was locked needs more, too.
 WITH picked AS MATERIALIZED (
@@ -283,7 +283,7 @@ UPDATE runs SET due_at = :now + :ttl FROM mine WHERE runs.id = mine.id
 RETURNING runs.id, lease_epoch, inbox_count
 
 -- name: insert_blob
--- A large value that is there already is locked, so that one who deletes it looks again when our event names it.
+-- A large value that is there already is locked, so that a transaction that deletes it looks again when our event names it.
 INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (digest) DO UPDATE SET digest = excluded.digest
 
 -- name: lock_blob

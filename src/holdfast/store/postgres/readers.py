@@ -104,7 +104,7 @@ class Readers:
             self._tasks.pop(task, None)
 
     async def close(self) -> None:
-        """Let go of the connections when the last read has ended that anybody waits for."""
+        """Let go of the connections when the last read has ended that a caller waits for."""
         for task, answer in self._tasks.items():
             if answer is not None and answer.done():
                 task.cancel()

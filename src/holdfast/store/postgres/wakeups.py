@@ -28,7 +28,7 @@ from holdfast.words.harmless import logger
 _log = logger("holdfast.store")
 POLL_S: Final = 1.0
 _TELL_EVERY_S: Final = 0.002
-_TELL_REST_S: Final = 0.01  # of what nobody must act on: people look at it
+_TELL_REST_S: Final = 0.01  # of what no process must act on: people look at it
 _LEAVE_S: Final = 2.0  # for the last words
 
 

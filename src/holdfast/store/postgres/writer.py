@@ -127,7 +127,7 @@ class Writer:
                     continue
                 batch, self._queue = self._queue[:_LARGEST_BATCH], self._queue[_LARGEST_BATCH:]
                 self._on_its_way = {id(one): one for one in batch}
-                # What locks rows that nobody knows before has a transaction to itself.
+                # Work that locks rows which are not known before has a transaction to itself.
                 together = [one for one in batch if one.runs is not None]
                 if together:
                     await self._write(together)

@@ -147,7 +147,7 @@ class Nap:
         self._until, self._wanted = (
             0.0,
             wanted,
-        )  # asked before each nap: does anybody still wait for what needs the lock?
+        )  # asked before each nap: does a caller still wait for what needs the lock?
         self.patient = True  # False: do not wait at all
 
     def __call__(self, naps_before: int) -> bool:

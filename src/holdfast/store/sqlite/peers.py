@@ -206,7 +206,7 @@ class Peers:
         try:
             mine.sendto(message, self._address(other))
         except ConnectionRefusedError:
-            # The file is there and nobody is bound to it: its process is gone, for names are never used twice.
+            # The file is there and nobody is bound to it: its process is gone, because names are never used twice.
             with contextlib.suppress(OSError):
                 (self.folder / f"{other}.sock").unlink()
             return False
