@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.store.places import TTL, ManualClock, Place, finish, owned, step, write
-from tests.store.test_news import Heard
+from tests.store.test_changes import Heard
 from tests.store.test_trouble import Hooks
 
 from holdfast.errors import LeaseLost
