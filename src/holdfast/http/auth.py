@@ -54,7 +54,7 @@ class Caller:
     session: str = ""  # which one, if it is one: it can end before its token does
 
     def check(self, needs: Scope) -> None:
-        """`Refused` if the caller may not do that."""
+        """Refuse what the caller may not do."""
         if needs not in self.scopes:
             may = ", ".join(scope for scope in SCOPES if scope in self.scopes) or "nothing"
             told = f"this token of {self.actor.name!r} may {may}, and this needs {needs!r}"
@@ -73,7 +73,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_local(request: Request) -> None:
-    """`Refused` unless a program of this computer asks, or a page that this server has sent: directly."""
+    """Refuse all but programs of this computer, and pages that this server has sent, that ask directly."""
     host = request.headers.get("host", "")
     if not is_loopback(_without_port(host)):
         raise Refused("foreign_request", f"the request is for the host {host!r}, and this server is this computer's")
@@ -172,7 +172,7 @@ class Tokens:
         return Caller(Actor(name), frozenset(SCOPES), f"unix:{name}")
 
     def _note(self, token: Token) -> None:
-        """Write down that it is used, now and then, and say that it will not be for long."""
+        """Note now and then that a token is used, and warn that it expires soon."""
         now = time.monotonic()
         if now - self._noted.get(token.id, -_NOTED_S) >= _NOTED_S:
             self._noted[token.id] = now
@@ -190,19 +190,19 @@ class Tokens:
 
 
 def cookie_of(request: Request) -> str:
-    """The name of a session's cookie: servers on other ports get it too, and have their own."""
+    """Name a session's cookie: servers on other ports get it too, and have their own."""
     server = request.scope.get("server") or ("", 0)
     return f"holdfast_session_{server[1]}"
 
 
 def unauthorized(message: str, **about: str) -> Refused:
-    """Nobody is known to have asked; what else comes on the connection is not read."""
+    """Refuse a caller who is not known; what else comes on the connection is not read."""
     headers = {"WWW-Authenticate": 'Bearer realm="holdfast"', "Connection": "close"}
     return Refused("unauthorized", message, headers, about)
 
 
 def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> None:
-    """Count it for the audit, if it is about who asks."""
+    """Count a refusal for the audit, if it is about who asks."""
     if refused.code in ("unauthorized", "forbidden", "foreign_request"):
         address = request.client.host if request.client else ""
         about = {"via": "http", "address": address, **refused.about}

@@ -75,7 +75,7 @@ class Limits:
 
     @classmethod
     def parse(cls, text: str) -> Limits:
-        """`address=50,head=5s`, as it is typed; what is not named stays as it is."""
+        """Read `address=50,head=5s` as it is typed; what is not named stays as it is."""
         names = {field.name: field.type for field in dataclasses.fields(cls)}
         given: dict[str, Any] = {}
         for part in filter(None, (each.strip() for each in text.split(","))):
@@ -96,7 +96,7 @@ class Limits:
         return cls(**given)
 
     def affordable(self) -> Limits:
-        """These, or with fewer connections: as many as the process may open. It asks for more first."""
+        """Lower the number of connections to what the process may open; it asks the system for more first."""
         wanted = self.connections + _BEYOND + _OTHER_FILES
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -123,7 +123,7 @@ class Doors:
         self._waiting: dict[str, dict[Connection, None]] = {}  # for the other side: by address, the oldest first
 
     def enter(self, new: Connection) -> None:
-        """One more; another one may have to leave, or this one."""
+        """Count a new connection; another one may have to leave, or this one."""
         self._here += 1
         self._of[new.owner] += 1
         if self._of[new.owner] > self.limits.address:
@@ -145,7 +145,7 @@ class Doors:
         connection.abort()
 
     def leave(self, gone: Connection) -> None:
-        """One less."""
+        """Count a connection that is gone."""
         if not gone.is_gone:
             gone.is_gone = True
             self._here -= 1
@@ -153,7 +153,7 @@ class Doors:
             self._take(gone.owner)
 
     def own(self, connection: Connection, owner: str) -> None:
-        """It counts as another's from now on, unless it is gone."""
+        """Count a connection as another owner's from now on, unless it is gone."""
         if connection.is_gone:
             return
         self._take(connection.owner)
@@ -166,11 +166,11 @@ class Doors:
             del self._of[owner]
 
     def waits(self, connection: Connection) -> None:
-        """Until something comes from it, or is taken, it may be closed for others."""
+        """Let a connection be closed for others until something comes from it, or is taken."""
         self._waiting.setdefault(connection.address, {})[connection] = None
 
     def works(self, connection: Connection) -> None:
-        """It waits no longer."""
+        """Let a connection be closed for others no longer."""
         beside = self._waiting.get(connection.address, {})
         beside.pop(connection, None)
         if not beside:
@@ -192,7 +192,7 @@ class Doors:
 
 
 class Connection(H11Protocol):
-    """One of them. It is h11's in every installation: others bound neither the head of a request nor what it says twice."""
+    """One connection. It is h11's in every installation: others bound neither the head of a request nor what it says twice."""
 
     def __init__(self, doors: Doors, **more: Any) -> None:
         super().__init__(**more)
@@ -254,13 +254,13 @@ class Connection(H11Protocol):
         return any(count)
 
     def admit(self, token: str) -> None:
-        """The request has shown this token."""
+        """Note that the request has shown this token."""
         self._doors.admit(self, token)
         self._settle()
 
     @contextlib.contextmanager
     def hearing_a_stranger(self) -> Iterator[None]:
-        """What comes now is said by one who has shown no token yet, and may never come."""
+        """Read from a caller who has shown no token yet: in this block the connection may be closed for others."""
         self._hears = True
         self._settle()
         try:
@@ -270,7 +270,7 @@ class Connection(H11Protocol):
             self._settle()
 
     def follows(self) -> None:
-        """What is sent is sent for long, in small pieces: the system need not keep much for who does not read."""
+        """Send for long, in small pieces: the system need not keep much for a reader who does not read."""
         self._option(socket.SOL_SOCKET, socket.SO_SNDBUF, _SYSTEM_BYTES)
 
     @property
@@ -308,7 +308,7 @@ class Connection(H11Protocol):
         self._close(Refused("too_slow", f"no request came within {self.limits.head:g} s"))
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no request."""
+        """Refuse bytes that are no request."""
         self._close(Refused("bad_request", "this is no request of HTTP/1.1"))
 
     def _close(self, why: Refused) -> None:
@@ -358,7 +358,7 @@ class Connection(H11Protocol):
         self._stuck = self.loop.call_later(self.limits.send, self._look, left)
 
     def _look(self, left: int) -> None:
-        """Who has taken nothing is gone, or might as well be."""
+        """Close the connection of a reader who has taken nothing: it is gone, or might as well be."""
         now = self.transport.get_write_buffer_size()
         if now < left:
             self._watch(now)
@@ -368,7 +368,7 @@ class Connection(H11Protocol):
 
 
 def peer_of(connection: socket.socket) -> int | None:
-    """The number of the user at the other end of a Unix socket, as the system says it; None of any other."""
+    """Ask the system for the number of the user at the other end of a Unix socket; None of any other socket."""
     if connection.family != socket.AF_UNIX:
         return None
     said = connection.getsockopt(socket.SOL_SOCKET, PEER, struct.calcsize("3i")) if PEER else b""
@@ -376,7 +376,7 @@ def peer_of(connection: socket.socket) -> int | None:
 
 
 def _network(address: str) -> str:
-    """The address, or the network that one customer has of IPv6."""
+    """Name the address, or the network that one customer has of IPv6."""
     if ":" not in address:
         return address
     return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
@@ -389,7 +389,7 @@ def _has_bare_line(text: bytes) -> bool:
 
 
 def _check_framing(scope: Scope) -> None:
-    """Two ways to say where a request ends are two requests, to whoever reads the other one."""
+    """Refuse two ways to say where a request ends: to a proxy that reads the other one they are two requests."""
     names = {name for name, _ in scope["headers"]}
     if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0"):
         told = "the request says in two ways where it ends: it has Transfer-Encoding beside Content-Length, or is of HTTP/1.0"
@@ -397,7 +397,7 @@ def _check_framing(scope: Scope) -> None:
 
 
 def _check_head(scope: Scope) -> None:
-    """The parser takes a head of any length if it comes in one piece."""
+    """Refuse a head that is too long: the parser takes any length if it comes in one piece."""
     size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) + 4 for n, v in scope["headers"])
     if size > _HEAD_BYTES:
         raise Refused("too_large", f"the head of a request has at most {_HEAD_BYTES} bytes", _CLOSE)
@@ -427,7 +427,7 @@ class _Seldom(logging.Filter):
 
 @contextlib.contextmanager
 def seldom_logged() -> Iterator[None]:
-    """Whatever is done to a server, its log grows slowly."""
+    """Let the log of a server grow slowly, whatever is done to it."""
     bound, loggers = _Seldom(), [logging.getLogger(name) for name in ("holdfast.http", "uvicorn.error", "asyncio")]
     for each in loggers:
         each.addFilter(bound)

@@ -1,4 +1,4 @@
-"""Following what comes: histories and streams as `text/event-stream`, resumable by the id of the last message seen.
+"""Followers of histories and streams: what comes is sent as `text/event-stream`, resumable by the id of the last message seen.
 
 A follower first reads what there is at its own pace. Once it has caught up it shares a *tail* with all others that follow
 the same: the store is read once for them, and each message is made once. A tail keeps a bounded piece of the end; a follower
@@ -41,7 +41,7 @@ class Source:
     read: Callable[[int, bool], AsyncGenerator[tuple[int, Any], None]]
 
     async def messages(self, after: int, *, follow: bool) -> AsyncGenerator[Message, None]:
-        """Its items as messages."""
+        """Read its items as messages."""
         async with contextlib.aclosing(self.read(after, follow)) as found:
             async for place, document in found:
                 yield place, b"id: %d\ndata: %b\n\n" % (place, json_bytes(document))
@@ -56,7 +56,7 @@ class Permission:
     token: str = ""  # whose it is
 
     async def lost(self) -> Refused:
-        """Waits until it is taken back. A store that is away takes nothing back."""
+        """Wait until it is taken back. A store that is away takes nothing back."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
@@ -133,7 +133,7 @@ class Followers:
         self._waiting: Counter[Hashable] = Counter()
 
     async def follow(self, source: Source, after: int) -> AsyncGenerator[Message, None]:
-        """Messages behind a place, several in one piece, until the source is over; each with the place behind it."""
+        """Read messages behind a place, several in one piece, until the source is over; each with the place behind it."""
         while True:
             began_at = after
             async with contextlib.aclosing(source.messages(after, follow=False)) as messages:
@@ -158,7 +158,7 @@ class Followers:
                 return
 
     async def _some(self, messages: AsyncIterator[Message]) -> Message | None:
-        """The next of them as one piece. Few read at a time: what is read is many times as large while it is made."""
+        """Read the next of them as one piece. Few read at a time: what is read is many times as large while it is made."""
         found, size = list[Message](), 0
         async with self._reading:
             while size < _AT_ONCE_BYTES and (message := await anext(messages, None)):
@@ -183,7 +183,7 @@ class Followers:
 
     @contextlib.contextmanager
     def counted(self, token: str) -> Iterator[asyncio.Event]:
-        """One more of this token, while this lasts; it is to leave when the event is set."""
+        """Count one more follower of this token in this block; it is to leave when the event is set."""
         leaving = asyncio.Event()
         self.count += 1
         self._here.setdefault(token, {})[leaving] = None
@@ -201,7 +201,7 @@ class Followers:
                 del self._here[token]
 
     def _make_room(self, token: str) -> None:
-        """Of the token that has most of them, the oldest one comes back later; `Refused` where that would be no fairer."""
+        """Send the oldest follower of the token that has most away, to come back later; refuse where that would be no fairer."""
         largest = max(self._here, key=lambda each: len(self._here[each]))
         if len(self._here[largest]) <= len(self._here.get(token, ())) + 1:
             told = f"{self.count} others follow something at this server, and it takes no more"
@@ -212,7 +212,7 @@ class Followers:
 
     @contextlib.asynccontextmanager
     async def watched(self, permission: Permission) -> AsyncIterator[asyncio.Task[Refused]]:
-        """A task that ends when a permission is taken back; one looks for all who have the same."""
+        """Watch a permission: the task ends when it is taken back. One task looks for all callers who share it."""
         key = permission.key
         looking = self._looking.get(key)
         if looking is None:
@@ -227,7 +227,7 @@ class Followers:
                 looking.cancel()
 
     def response(self, source: Source, after: int, allowed: Permission) -> Response:
-        """The answer to one who wants to follow, for as long as that is allowed."""
+        """Make the response to a caller who wants to follow, for as long as that is allowed."""
         if self.count >= MOST_FOLLOWERS:
             self._make_room(allowed.token)
         return _Followed(self, source, after, allowed)
@@ -312,7 +312,7 @@ class _Followed(Response):
 
 
 def _joined(found: list[Message]) -> Message:
-    """The first of some messages as one piece, which is not large unless one of them is."""
+    """Join the first of some messages to one piece, which is not large unless one of them is."""
     count = size = 0
     while count < len(found) and size < _AT_ONCE_BYTES:
         size += len(found[count][1])

@@ -29,7 +29,7 @@ class Entrance:
         self._hf, self._guard = hf, guard
 
     async def serve(self, request: Request) -> Response:
-        """The answer, whatever happens."""
+        """Answer a request, whatever happens."""
         return await answered(self._hf, request, "/session", self._answer(request))
 
     async def _answer(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""From a request to a checked `Call`, and from what was done to a response."""
+"""Requests: each becomes a checked `Call`, and what was done a response."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Receiver:
         self._rooms: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()  # by token
 
     async def serve(self, endpoints: dict[str, Endpoint], request: Request) -> Response:
-        """The answer, whatever happens."""
+        """Answer a request, whatever happens."""
         method = "GET" if request.method == "HEAD" else request.method
         path = endpoints[method].path
         async with contextlib.AsyncExitStack() as over:
@@ -131,7 +131,7 @@ class Receiver:
 
     @contextlib.asynccontextmanager
     async def _patience(self, more_s: float = 0.0) -> AsyncIterator[None]:
-        """A store that is away is asked again and again; whoever waits for it should hear of it."""
+        """Tell a caller who waits for a store that is away, which is asked again and again."""
         limit_s = self._hf.settings.deadline_s + MARGIN_S + more_s
         try:
             async with asyncio.timeout(None if limit_s == math.inf else limit_s):
@@ -142,7 +142,7 @@ class Receiver:
 
 
 def _tell_no_more(error: HoldfastError, needs: Scope) -> None:
-    """Leave out of an error what only one who may read is told. What does not fit a question says what the question shows."""
+    """Leave out of an error what only a caller who may read is told. What does not fit a question says what it shows."""
     if isinstance(error, Stale):
         error.approval = None
     if not isinstance(error, _OF_THE_CALLER) or (needs == "decide" and isinstance(error, BadArguments)):
@@ -160,14 +160,14 @@ def _outlined(document: Any) -> Any:
 
 
 def _check_text(request: Request) -> None:
-    """No text of a database has a NUL, so nothing can be found by one."""
+    """Refuse a NUL: no text of a database has one, so nothing can be found by it."""
     given = [*request.path_params.values(), *request.query_params.keys(), *request.query_params.values()]
     if any("\0" in text for text in given):
         raise BadArguments("the path or the query has a NUL in it")
 
 
 def _parameters(model: type[BaseModel], request: Request) -> dict[str, Any]:
-    """The parameters of the query by name; one that may come several times is a list."""
+    """Read the parameters of the query by name; one that may come several times is a list."""
     found: dict[str, Any] = {}
     for name in request.query_params:
         values = request.query_params.getlist(name)
@@ -193,7 +193,7 @@ async def _document(request: Request, limit_s: float, make_room: Callable[[], Aw
 
 
 def document_of(text: bytes) -> Any:
-    """The document that is written here, which has one meaning; `Refused` where it is none."""
+    """Parse a document that has one meaning; refuse any other."""
     if not text.strip():
         return {}
     if _parts(text) > MOST_PARTS and _parts(_outside_strings(text)) > MOST_PARTS:
@@ -206,7 +206,7 @@ def document_of(text: bytes) -> Any:
 
 
 def _parts(text: bytes) -> int:
-    """At most so many values are in a text of JSON."""
+    """Count the values that a text of JSON has at most."""
     return text.count(b",") + text.count(b"[") + text.count(b"{") + 1
 
 
@@ -242,7 +242,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 def _number(word: str) -> float:
-    """One that is too large would become infinite, which is another value."""
+    """Refuse a number that is too large: it would become infinite, which is another value."""
     found = float(word)
     if math.isinf(found):
         raise ValueError(f"{cut(word, 40)} is larger than any number that can be kept")
@@ -250,7 +250,7 @@ def _number(word: str) -> float:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A name that comes twice means one thing to us and perhaps another to who has checked the document before us."""
+    """Refuse a name that comes twice: a proxy that has checked the document may have read the other value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
@@ -265,7 +265,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 @functools.cache
 def _kept(kind: Any) -> frozenset[str]:
-    """The names of what is kept as it comes, and so may be large."""
+    """Name the fields that are kept as they come, and so may be large."""
     hints = [(name, field.annotation) for name, field in _fields(kind)]
     return frozenset(name for name, hint in hints if Any in (hint, *get_args(hint)))
 

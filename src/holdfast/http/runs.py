@@ -150,10 +150,8 @@ class Agents:
 async def listed(call: Call[Which, None]) -> Runs:
     which = call.query
     labels = dict(_label(text) for text in which.label)
-    found = await call.hf.runs(
-        status=which.status or None, agent=which.agent, labels=labels or None, since=which.since, until=which.until,
-        search=which.search, parent=which.parent, limit=which.limit, after=which.after,
-    )  # fmt: skip
+    others = which.model_dump(exclude={"status", "label"})  # their names are those of `hf.runs`
+    found = await call.hf.runs(status=which.status or None, labels=labels or None, **others)
     following = found[-1].id if len(found) == which.limit else None
     return Runs(found, following)
 

@@ -1,6 +1,6 @@
-"""A server that listens: bound before anything else is done, and ended so that whoever follows comes back.
+"""A server that listens: bound before anything else is done, and ended so that clients who follow come back.
 
-Signals are not its business: whoever runs it says when it ends.
+Signals are not its business: its caller says when it ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def listening(host: str, port: int, path: str | None = None) -> Iterator[socket.socket]:
-    """The socket, at an address or in a file; one that is in use is told before a store is opened."""
+    """Open the socket, at an address or in a file; one that is in use is told before a store is opened."""
     listener = bound(host, port) if path is None else _bound_to(path)
     try:
         yield listener
@@ -70,7 +70,7 @@ def listening(host: str, port: int, path: str | None = None) -> Iterator[socket.
 
 
 def _bound_to(path: str) -> socket.socket:
-    """A Unix socket for this account alone; one that nobody listens at any more is replaced."""
+    """Bind a Unix socket for this account alone; one that nobody listens at any more is replaced."""
     if PEER is None:
         raise BadArguments(
             "--socket: this system does not say who is at the other end of a socket; use --host 127.0.0.1"

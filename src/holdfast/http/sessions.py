@@ -37,26 +37,26 @@ class Sessions:
         self._open: dict[str, _Session] = {}  # by the digest of the cookie
 
     def code(self, token: str) -> str:
-        """A word that opens a session of this token, once, within a minute."""
+        """Make a word that opens a session of this token, once, within a minute."""
         made = secrets.token_urlsafe(32)
         _make_room(self._codes, lambda kept: kept[0])
         self._codes[digest(made)] = token, time.monotonic() + CODE_S
         return made
 
     def taken(self, code: str) -> str | None:
-        """The token that a code is for; then it is used up."""
+        """Find the token that a code is for; then the code is used up."""
         token, until = self._codes.pop(digest(code), ("", 0.0))
         return token if time.monotonic() < until else None
 
     def begin(self, token: str) -> tuple[str, str]:
-        """The cookie and the key of a new session, which also ends with its token."""
+        """Begin a session, which also ends with its token; returns its cookie and its key."""
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         _make_room(self._open, lambda kept: kept.token)
         self._open[digest(cookie)] = _Session(token, digest(key), time.monotonic() + SESSION_S)
         return cookie, key
 
     def token(self, cookie: str, key: str) -> str | None:
-        """The token whose session has these two halves."""
+        """Find the token whose session has these two halves."""
         found = self._open.get(digest(cookie))
         if found is None or not hmac.compare_digest(found.key, digest(key)) or time.monotonic() >= found.until:
             return None
