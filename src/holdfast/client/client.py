@@ -18,6 +18,7 @@ from holdfast.client.approvals import Questions, Room
 from holdfast.client.aside import aside
 from holdfast.client.control import Control
 from holdfast.client.conversations import Conversations
+from holdfast.client.filter import filter_of
 from holdfast.client.refusals import Refusals
 from holdfast.client.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.client.tokens import Tokens
@@ -37,7 +38,7 @@ from holdfast.values.schema import arguments_from_published, check_against, fill
 from holdfast.values.signature import Input
 from holdfast.values.text import near, short, spell
 from holdfast.words.budget import Budget, checked_budget
-from holdfast.words.durations import Duration, milliseconds, past_ms
+from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.limits import Flow, Lane, lane_of
 from holdfast.words.model import (
     FINISHED,
@@ -583,7 +584,8 @@ class Client(Questions, Conversations, Control, Tokens):
                 print(info.id, info.error or info.reason)
             ```
         """
-        fits, limit = self._fits(status, agent, labels, since, until, search), checked_limit(limit)
+        fits = filter_of(self.store.clock.now(), status, agent, labels, since, until, search)
+        limit = checked_limit(limit)
         rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
         if await bury_owners(self.store, rows):
             rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
@@ -613,21 +615,8 @@ class Client(Questions, Conversations, Control, Tokens):
             assert await hf.count_runs() == {"report": {"waiting": 1}}
             ```
         """
-        return await self.store.count_runs(**self._fits(status, agent, labels, since, until, search))
-
-    def _fits(
-        self, status: str | Iterable[str] | None, agent: str | Agent[..., Any] | None, labels: Mapping[str, str] | None,
-        since: Duration | datetime | None, until: Duration | datetime | None, search: str | None,
-    ) -> dict[str, Any]:  # fmt: skip
-        now = self.store.clock.now()
-        return {
-            "statuses": None if status is None else checked_statuses(status),
-            "agent": agent.name if isinstance(agent, Agent) else agent,
-            "labels": dict(labels) if labels else None,
-            "since": None if since is None else past_ms(since, now),
-            "until": None if until is None else past_ms(until, now),
-            "search": search or None,
-        }
+        fits = filter_of(self.store.clock.now(), status, agent, labels, since, until, search)
+        return await self.store.count_runs(**fits)
 
     async def agents(self) -> list[AgentInfo]:
         """List the agents that workers have published in this store, by name.
@@ -771,14 +760,12 @@ class Client(Questions, Conversations, Control, Tokens):
         unfinished = [each for each in statuses if each not in FINISHED]
         if unfinished:
             raise BadArguments(f"prune deletes only runs that have ended, not {' or '.join(unfinished)} ones")
-        before, name = (
-            self.store.clock.now() - milliseconds(older_than),
-            agent.name if isinstance(agent, Agent) else agent,
-        )
-        fits: dict[str, Any] = {"agent": name, "labels": dict(labels) if labels else None}
+        now = self.store.clock.now()
+        before, fits = now - milliseconds(older_than), filter_of(now, None, agent, labels)
+        of: dict[str, Any] = {"agent": fits["agent"], "labels": fits["labels"]}
         if dry_run:
-            return len(await self.store.would_prune(before, statuses, **fits))
-        write = self.store.prune(before, statuses, **fits, **self._author())
+            return len(await self.store.would_prune(before, statuses, **of))
+        write = self.store.prune(before, statuses, **of, **self._author())
         return await self._written(write, "Pruning again is safe")
 
     # Copies

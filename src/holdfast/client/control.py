@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from holdfast.client.base import Base
+from holdfast.client.filter import filter_of
 from holdfast.client.run import Run, new_pause
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments, RunActive, RunFinished, UnknownRun
+from holdfast.store.runs import Filter
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.durations import Duration, milliseconds
-from holdfast.words.model import checked_statuses
 
 _GOING: Final = ("ready", "running", "waiting")
 _PAGE: Final = 500
@@ -134,10 +135,10 @@ class Control(Base):
     ) -> list[str]:  # fmt: skip
         if status is None and agent is None and not labels and not every:
             raise BadArguments("say which runs: status=, agent= or labels=; one run by its id is hf.get(id)")
-        statuses = possible if status is None else checked_statuses(status)
-        name = agent.name if isinstance(agent, Agent) else agent
+        fits = filter_of(self.store.clock.now(), possible if status is None else status, agent, labels)
+        fits["statuses"] = [each for each in fits["statuses"] or () if each in possible]
         done = []
-        for run in await self._found([each for each in statuses if each in possible], name, dict(labels or {}), roots):
+        for run in await self._found(fits, roots=roots) if fits["statuses"] else ():
             try:
                 await act(self.get(run))
             except (RunFinished, RunActive, UnknownRun):
@@ -145,14 +146,13 @@ class Control(Base):
             done.append(run)
         return done
 
-    async def _found(self, statuses: list[str], agent: str | None, labels: dict[str, str], roots: bool) -> list[str]:
-        """Their ids, the newest first: so children come before their parents."""
+    async def _found(self, fits: Filter, *, roots: bool) -> list[str]:
+        """List their ids, the newest first: so children come before their parents."""
         found: list[str] = []
         last: str | None = None
-        while statuses:
-            page = await self.store.runs(statuses=statuses, agent=agent, labels=labels or None, limit=_PAGE, after=last)
+        while True:
+            page = await self.store.runs(**fits, limit=_PAGE, after=last)
             found += [row.id for row in page if row.parent_id is None or not roots]
             if len(page) < _PAGE:
-                break
+                return found
             last = page[-1].id
-        return found
