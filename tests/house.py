@@ -251,6 +251,7 @@ def _shown(url: str) -> Walk:
 
     from holdfast.cli import main
 
+    _ = main.commands["show"]  # imported before: the walk is that of the command
     with Walk() as walk:
         CliRunner().invoke(main, ["show", "walked", "--db", url], catch_exceptions=False)
     return walk

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.warm import environment
+from tests.commands import environment
 
 from holdfast.cli import main
 from holdfast.cli.group import COMMANDS
