@@ -4,6 +4,7 @@ import asyncio
 import functools
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -87,10 +88,31 @@ def test_the_readme_names_exactly_two_commands_to_set_up():
     assert commands == ["make demo", "make test"]
 
 
-def test_the_picture_of_states_is_drawn_from_the_table():
-    """The diagram in the design page shows the transitions of the table in model.py, and no others."""
-    drawn = re.findall(r"^    (\w+) --> (\w+)$", between(page("docs/design.md"), "states"), re.MULTILINE)
-    assert drawn == [(a, b) for a, following in TRANSITIONS.items() for b in following]
+def test_the_states_on_the_page_are_those_of_the_table():
+    """The design page lists the transitions of the table in model.py, and no others."""
+    rows = [f"| {state} | {', '.join(following)} |" for state, following in TRANSITIONS.items() if following]
+    assert between(page("docs/design.md"), "states").strip().splitlines()[2:] == rows
+
+
+@pytest.mark.parametrize("name", ["states", "step"])
+def test_the_drawings_are_as_the_script_draws_them(name):
+    """`python docs/drawings/draw.py` would change nothing."""
+    scope = runpy.run_path(str(ROOT / "docs" / "drawings" / "draw.py"))
+    assert (ROOT / "docs" / "drawings" / f"{name}.svg").read_text("utf-8") == scope[name]()
+
+
+def test_the_design_page_has_a_glossary_of_words_in_order():
+    """One noun for each thing, found by the eye."""
+    table = page("docs/design.md").split("## Glossary")[1].split("\n## ")[0]
+    words = re.findall(r"^\| ([a-z, ]+) \|", table, re.MULTILINE)[1:]
+    assert words == sorted(words)
+    assert len(words) >= 30
+
+
+def test_tests_that_pages_name_are_there():
+    """A promise names the tests that hold it."""
+    named = {(path, test) for path in pages() for test in re.findall(r"`(tests/[\w/.]+)`", path.read_text("utf-8"))}
+    assert [f"{path.name}: {test}" for path, test in sorted(named) if not (ROOT / test).exists()] == []
 
 
 def test_the_table_of_kinds_is_made_from_the_table():

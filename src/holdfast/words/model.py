@@ -16,7 +16,7 @@ from holdfast.values.text import is_whole, short
 Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled"]
 WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate", "conversation", "group"]
 
-# Which states can follow which: the picture in docs/design.md is drawn from this table.
+# Which states can follow which: the picture and the table in docs/design.md are made from this.
 TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "ready": ("running", "paused", "cancelled"),
     "running": ("ready", "waiting", "paused", "completed", "failed", "cancelled"),

@@ -1,0 +1,114 @@
+"""Draws the pictures of the design page: `python docs/drawings/draw.py`. Readable on a light page and on a dark one.
+
+The picture of states is made from the table of the code; where a state stands, and how far an arrow bends, is said here.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from pathlib import Path
+
+from holdfast.words.model import TRANSITIONS
+
+HERE = Path(__file__).parent
+BOX, END, NOTE, LINE = "#12606d", "#5b6f76", "#c4622d", "#7d9198"
+FONT = "font-family='system-ui, -apple-system, Segoe UI, Noto Sans, DejaVu Sans, sans-serif'"
+PLACES = {
+    "ready": (110, 150), "running": (360, 150), "waiting": (360, 320), "paused": (110, 320),
+    "completed": (640, 40), "failed": (640, 150), "cancelled": (640, 320),
+}  # fmt: skip
+ENDED = ("completed", "failed", "cancelled")
+BENDS = {
+    ("failed", "ready"): -230, ("ready", "cancelled"): 0, ("paused", "cancelled"): -200, ("running", "completed"): -10,
+    ("running", "failed"): 0, ("running", "cancelled"): -25, ("waiting", "cancelled"): 0,
+}  # fmt: skip
+WIDE, HIGH = 64, 20  # half of a box
+
+
+def svg(width: int, height: int, title: str, parts: list[str]) -> str:
+    head = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' role='img' {FONT} font-size='15'>"
+    point = f"<path d='M0 0L10 5L0 10z' fill='{LINE}'/>"
+    size = "viewBox='0 0 10 10' refX='9' refY='5' markerWidth='7' markerHeight='7'"
+    tip = f"<marker id='tip' {size} orient='auto'>{point}</marker>"
+    return "\n".join([head, f"<title>{escape(title)}</title><defs>{tip}</defs>", *parts, "</svg>", ""])
+
+
+def box(x: float, y: float, text: str, *, fill: str = BOX, wide: float = WIDE, high: float = HIGH) -> str:
+    lines = text.split("\n")
+    first = y + 5 - 9.5 * (len(lines) - 1)
+    words = "".join(f"<tspan x='{x}' y='{first + 19 * n}'>{escape(line)}</tspan>" for n, line in enumerate(lines))
+    shape = f"<rect x='{x - wide}' y='{y - high}' width='{2 * wide}' height='{2 * high}' rx='8' fill='{fill}'/>"
+    return f"{shape}<text text-anchor='middle' fill='#fff'>{words}</text>"
+
+
+def arrow(path: str, *, dashed: bool = False) -> str:
+    dash = " stroke-dasharray='5 4'" if dashed else ""
+    return f"<path d='{path}' fill='none' stroke='{LINE}' stroke-width='1.8' marker-end='url(#tip)'{dash}/>"
+
+
+def said(x: float, y: float, text: str, *, fill: str = LINE, anchor: str = "middle") -> str:
+    words = "".join(
+        f"<tspan x='{x}' dy='{18 if n else 0}'>{escape(line)}</tspan>" for n, line in enumerate(text.split("\n"))
+    )
+    return f"<text x='{x}' y='{y}' text-anchor='{anchor}' fill='{fill}' font-size='14'>{words}</text>"
+
+
+def border(at: tuple[float, float], toward: tuple[float, float]) -> tuple[float, float]:
+    """Where the line from the middle of a box leaves it."""
+    dx, dy = toward[0] - at[0], toward[1] - at[1]
+    part = min(WIDE / abs(dx) if dx else math.inf, HIGH / abs(dy) if dy else math.inf)
+    return at[0] + dx * part, at[1] + dy * part
+
+
+def bent(start: str, end: str) -> str:
+    """Draw an arrow that bends to its left, so that the one that comes back stands beside it."""
+    (x1, y1), (x2, y2) = PLACES[start], PLACES[end]
+    length, bend = math.hypot(x2 - x1, y2 - y1), BENDS.get((start, end), 34)
+    middle = ((x1 + x2) / 2 + bend * (y2 - y1) / length, (y1 + y2) / 2 - bend * (x2 - x1) / length)
+    (ax, ay), (bx, by) = border((x1, y1), middle), border((x2, y2), middle)
+    return arrow(f"M{ax:.0f} {ay:.0f}Q{middle[0]:.0f} {middle[1]:.0f} {bx:.0f} {by:.0f}")
+
+
+def states() -> str:
+    edges = [(start, end) for start, following in TRANSITIONS.items() for end in following]
+    parts = [f"<g data-edge='{start} {end}'>{bent(start, end)}</g>" for start, end in edges]
+    parts += [box(*place, name, fill=END if name in ENDED else BOX) for name, place in PLACES.items()]
+    return svg(740, 450, "The states of a run", parts)
+
+
+def step() -> str:
+    wide, x = 150, 290
+    parts = [
+        box(x, 40, "agent code calls a step", wide=wide),
+        arrow(f"M{x} 60V92"),
+        box(x, 118, "the call takes its key, from\nits task, its name and a count", wide=wide, high=26),
+        arrow(f"M{x} 144V178"),
+        box(x, 202, "is its outcome in the journal?", wide=wide, fill=END),
+        arrow(f"M{x + wide} 202H546"),
+        said(492, 192, "yes: replay"),
+        arrow(f"M{x} 222V268"),
+        said(x + 12, 250, "no: at the edge it begins", anchor="start"),
+        box(x, 294, "intent, if a crash must be\nnoticed: step.started", wide=wide, high=26),
+        arrow(f"M{x} 320V350"),
+        box(x, 374, "the body runs", wide=wide),
+        arrow(f"M{x} 394V446"),
+        box(x, 472, "its outcome gets a number:\nstep.completed, step.failed", wide=wide, high=26),
+        arrow(f"M{x} 498V546"),
+        box(x, 570, "commit: it is durable", wide=wide),
+        arrow(f"M{x + wide} 570H670V228"),
+        box(670, 202, "the gate delivers it, in\nthe order of the journal", wide=120, high=26),
+        arrow("M670 176V66"),
+        box(670, 40, "agent code goes on", wide=120),
+        arrow(f"M{x - wide} 374H115V294H{x - wide - 2}", dashed=True),
+        said(104, 322, "an exception:\nretry, after\na durable\nwait", anchor="end"),
+        said(x + 12, 424, "a crash here: in doubt, its policy decides", fill=NOTE, anchor="start"),
+        said(x + 12, 527, "a crash here: nobody has seen it; in doubt too", fill=NOTE, anchor="start"),
+        said(682, 400, "a crash here:\nit never runs again", fill=NOTE, anchor="start"),
+    ]
+    return svg(830, 610, "The life of a step", parts)
+
+
+if __name__ == "__main__":
+    (HERE / "states.svg").write_text(states(), "utf-8")
+    (HERE / "step.svg").write_text(step(), "utf-8")
