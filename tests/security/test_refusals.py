@@ -104,6 +104,38 @@ def test_who_may_not_decide_is_in_the_audit(store_url):
     assert (revoked.by, revoked.via) == ("cli:root", "python")
 
 
+def test_an_edit_that_does_not_fit_is_in_the_audit_too(store_url):
+    """Whoever may not decide is told that and not what does not fit; nothing is decided, and no vote counts for what was shown."""
+
+    async def main():
+        async with holdfast.open(store_url, agents=[pay, pick]) as hf:
+            run = await hf.start("refusals.pay", 10, id="p")
+            question = await run.wait_for_question(timeout="20s")
+            for wrong in ("ten", None, object()):
+                with pytest.raises(holdfast.NotAllowed):
+                    await hf.approve(question, by="eve", data=wrong)
+                with pytest.raises((holdfast.BadArguments, holdfast.NotStorable)):
+                    await hf.approve(question, by="ana", data=wrong)
+            with pytest.raises(holdfast.Stale):
+                await hf.approve(question, by="ana", data="ten", digest="0" * 32)
+            other = await (await hf.start("refusals.pick", id="q")).wait_for_question(timeout="20s")
+            with pytest.raises(holdfast.NotAllowed):
+                await hf.answer(other, "green", by="eve")
+            await hf.delegate(other, to="eve", by="bo")
+            with pytest.raises(holdfast.BadArguments):  # by the question as it was before, and for the one it is now
+                await hf.answer(other, "green", by="eve")
+            for each in (question, other):
+                now = await hf.approval(each.id)
+                assert (now.status, now.votes) == ("open", ())
+
+    asyncio.run(main())
+    assert refused(store_url)[0] == {
+        ("eve", "python", "p", "approve", "not_allowed"): 3,
+        ("ana", "python", "p", "approve", "stale"): 1,
+        ("eve", "python", "q", "answer", "not_allowed"): 1,
+    }
+
+
 def test_who_may_not_read_reads_nothing(server):
     """Neither from the answers to what it may do, nor from the reasons why it cannot."""
 
@@ -139,10 +171,17 @@ def test_who_may_not_read_reads_nothing(server):
     for verb, expected in (("pause", 409), ("cancel", 409), ("resume", 409), ("retry", 409)):
         post(f"runs/done/{verb}", {}, writer, expected)
     post(f"approvals/{question}", {"decision": "approve", "digest": "0" * 32}, decider, 409)
+    _, theirs = with_store(server, lambda hf: hf.create_token("bo", scopes=["decide"]))
     for edit in ({"item": "x"}, {"secret_place": 1}, {"item": "x", "secret_placx": "y"}, {}, 7):
-        for seen in (ordered.digest, "0" * 32):  # a form that says what is missing says what is there
-            post(f"approvals/{ordered.id}", {"decision": "approve", "data": edit, "digest": seen}, decider, 422)
-    post(f"approvals/{picked.id}", {"decision": "answer", "value": "x", "digest": picked.digest}, decider, 422)
+        for seen, expected in ((ordered.digest, 422), ("0" * 32, 409)):
+            said = {"decision": "approve", "data": edit, "digest": seen}
+            post(f"approvals/{ordered.id}", said, decider, 403)
+            post(
+                f"approvals/{ordered.id}", said, theirs, expected
+            )  # a form that says what is missing says what is there
+    for secret, expected in ((decider, 403), (theirs, 422)):
+        said = {"decision": "answer", "value": "x", "digest": picked.digest}
+        post(f"approvals/{picked.id}", said, secret, expected)
     post(f"approvals/{question}", {"decision": "approve", "note": "SECRET-note", "digest": digest}, decider, 200)
     post(f"approvals/{question}", {"decision": "deny", "digest": digest}, decider, 409)
     assert not [said for said in told if "SECRET" in said or "4711" in said or "secret_place" in said]

@@ -7,9 +7,10 @@ what is decided is bound to the digest of what was shown.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -18,6 +19,7 @@ from holdfast.client.aside import aside
 from holdfast.client.base import Base
 from holdfast.client.refusals import Refusals, Try
 from holdfast.errors import BadArguments, NotAllowed, NotStorable, Stale, UnknownApproval
+from holdfast.store.approvals import check_voter
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.store import Store
 from holdfast.values import tagged
@@ -336,12 +338,15 @@ class Questions(Base):
             return await self._cast(found, by, note, True, None, _shown_to(approval, digest))
         if found.kind == "approve":
             raise BadArguments(f"question {found.id!r} wants to be approved or denied; use `hf.approve` or `hf.deny`")
-        if found.kind == "in_doubt":
-            given = await aside(value, _checked_doubt, found, value)
-        else:
-            what = f"question {found.id!r}"
-            given = await aside(value, lambda: _entered(json.loads(found.schema or "{}"), stored_text(value), what))
-        return await self._cast(found, by, note, True, given, _shown_to(approval, digest))
+        seen = _shown_to(approval, digest)
+        async with self._entering(found, by, seen, "answer"):
+            if found.kind == "in_doubt":
+                given = await aside(value, _checked_doubt, found, value)
+            else:
+                what = f"question {found.id!r}"
+                given = await aside(value, lambda: _entered(json.loads(found.schema or "{}"), stored_text(value), what))
+            checked_size(given, self._settings.value_limit_bytes, "the answer")
+        return await self._cast(found, by, note, True, given, seen)
 
     async def delegate(
         self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "", digest: str | None = None
@@ -373,21 +378,39 @@ class Questions(Base):
             raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
         if data is _LATER or found.status != "open":
             return await self._cast(found, by, note, yes, None, seen)
-        if found.schema is None:
-            raise BadArguments(
-                f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
-            )
-        shown = await unspilled(self.store, found.shown if found.data is None else found.data)
-        schema, what = json.loads(found.schema), f"question {found.id!r}: data"
-        given = await aside((data, shown), lambda: _entered(schema, stored_text(data), what, shown))
+        async with self._entering(found, by, seen, "approve"):
+            if found.schema is None:
+                raise BadArguments(
+                    f"question {found.id!r} shows a value that cannot be edited; leave out data=, or deny it"
+                )
+            shown = await unspilled(self.store, found.shown if found.data is None else found.data)
+            schema, what = json.loads(found.schema), f"question {found.id!r}: data"
+            given = await aside((data, shown), lambda: _entered(schema, stored_text(data), what, shown))
+            checked_size(given, self._settings.value_limit_bytes, "the answer")
         return await self._cast(found, by, note, yes, given, seen)
+
+    @contextlib.asynccontextmanager
+    async def _entering(self, found: ApprovalRow, by: str | Actor, seen: str | None, tried: str) -> AsyncIterator[None]:
+        """Check what a person entered. If it does not fit, whoever may not decide the question is told that instead.
+
+        So the audit has the try, and the reason, which may name what is shown, is for those alone who may decide.
+        """
+        try:
+            yield
+        except (BadArguments, NotStorable):
+            actor, now = Actor.of(by), self.store.clock.now()
+            row = await self._row(found.id)  # as it is now: it may have been passed on
+            try:
+                check_voter(now, row, actor, seen)
+            except (NotAllowed, Stale) as refused:
+                await self._note_refused(refused, row, actor.name, actor.via or self._door, tried)
+                raise refused from None
+            raise
 
     async def _cast(
         self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, text: str | None, seen: str | None
     ) -> Approval:
         blobs = dict[str, bytes]()
-        if text is not None:
-            checked_size(text, self._settings.value_limit_bytes, "the answer")
         of = None if text is None else await aside(text, digest, text)
         if of is not None and found.data is None:
             shown = await unspilled(self.store, found.shown) or "null"
@@ -411,12 +434,18 @@ class Questions(Base):
         try:
             return await self._written(write, _look(found))
         except (NotAllowed, Stale) as refused:
-            code = "stale" if isinstance(refused, Stale) else "not_allowed"
-            self._refusals.note(Try(tried, code, ballot.by.name, ballot.via, found.run_id))
-            if isinstance(refused, Stale):
-                refused.approval = await self.approval(found.id)
-                refused.digest = refused.approval.digest
+            await self._note_refused(refused, found, ballot.by.name, ballot.via, tried)
             raise
+
+    async def _note_refused(
+        self, refused: NotAllowed | Stale, found: ApprovalRow, by: str, via: str, tried: str
+    ) -> None:
+        """Count a refusal for the audit; a stale decision also gets the question as it is now."""
+        code = "stale" if isinstance(refused, Stale) else "not_allowed"
+        self._refusals.note(Try(tried, code, by, via, found.run_id))
+        if isinstance(refused, Stale):
+            refused.approval = await self.approval(found.id)
+            refused.digest = refused.approval.digest
 
     async def _weighed(self, row: ApprovalRow) -> ApprovalRow:
         """The question once its run has said how many must agree to what a person has made of it, if that is soon.

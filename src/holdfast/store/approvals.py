@@ -235,9 +235,8 @@ class Said:
 def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
     """Count a vote: returns what comes of it, or raises why it does not count. Pure."""
     votes = json.loads(found.votes)
-    _check(now, found, ballot.by)
+    check_voter(now, found, ballot.by, ballot.seen)
     digest = ballot.digest or found.digest
-    _check_seen(found, ballot)
     _check_vote(found, ballot, votes, digest)
     vote = {"by": ballot.by.name, "yes": ballot.yes, "note": ballot.note, "at": now, "digest": digest}
     votes.append({**vote, "id": ballot.id, "via": ballot.via})
@@ -258,7 +257,7 @@ def delegated(now: int, found: ApprovalRow, to: str, ballot: Ballot) -> Said:
     """Pass a question on: returns what comes of it, or raises why it stays where it is. Pure."""
     _check(now, found, ballot.by)
     if ballot.seen is not None:  # a person who has seen nothing can still say whose it is
-        _check_seen(found, ballot)
+        _check_seen(found, ballot.seen)
     if to in json.loads(found.not_by or "[]"):
         raise NotAllowed(
             f"{to!r} started the run {found.root_id!r}, and another person is to decide question {found.id!r}"
@@ -305,6 +304,12 @@ def _held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
     return ApprovalRow(*(yield from tx.row("approval", approval=approval)))  # another may have been quicker
 
 
+def check_voter(now: int, found: ApprovalRow, by: Actor, seen: str | None) -> None:
+    """Raise an error unless the question is open, this person's to decide, and still shows what this person has seen."""
+    _check(now, found, by)
+    _check_seen(found, seen)
+
+
 def _check(now: int, found: ApprovalRow, by: Actor) -> None:
     """Is it open, and this person's?"""
     if found.status == "decided":
@@ -345,9 +350,9 @@ def _check_starter(found: ApprovalRow, by: Actor) -> None:
     )
 
 
-def _check_seen(found: ApprovalRow, ballot: Ballot) -> None:
+def _check_seen(found: ApprovalRow, seen: str | None) -> None:
     """Is it for what is shown now? A ballot that names nothing seen was made before any person edited the value."""
-    if ballot.seen != found.digest and (ballot.seen is not None or found.data not in (None, found.shown)):
+    if seen != found.digest and (seen is not None or found.data not in (None, found.shown)):
         last = next(reversed(votes_for(json.loads(found.votes), found.digest)), None)
         who = "" if last is None else f": {last['by']} changed it on {_date(last['at'])}"
         raise Stale(
