@@ -4,6 +4,7 @@ import asyncio
 import getpass
 import json
 import time
+from unittest import mock
 
 import pytest
 from tests.security.conftest import with_store
@@ -122,6 +123,32 @@ async def test_a_person_is_no_group(store_url):
         await hf.approve(question, by=Actor("ana", ["editors"]))
 
 
+async def aged_token(hf, name, days, expires="90d"):
+    """The secret of a token that was made so many days ago."""
+    then = hf.store.clock.now() - int(days * 86_400_000)
+    with mock.patch.object(type(hf.store.clock), "now", return_value=then):
+        return (await hf.create_token(name, expires=expires))[1]
+
+
+@pytest.mark.parametrize(
+    ("expires", "days", "soon"),
+    [
+        ("90d", 75.9, False), ("90d", 76.1, True), ("57d", 42.9, False), ("57d", 43.1, True), ("13d", 0, False),
+        ("40d", 29, False), ("40d", 31, True), ("1h", 0, False), ("1h", 0.7 / 24, False), ("1h", 0.8 / 24, True),
+        ("10d", 11, False),
+    ],
+)  # fmt: skip
+def test_a_token_is_warned_of_in_its_last_days(tmp_path, expires, days, soon):
+    """Fourteen, or a quarter of its life: one that was made for an hour is not warned of all its life."""
+
+    async def main(hf):
+        await aged_token(hf, "ana", days, expires)
+        (token,) = await hf.tokens()
+        assert token.ends_soon() is soon
+
+    ask(f"sqlite:{tmp_path}/runs.db", main)
+
+
 def test_a_token_ends_by_itself(commands, store_url, tmp_path):
     """A new one after 90 days or when it was told to, and then it opens nothing; before that it is warned of."""
 
@@ -137,12 +164,12 @@ def test_a_token_ends_by_itself(commands, store_url, tmp_path):
 
     async def main(hf):
         _, usual = await hf.create_token("bob")
-        _, soon = await hf.create_token("carl", expires="13d")
+        soon = await aged_token(hf, "carl", days=77)
         _, always = await hf.create_token("dora", expires=None)
         found = [await hf.token_of(secret) for secret in (usual, soon, always)]
         assert [each and each.ends_soon() for each in found] == [False, True, False]
         days = [each.expires_at and (each.expires_at - each.created_at).days for each in found]
-        assert days == [90, 13, None]
+        assert days == [90, 90, None]
         await asyncio.sleep(0.4)
 
     ask(store_url, main)
@@ -155,7 +182,7 @@ def test_a_token_ends_by_itself(commands, store_url, tmp_path):
 
 def test_a_token_shows_its_last_use_and_its_end(server):
     """About when, so that not every request writes; the log of a server warns of one that ends soon, once."""
-    _, secret = with_store(server, lambda hf: hf.create_token("carl", expires="13d"))
+    secret = with_store(server, lambda hf: aged_token(hf, "carl", days=77))
 
     def used():
         return next(each.used_at for each in with_store(server, lambda hf: hf.tokens()) if each.name == "carl")

@@ -39,7 +39,7 @@ async def doctor(db: str | None, as_json: bool) -> int:
     """Check the store and say what is wrong.
 
     The exit code is 1 if anything is: a damaged file, a failed or a paused run, one that is due and nobody serves,
-    one that ends its process again and again, or a token that expires within 14 days.
+    one that ends its process again and again, or a token in its last 14 days (or the last quarter of its life, if that is shorter).
     """
     try:
         return await _examine(db, as_json=as_json)

@@ -21,7 +21,7 @@ from holdfast.words.people import checked_name
 Scope = Literal["read", "write", "decide"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "decide")
 LIFETIME: Final = "90d"  # of a new token
-WARNED: Final = timedelta(days=14)  # so long before its end it is warned of
+WARNED: Final = timedelta(days=14)  # so long before its end it is warned of; of a short life it is the last quarter
 RENEW: Final = "make another with `holdfast token NAME`, change over, then `holdfast token --revoke` this one"
 _USED_EVERY_MS: Final = 60_000
 _LOOK: Final = "`holdfast token --list` shows which tokens there are"
@@ -81,15 +81,18 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > (now or datetime.now(UTC)))
 
     def ends_soon(self) -> bool:
-        """Tell whether it is good, and not for much longer.
+        """Tell whether it is good, and in its last 14 days, or in the last quarter of its life if that is shorter.
 
         Example:
             ```python
             token, secret = await hf.create_token("ana", expires="7d")
-            assert token.ends_soon()
+            assert not token.ends_soon()  # but six days later
             ```
         """
-        return self.is_good() and not self.is_good(datetime.now(UTC) + WARNED)
+        if self.expires_at is None:
+            return False
+        warned = min(WARNED, (self.expires_at - self.created_at) / 4)
+        return self.is_good() and not self.is_good(datetime.now(UTC) + warned)
 
 
 class Tokens(Base):
