@@ -84,8 +84,13 @@ def test_without_the_link_no_account_of_the_computer_comes_in(server):
     # A server of another account gets the cookie of this host, and a script that runs in the page cannot read it.
     thief.cookie = browser.cookie
     assert thief.ask()[0] == 401
+    assert thief.ask("/session", "DELETE")[0] == 401
+    thief.key = "x" * 43
+    assert thief.ask("/session", "DELETE")[0] == 401
     thief.cookie, thief.key = None, browser.key
     assert thief.ask()[0] == 401
+    assert thief.ask("/session", "DELETE")[0] == 401
+    assert browser.ask()[0] == 200  # one half ends no session either
     with_store(server, lambda hf: hf.revoke_token(token.id))
     assert browser.ask()[0] == 401
 
@@ -137,7 +142,7 @@ def test_a_session_is_of_this_computer_and_of_its_own_page(server):
         server.ask("/api/runs", X_Forwarded_For="1.2.3.4", Host="holdfast.example")[0] == 200
     )  # a token may come from anywhere
     assert browser.ask("/session", "DELETE")[0] == 204
-    assert browser.ask()[0] == 401
+    assert [browser.ask()[0], browser.ask("/session", "DELETE")[0]] == [401, 401]
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, True), (0o640, False), (0o644, False)])

@@ -38,7 +38,11 @@ class Entrance:
             raise unauthorized("there are sessions only where a server is for this computer alone")
         check_local(request)
         if request.method == "DELETE":
-            sessions.end(request.cookies.get(name, ""))
+            cookie = request.cookies.get(name, "")
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "session" or sessions.token(cookie, key.strip()) is None:
+                raise unauthorized("this session is over, or the request has only one half of it")
+            sessions.end(cookie)
             response = Response(status_code=204)
             response.delete_cookie(name)
             return response

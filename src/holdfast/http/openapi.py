@@ -34,6 +34,20 @@ _PLAIN: Final = {
     "/openapi.json": ("This document.", "application/json", None),
     "/": ("A page for people.", "text/html", None),
 }
+_TEXT: Final = {"type": "string"}
+_BEGUN: Final = {
+    "type": "object",
+    "required": ["name", "key", "seconds"],
+    "properties": {"name": _TEXT, "key": _TEXT, "seconds": {"type": "integer"}},
+    "additionalProperties": False,
+}
+_CREDENTIAL: Final = {
+    "oneOf": [
+        {"type": "object", "required": [name], "properties": {name: _TEXT}, "additionalProperties": False}
+        for name in ("code", "token")
+    ]
+}
+_TWO_HALVES: Final[dict[str, list[str]]] = {"session_cookie": [], "session_key": []}
 _PARTS: Final = {"id": "The id.", "name": "The name of the stream."}
 
 
@@ -49,6 +63,7 @@ def description() -> dict[str, Any]:
         if failing is not None:
             responses[str(failing)] = {"description": "Not now, and why.", "content": {"application/json": {}}}
         paths[path] = {"get": {"summary": says, "responses": responses, "security": []}}
+    paths["/session"] = _session()
     return {
         "openapi": "3.1.0",
         "info": {
@@ -59,10 +74,44 @@ def description() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session_cookie": {"type": "apiKey", "in": "cookie", "name": "holdfast_session_PORT"},
+                "session_key": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "Authorization",
+                    "description": "`Session KEY`, with the key that began with the cookie.",
+                },
+            },
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, _TWO_HALVES],
     }
+
+
+def _session() -> dict[str, Any]:
+    """The path where a browser of the server's own computer begins a session and ends it."""
+    refused = {"default": {"description": "It was refused, and why.", "content": _problem()}}
+    begun = {"description": "It has begun.", "content": {"application/json": {"schema": _BEGUN}}}
+    return {
+        "post": {
+            "summary": "Begin a session, with a code that the server printed or with a token.",
+            "operationId": "post_session",
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _CREDENTIAL}}},
+            "responses": {"201": begun, **refused},
+            "security": [],
+        },
+        "delete": {
+            "summary": "End the session.",
+            "operationId": "delete_session",
+            "responses": {"204": {"description": "It is over."}, **refused},
+            "security": [_TWO_HALVES],
+        },
+    }
+
+
+def _problem() -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REFERENCE.format(model="Problem")}}}
 
 
 def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -75,8 +124,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         responses[str(status)] = {"description": means}
         if document is not None:
             responses[str(status)]["content"] = {"application/json": {"schema": _schema(document, schemas)}}
-    problem = {"application/json": {"schema": {"$ref": _REFERENCE.format(model="Problem")}}}
-    responses["default"] = {"description": "It was refused, and why.", "content": problem}
+    responses["default"] = {"description": "It was refused, and why.", "content": _problem()}
     made: dict[str, Any] = {
         "summary": endpoint.says,
         "operationId": _name(endpoint),
