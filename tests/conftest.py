@@ -10,12 +10,12 @@ import shutil
 import sys
 import tempfile
 import threading
+from fnmatch import fnmatchcase
 
 import pytest
 from tests.cli.terminal import terminal  # noqa: F401 - a fixture
 from tests.commands import commands  # noqa: F401 - a fixture
 from tests.disks import small_disk  # noqa: F401 - a fixture
-from tests.nightly import pytest_collection_modifyitems  # noqa: F401 - a hook
 from tests.postgres import own_server, postgres_server, postgres_url, store_url  # noqa: F401 - fixtures
 
 # Tests start hundreds of processes, and each would compile the package anew if none may keep what it compiled.
@@ -41,6 +41,22 @@ def pytest_pyfunc_call(pyfuncitem):
         return None
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave to `make nightly` the cases that `by_day` does not name: `@pytest.mark.by_day("sqlite-*")`."""
+    unused = {}
+    for item in items:
+        for mark in item.iter_markers("by_day"):
+            named = [pattern for pattern in mark.args if fnmatchcase(item.callspec.id, pattern)]
+            if not named:
+                item.add_marker(pytest.mark.nightly)
+            name = item.nodeid.partition("[")[0]
+            unused[name] = unused.get(name, set(mark.args)) - set(named)
+    wrong = [f"{name} has no case {pattern!r}" for name, patterns in unused.items() for pattern in patterns]
+    if wrong and not any("::" in argument for argument in config.args):
+        raise pytest.UsageError("by_day names what is not there: " + "; ".join(wrong))
 
 
 @pytest.hookimpl(trylast=True)

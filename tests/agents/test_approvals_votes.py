@@ -285,6 +285,7 @@ async def everything() -> list[Any]:
     return [first.data, [vote.by for vote in first.votes], second, bool(third), third.expired]
 
 
+@pytest.mark.nightly
 async def test_a_crash_between_each_two_actions():
     """Votes, an edit, a delegation, expiries and reminders with a crash before and after every commit: nothing is lost."""
     passes = 0

@@ -266,6 +266,7 @@ async def test_a_paused_run_can_be_cancelled():
         assert LOG == ["begin", "tidy 1", "tidy 2"]
 
 
+@pytest.mark.by_day("middle")
 @pytest.mark.parametrize("family", [beside, middle, above])
 async def test_cancelling_is_the_same_with_a_crash_at_every_point(family):
     """Each step of the cleaning up is recorded once, in the same place, and children end first; in families of three."""

@@ -96,6 +96,7 @@ async def breeds(seed: int, crowd: int = 6) -> None:
     await asyncio.gather(*[line(str(n), chance.random() * 0.01, bool(chance.randrange(2))) for n in range(crowd)])
 
 
+@pytest.mark.by_day("0")
 @pytest.mark.parametrize("seeds", range(4))
 def test_a_child_that_is_started_while_its_parent_is_told_is_not_left_behind(seeds):
     """An outcome that was recorded before the agent was told may start a child after its children were counted."""
@@ -252,6 +253,7 @@ async def everything() -> None:
         await holdfast.spawn(sleeper, "late")
 
 
+@pytest.mark.nightly
 async def test_nobody_is_left_behind_wherever_a_crash_comes():
     """At every commit on the way."""
     async for hf in holdfast.testing.crash_everywhere(agents=[everything, leaves_one, sleeper]):
@@ -453,6 +455,7 @@ async def test_a_pause_that_its_owner_has_not_carried_out_is_resumed():
             await run.resume()
 
 
+@pytest.mark.by_day("0")
 @pytest.mark.parametrize("seeds", range(2))
 def test_a_child_that_is_started_while_its_family_is_paused_is_paused_too(seeds):
     """Whenever the request comes, in the end all are paused; resumed, they go on as if nothing had been."""

@@ -95,6 +95,7 @@ def text_of(seen):
     return made
 
 
+@pytest.mark.by_day("0", "1", "2", "3")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(10))
 async def test_readers_that_come_back_see_everything_once(seed):

@@ -191,6 +191,7 @@ def test_a_pipe_has_the_question_once(terminal):
     assert process.output().count("How many seats?") == 1
 
 
+@pytest.mark.by_day("agreed-no-no", "certain-y-true")
 @pytest.mark.parametrize(
     ("agent", "typed", "result"),
     [

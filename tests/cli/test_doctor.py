@@ -57,6 +57,7 @@ def test_doctor_tells_of_runs_that_failed(cli):
     assert "holdfast show b" in found.stdout
 
 
+@pytest.mark.by_day("1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_doctor_tells_of_a_damaged_file_in_words(cli, seed):
     """What SQLite found, in a few lines and not as a list of Python, and what to do, whatever else can still be read."""

@@ -20,6 +20,7 @@ def test_one_error_is_printed_once(terminal, agent):
         assert "holdfast retry f" in output
 
 
+@pytest.mark.by_day("trusting")
 @pytest.mark.parametrize("agent", ["parsing", "trusting", "hurried"])
 def test_a_person_at_a_terminal_sees_it_once_too(terminal, person, agent):
     """With the tree above it; sentences are broken between words."""

@@ -81,6 +81,7 @@ def test_commands_in_the_pages_are_ones_the_command_line_has(path):
         assert parsed(["holdfast", *words])[0] == words[0]
 
 
+@pytest.mark.by_day("postgres")
 def test_the_command_of_the_compose_file_serves_the_agents_beside_it(store_url, terminal):
     """The worker as deployed, with the example's agents, carries a run to its end, is ready, and drains with exit code 0."""
     words = [word.replace("/app/", f"{DEPLOY}/app/") for word in commands()["compose.yaml"][1:]]

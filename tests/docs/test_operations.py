@@ -129,6 +129,7 @@ def copied_database(tmp_path, request):
     return url, f"{elsewhere}?schema={schema}", back_up
 
 
+@pytest.mark.by_day("copied_file")
 @pytest.mark.parametrize("kind", [copied_file, copied_schema, copied_database])
 def test_a_backup_under_load_goes_on_with_the_same_keys(kind, tmp_path, request, terminal):
     """A copy taken while a worker writes is sound; its runs go on from it, and what runs again has the same key."""

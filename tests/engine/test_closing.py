@@ -61,6 +61,14 @@ def noisy(noise):
     asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
 
 
+@pytest.mark.by_day(
+    "shutdown-*",
+    "park-*",
+    "crash-swallows_everything",
+    "crash-has_tasks_that_ignore_cancellation",
+    "lost-swallows_around_every_verb",
+    "lost-spins_when_interrupted",
+)
 @pytest.mark.parametrize("name", hostile.ALL)
 @pytest.mark.parametrize("way", ["park", "crash", "lost", "shutdown"])
 def test_a_hostile_agent_leaves(tmp_path, monkeypatch, name, way):

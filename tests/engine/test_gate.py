@@ -121,6 +121,7 @@ async def test_a_chain_of_any_length_is_not_overtaken(depth):
         assert await run.result(timeout=20) == ["far", "near"]
 
 
+@pytest.mark.by_day("0", "2")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(12))
 async def test_results_on_their_ways_arrive_in_one_order(seed):
@@ -154,6 +155,7 @@ async def alone(depth: int, where: str) -> list[str]:
     return seen
 
 
+@pytest.mark.by_day("3-*", "40-in an empty context")
 @pytest.mark.parametrize("where", ["in its own", "in an empty context", "inside an empty context"])
 @pytest.mark.parametrize("depth", [0, 3, 40])
 async def test_the_callbacks_of_the_only_task_are_not_overtaken_either(depth, where):

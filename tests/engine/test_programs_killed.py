@@ -6,6 +6,7 @@ import sys
 import pytest
 
 
+@pytest.mark.by_day("sqlite")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_random_programs_with_families_go_on_over_kills_pauses_and_cancels(store):

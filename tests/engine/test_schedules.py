@@ -74,6 +74,7 @@ def check(run, events):
         assert life == last[: len(life)]
 
 
+@pytest.mark.by_day("mixed")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", schedules.ALL)
 async def test_a_dropped_run_goes_on_as_if_nothing_had_happened(name):

@@ -66,6 +66,7 @@ def new_office(tmp_path, monkeypatch):
         yield office
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("decide", [approved, denied, edited, expired, delegated])
 async def test_killed_everywhere_it_ends_right_with_each_effect_once(decide, tmp_path, monkeypatch):

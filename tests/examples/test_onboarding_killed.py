@@ -56,6 +56,7 @@ async def all_wait(hf):
     return [run.status for run in await hf.runs()] == ["waiting"] * 3
 
 
+@pytest.mark.by_day("sqlite")
 @pytest.mark.timeout(300)
 def test_workers_killed_while_it_waits_and_in_the_mail(company, office):
     """Decided by the command line while no worker lives, and by a second person; each effect is in the books once."""

@@ -29,6 +29,7 @@ async def history(run):
     return done[0], done[1]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 async def test_killed_everywhere_and_deployed_then_it_ends_right_and_pays_once(small, monkeypatch):
     """Release 2 goes on wherever release 1 was killed or failed; a page or an answer that is on record is not asked for again."""

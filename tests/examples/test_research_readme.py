@@ -38,6 +38,7 @@ def shell(tmp_path, site):
     started.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_story_is_what_one_sees(shell, site, tmp_path):
     """Each command works in the order of the page and prints each line that the page shows; the hotfix costs six requests."""
@@ -80,6 +81,7 @@ def test_the_story_is_what_one_sees(shell, site, tmp_path):
     assert 53 <= mended <= 53 + 4  # an answer may have left when its reader was killed
 
 
+@pytest.mark.nightly
 def test_the_page_is_one_page_and_linked():
     """It is short, and so are the releases; the README of the project leads to it."""
     assert len((EXAMPLE / "README.md").read_text().splitlines()) <= 130

@@ -69,6 +69,7 @@ async def test_it_remembers_and_pays_what_a_supervisor_allows(world):
     assert shop.model.asked == shop.model.paid == 9
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(120)
 async def test_steered_with_a_crash_everywhere(world):
     """The customer takes it back before a supervisor has agreed: that question is withdrawn, the next one is paid, once."""

@@ -30,6 +30,7 @@ def shell(tmp_path):
     started.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_story_is_what_one_sees(shell, tmp_path):
     """Each command works in the order of the page, killed twice, and prints what the page shows of each line."""
@@ -67,6 +68,7 @@ def test_the_story_is_what_one_sees(shell, tmp_path):
     assert before is None
 
 
+@pytest.mark.nightly
 def test_the_page_is_one_page_and_linked():
     """It is short, and so is the agent; the README of the project leads to it."""
     assert len((EXAMPLE / "README.md").read_text().splitlines()) <= 110

@@ -62,6 +62,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.by_day("sqlite-*", "*-approved")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_killed_between_each_two_actions(office, variant):
     """Whoever decides is told what the agent sees, and the effect happens once or never, as decided."""

@@ -1,5 +1,6 @@
 """Runs below runs across processes: a question of a child's child, and a cancel from the top."""
 
+import pytest
 from tests.processes.office_agents import chain, hire
 
 
@@ -12,6 +13,7 @@ async def asked(hf, count):
     raise AssertionError
 
 
+@pytest.mark.by_day("sqlite")
 def test_a_question_of_a_childs_child_is_decided_by_the_root(office):
     """It is listed once, with the way to it; the decision makes exactly the run that waits for it due."""
     office.start_worker()
@@ -49,6 +51,7 @@ def test_a_question_of_a_childs_child_is_decided_by_the_root(office):
     assert (start.run, start.action) == ("r", "start")
 
 
+@pytest.mark.by_day("sqlite")
 def test_a_cancel_ends_the_lowest_first(office):
     """Three runs below each other, each killed while it tidies up: none begins with that before the one below has ended."""
     office.start_worker()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import pytest
 from tests.commands import ROOT
 from tests.processes.office_agents import onboard
 
@@ -38,6 +39,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.by_day("postgres")
 def test_one_wins(office):
     """Of 1,000 racing decisions one wins and 999 are told who it was; the audit has it once, and the agent sees it."""
     office.start_worker()

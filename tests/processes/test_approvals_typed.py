@@ -6,6 +6,7 @@ from tests.processes.office_agents import order
 import holdfast
 
 
+@pytest.mark.by_day("sqlite")
 def test_asked_reminded_and_answered(office):
     """What happens to it is told in order to whoever reads on, and only a fitting answer by the right person counts."""
     told, position = [], 0

@@ -118,6 +118,7 @@ async def filled(hf):
     await hf.start(sleeps, "late", id="late", after="200ms")
 
 
+@pytest.mark.by_day("sqlite-postgres", "postgres-sqlite")
 def test_a_backup_is_put_into_another_store_and_goes_on_there_when_it_is_told(store_url, other_url, tmp_path):
     """Nothing begins before; then all goes on, with the idempotency keys of the original, and what was in doubt is asked."""
     DONE.clear()
@@ -320,6 +321,7 @@ def test_a_backup_under_load_is_one_moment(store_url, tmp_path):
     assert wrong == [] and runs > 20
 
 
+@pytest.mark.by_day("sqlite")
 def test_a_process_that_is_killed_while_it_copies_leaves_nothing_that_looks_whole(store_url, tmp_path):
     """There is no file of that name; what is there cannot be restored, and the next backup is whole."""
     file, source = tmp_path / "backups" / "copy.backup", Path(__file__).parent / "backup_program.py"
@@ -430,6 +432,7 @@ def content(path: Path) -> list[object]:
     return found
 
 
+@pytest.mark.by_day("sqlite")
 def test_a_backup_that_was_harmed_anywhere_is_refused_or_restored_whole(store_url, tmp_path):
     """With one flipped bit, or cut off: it says so, and leaves nothing. A bit that means nothing may be any."""
     file, target = tmp_path / "copy.backup", tmp_path / "new.db"
@@ -489,6 +492,7 @@ def test_a_backup_of_an_older_schema_is_brought_up_to_date(store_url, tmp_path):
     assert [token.name for token in at(store_url, lambda hf: hf.tokens(), agents=())] == ["ana"]
 
 
+@pytest.mark.by_day("sqlite-postgres")
 def test_from_the_command_line(commands, store_url, other_url, tmp_path):
     """`backup`, `restore`, what `doctor` and a worker say of a store that is held, and `restore --activate`."""
     from tests.processes.office import Office

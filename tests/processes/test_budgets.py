@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from tests.processes.office_agents import firm
 
 import holdfast
@@ -19,6 +20,7 @@ async def all_asked(hf):
             return
 
 
+@pytest.mark.by_day("postgres")
 def test_a_budget_is_one_for_all_processes(office):
     """Spent beyond it is at most what was in flight; the totals are exact although one was killed; a person is asked once."""
     total, other = THINKERS * THOUGHTS, office.another()

@@ -4,11 +4,13 @@ import asyncio
 import secrets
 from collections import Counter
 
+import pytest
 from tests.processes import fleet_agents as agents
 
 from holdfast.store.runs import NewRun
 
 
+@pytest.mark.by_day("postgres")
 def test_eight_workers_start_at_once_and_share(fleet):
     """Eight processes make the store together, do all that there is once, and each tells only what it carried."""
     workers = [fleet.worker(ready=False) for _ in range(8)]

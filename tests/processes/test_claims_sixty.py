@@ -51,6 +51,7 @@ async def count(steps: int) -> int:
     return total
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)  # sixty processes on two busy processors take most of a minute to start
 def test_sixty_workers_start_at_once(postgres_url):
     """No deadlock, no error: all of them serve, all work is done, each step once, and all end well."""

@@ -40,6 +40,7 @@ def one_of(fleet, pid):
     return next(each for each in fleet.workers if each.pid == pid)
 
 
+@pytest.mark.by_day("sqlite-True", "postgres-False")
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_waiting_run_is_paused_and_resumed(fleet, killed):
     """It stops at once and keeps what is sent; whoever serves it after the resume goes on with it."""
@@ -127,6 +128,7 @@ def test_a_family_on_two_workers_is_paused_though_one_is_killed(fleet):
     assert deeds(fleet, "r") == [("pause", "ana")] * 5 + [("resume", "ana")] * 5
 
 
+@pytest.mark.by_day("sqlite-True-second", "sqlite-True-grace", "postgres-False-second", "postgres-False-grace")
 @pytest.mark.parametrize("how", ["second", "grace"])
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_run_that_does_not_stop_is_ended(fleet, how, killed):
@@ -190,6 +192,7 @@ async def until_all_end(hf, runs):
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.by_day("sqlite-pause", "postgres-cancel")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("action", ["pause", "cancel"])
 def test_requests_that_race_with_everything(fleet, action):
@@ -229,6 +232,7 @@ def test_requests_that_race_with_everything(fleet, action):
             assert whats(fleet, run).count("tidies") >= 1 or not whats(fleet, run), run
 
 
+@pytest.mark.by_day("sqlite")
 @pytest.mark.timeout(180)
 def test_nobody_is_left_behind_by_a_cancelled_run_whichever_workers_die(fleet):
     """Families that go on growing are cancelled while they do, and their workers killed: with the root all have ended."""

@@ -24,6 +24,7 @@ def check(transcript, results):
         assert results[run] == transcript[: places[-1] + 1]
 
 
+@pytest.mark.by_day("sqlite")
 def test_killed_between_each_two_actions(workers):
     """Whoever has the conversation keeps it when its process is killed, who waits keeps its place, and both go on right."""
     workers.start()
@@ -41,6 +42,7 @@ def test_killed_between_each_two_actions(workers):
     assert results == {"a": "; ".join(said[:2]), "b": "; ".join(said)}
 
 
+@pytest.mark.by_day("postgres")
 def test_killed_at_random(workers):
     """Fifteen runs on three conversations, two workers, one of them killed after every few events: each turn is whole."""
     choice = random.Random(5)
@@ -79,6 +81,7 @@ def test_killed_at_random(workers):
         check(transcripts[name], {f"r{n}": results[f"r{n}"] for n in range(number, RUNS, 3)})
 
 
+@pytest.mark.by_day("parked")
 @pytest.mark.parametrize("park", [True, False], ids=["parked", "kept"])
 async def test_a_crash_at_every_commit(park):
     """Two runs on one conversation, a crash before and after each commit: both turns are whole, in either order."""

@@ -81,6 +81,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.by_day("30..60")
 @pytest.mark.parametrize("when", ["30..60", "60..100"])
 def test_reads_that_fail_for_a_while(place, when):
     """A process whose reads fail with EIO for a while goes on when they work again, and does each step once."""

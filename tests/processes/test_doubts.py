@@ -18,6 +18,7 @@ async def questions(hf):
     raise AssertionError
 
 
+@pytest.mark.by_day("sqlite")
 def test_killed_in_mid_body_and_told_by_people(office):
     """Nothing runs again unasked: of three payments one had happened, one is made again, one fails, each as it was told."""
     office.start_worker()

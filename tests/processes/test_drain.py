@@ -91,6 +91,7 @@ def test_a_second_signal_stops_at_once(fleet):
     assert fleet.results(["slow"]) == {"slow": "after"}
 
 
+@pytest.mark.by_day("postgres")
 def test_the_runs_of_a_killed_worker_go_on_at_once(fleet):
     """After SIGKILL another worker takes all runs over at once, by the lock and not by the lease."""
     takes_s = 0.1
@@ -108,6 +109,7 @@ def test_the_runs_of_a_killed_worker_go_on_at_once(fleet):
     assert len(fleet.events("run.interrupted")) == 10
 
 
+@pytest.mark.by_day("postgres")
 @pytest.mark.timeout(120)
 def test_a_deploy_loses_no_time_and_repeats_nothing(fleet, request):
     """Three workers are stopped and replaced in turn: every step of every run once, no run left lying, nothing interrupted."""

@@ -9,6 +9,7 @@ from tests.processes import fleet_agents as agents
 OTHERS = [f"other-{number}" for number in range(20)]
 
 
+@pytest.mark.by_day("sqlite")
 def test_a_hog_is_named_and_nobody_loses_a_lease(fleet):
     """An agent blocks for two leases: no lease is lost to an idle worker, nothing runs twice, and the log has its line."""
     owner = fleet.worker("--lease", "3")

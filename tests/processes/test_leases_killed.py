@@ -1,8 +1,10 @@
 """What is told of a run whose worker was killed with -9: at once that nobody has it, and not when its lease is over."""
 
+import pytest
 from tests.processes import fleet_agents as agents
 
 
+@pytest.mark.by_day("sqlite")
 def test_a_run_whose_worker_was_killed_is_nobodys_at_once(fleet):
     """Clients, `runs`, `show` and `runs --stuck` say that its worker is gone; then another worker goes on with it."""
     first = fleet.worker("--lease", "300")

@@ -22,6 +22,7 @@ def paused(fleet):
     return [key for key, _ in fleet.ask(lambda hf: hf.store.paused_rates())]
 
 
+@pytest.mark.by_day("postgres")
 def test_two_processes_share_one_retry_after(fleet, fake):
     """One is refused: until the provider's time has come neither asks again, for any run; then all are answered, once."""
     here, elsewhere = fleet.worker("--queues", "default"), fleet.worker("--queues", "elsewhere")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import pytest
 from tests.processes.office_agents import report
 
 
@@ -56,6 +57,7 @@ def test_a_message_is_taken_once_and_its_receipt_says_when(office):
     assert office.effects() == ["r a", "r b"]
 
 
+@pytest.mark.by_day("sqlite")
 def test_progress_is_seen_elsewhere(office):
     """What a run says of its plan is in lists, in its picture and in the feed of other processes, whoever carries it."""
     start(office, r="x")
@@ -92,6 +94,7 @@ def test_progress_is_seen_elsewhere(office):
     assert said == [["one", "two"], ["two"], [], "printing"]
 
 
+@pytest.mark.by_day("sqlite")
 def test_many_are_paused_resumed_and_cancelled(office):
     """By labels and by agent, from several processes; each request has its line in the audit, which all of them read."""
     start(office, a="x", b="x", c="y")

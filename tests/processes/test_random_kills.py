@@ -60,6 +60,7 @@ def check(place, kills):
         assert later[: len(earlier)] == earlier[: len(later)]
 
 
+@pytest.mark.by_day("mixed")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", schedules.ALL)
 def test_killed_at_random(forks, tmp_path, name, request):
@@ -120,6 +121,7 @@ class Crowd:
             worker.go_on()
 
 
+@pytest.mark.by_day("0")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(2))
 def test_four_workers_are_killed_and_stopped(forks, place, seed, request):

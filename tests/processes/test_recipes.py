@@ -1,10 +1,12 @@
 """The recipes of the documentation across processes, killed in the middle of what they do."""
 
+import pytest
 from tests.processes.office_recipes import trip, write_book
 
 TRIPS = {"kept": "Bern", "failed": "Atlantis", "cancelled": "Lima"}
 
 
+@pytest.mark.by_day("sqlite")
 def test_undone_once_in_reverse(office):
     """A failure and a cancel undo, though killed in the middle of that; a kill in mid-body and a pause undo nothing."""
     office.allow("book Rome", "book Bern")
@@ -60,6 +62,7 @@ def test_undone_once_in_reverse(office):
         assert deeds == booked + undone
 
 
+@pytest.mark.by_day("postgres")
 def test_an_interrupt_is_handled_though_its_handler_is_killed(office):
     """While the main work goes on: each part of the handler counts once, in a branch of its own, and the work uses it."""
     office.start_worker()

@@ -55,6 +55,7 @@ async def follow(url, run, after, enough):
     return seen, after
 
 
+@pytest.mark.by_day("sqlite-True")
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_reader_sees_every_token_once_up_to_the_mark_and_then_the_continuation(url, keeps):
     """The worker is killed twice in mid-stream; the reader, which goes away each time, misses nothing, sees nothing twice."""
@@ -110,6 +111,7 @@ def stopped(url, process):
             db.close()
 
 
+@pytest.mark.by_day("postgres")
 async def test_a_worker_that_was_stopped_cannot_write_behind_its_successor(url):
     """A stopped worker wakes up when another has told the whole story: what it still writes is nowhere in the stream."""
     async with holdfast.open(url) as hf:

@@ -8,6 +8,7 @@ from tests.processes import fleet_agents as agents
 TAKES_S = 3.0
 
 
+@pytest.mark.by_day("sqlite")
 @pytest.mark.timeout(240)
 def test_two_hundred_runs_whose_worker_was_killed_twice(fleet):
     """They are carried by halves: it takes a few times as long as undisturbed, and not two hundred times."""
@@ -27,6 +28,7 @@ def test_two_hundred_runs_whose_worker_was_killed_twice(fleet):
     assert set(fleet.counts().values()) == {3}
 
 
+@pytest.mark.by_day("sqlite-60")
 @pytest.mark.parametrize("others", [60])
 def test_one_of_many_that_ends_its_process_is_found(fleet, others):
     """It is alone after some deaths, and paused; all others complete, and none of them is paused."""

@@ -70,6 +70,7 @@ def carried(forks, folder, books, run, at=None):
     return forks.start(transaction_program.carry, folder=str(folder), url=books.url, run=run, at=at)
 
 
+@pytest.mark.by_day("sqlite")
 @pytest.mark.timeout(300)
 def test_killed_at_every_statement(forks, tmp_path, books, request):
     """Killed between any two statements of any transaction, its writes and its record are both there or both not."""
@@ -157,6 +158,7 @@ def test_a_body_that_begins_too_late_leaves_nothing(forks, tmp_path):
     assert (books.ask("SELECT key FROM entries"), books.total()) == ([(f"{other.pid}",)], 1)
 
 
+@pytest.mark.by_day("sqlite")
 @pytest.mark.timeout(90)
 def test_leases_outlive_transactions(forks, tmp_path, books):
     """Two processes whose transactions follow each other for longer than a lease lasts lose no lease by it."""

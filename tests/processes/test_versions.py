@@ -1,5 +1,7 @@
 """Two versions of the code in one fleet: real processes that run different files."""
 
+import pytest
+
 PINNED = """
 import holdfast
 
@@ -55,6 +57,7 @@ def until_waiting(fleet, run, steps=1):
     fleet.until(waits)
 
 
+@pytest.mark.by_day("postgres")
 def test_a_run_is_carried_on_by_its_version(fleet):
     """With both versions at work each run keeps to its own; without a worker of its version a run waits, and says so."""
     old = serve(fleet, "old", f'VERSION = "1"{PINNED}', "--code-version", "abc")
@@ -77,6 +80,7 @@ def test_a_run_is_carried_on_by_its_version(fleet):
     assert fleet.results(["one"]) == {"one": ["first by version 1", "last by version 1"]}
 
 
+@pytest.mark.by_day("sqlite")
 def test_one_process_serves_two_versions(fleet):
     """Two functions of one name with different versions: runs go to their own, new ones to the last."""
     both = PINNED.replace("VERSION", "'1'") + PINNED.replace("VERSION", "'2'").replace("def research", "def research_2")
@@ -96,6 +100,7 @@ def test_one_process_serves_two_versions(fleet):
     assert [len(result) for result in results.values()] == [2, 2]
 
 
+@pytest.mark.by_day("postgres")
 def test_patched_in_a_fleet(fleet):
     """Old and new code by turns on unpinned runs: who passed the line keeps the old side, who did not takes the new one.
 

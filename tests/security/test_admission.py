@@ -48,6 +48,7 @@ async def asked(hf, run):
     return found[0]
 
 
+@pytest.mark.by_day("sqlite-*")
 @pytest.mark.parametrize("agent", ["admission.pay", "admission.errand"])
 async def test_who_started_a_run_does_not_decide_it(commands, tmp_path, store_url, agent):
     """Neither by name, nor in another's from the same command line, nor by passing it on; also for what a child asks."""

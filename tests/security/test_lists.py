@@ -133,6 +133,7 @@ def test_a_server_lists_everything(filled, commands, tmp_path):
     check_server(filled, commands, tmp_path)
 
 
+@pytest.mark.nightly
 def test_so_it_is_on_postgres(postgres_url, commands, tmp_path):
     check_python(fill(postgres_url))
     check_server(postgres_url, commands, tmp_path)

@@ -145,6 +145,7 @@ def test_a_session_is_of_this_computer_and_of_its_own_page(server):
     assert [browser.ask()[0], browser.ask("/session", "DELETE")[0]] == [401, 401]
 
 
+@pytest.mark.by_day("384-True", "416-False")
 @pytest.mark.parametrize(("mode", "told"), [(0o600, True), (0o640, False), (0o644, False)])
 def test_a_link_goes_to_no_file_that_others_read(tmp_path, mode, told):
     """A log that anybody may read would give a session to whoever is quicker."""

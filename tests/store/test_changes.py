@@ -4,6 +4,7 @@ import asyncio
 import socket
 from pathlib import Path
 
+import pytest
 from tests.store.places import TTL, Place, finish, new, owned, python, step, write
 
 from holdfast.store.appends import Transition
@@ -119,11 +120,13 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.by_day("sqlite")
 async def test_another_process_is_heard(place: Place) -> None:
     """A commit of another process is heard by name."""
     await heard_from_process(place, "talking", "from-there")
 
 
+@pytest.mark.by_day("postgres")
 async def test_a_silent_process_is_noticed(place: Place) -> None:
     """If no word of it comes, the poll tells within about a second that something changed."""
     await heard_from_process(place, "silent", "")

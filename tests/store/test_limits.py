@@ -223,6 +223,7 @@ async def test_eight_claimers_never_exceed_a_limit(place: Place) -> None:
         assert most["b"] > 1  # the limits were used
 
 
+@pytest.mark.by_day("*-0")
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_wake_up_is_lost(place: Place, seed: int) -> None:
     """With no looking at all, only told by ends of runs, every held run is let in: four stores, random schedules."""
@@ -268,6 +269,7 @@ async def test_runs_begin_at_their_rate(place: Place) -> None:
             assert await ids(store) == [f"run-{number}"]
 
 
+@pytest.mark.by_day("sqlite")
 async def test_no_window_sees_more_than_the_rate(place: Place) -> None:
     """Eight claimers, late by chance within and beyond the slack: no window has more beginnings than the rate allows."""
     clock, chance = ManualClock(), random.Random(7)
@@ -285,6 +287,7 @@ async def test_no_window_sees_more_than_the_rate(place: Place) -> None:
             assert sum(first <= at < first + every for at in began) <= n
 
 
+@pytest.mark.by_day("sqlite-*", "postgres-7-1000")
 @pytest.mark.parametrize(("n", "every"), [(7, 1000), (60, 60_000), (500, 60_000), (1000, 1000), (3, 3_600_000)])
 async def test_a_rate_gives_all_that_it_declares_and_never_more(place: Place, n: int, every: int) -> None:
     """Two workers that come a little late for each turn, and now and then very late: 97 % at least, in no window more."""

@@ -134,6 +134,7 @@ async def database_that_begins(server: str, isolation: str) -> AsyncIterator[Pla
         await admin.close()
 
 
+@pytest.mark.by_day("serializable")
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 async def test_a_database_may_begin_otherwise(postgres_server: str, isolation: str) -> None:
     """Whatever a database's transactions are by default: opened by four at once, limits counted, all done once."""

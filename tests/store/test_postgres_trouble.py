@@ -53,6 +53,7 @@ async def check(place: Place, rows: list[RunRow]) -> None:
             assert (found.next_seq, found.steps) == (events, events)
 
 
+@pytest.mark.by_day("0")
 @pytest.mark.parametrize("seed", range(3))
 async def test_connections_cut_at_random_bytes(database: Place, seed: int) -> None:
     """Whatever is cut in the middle of a statement, a commit or an answer: each append is acknowledged and there once."""
@@ -177,6 +178,7 @@ async def test_closing_without_a_server(own_server: Server) -> None:
         await waiting
 
 
+@pytest.mark.by_day("there")
 @pytest.mark.parametrize("way", ["there", "back"])
 async def test_a_slow_way_to_the_database_makes_no_clock_fast(database: Place, way: str) -> None:
     """Neither a first measure that is slow nor a later one: what counts is the shortest way, and in doubt it is earlier."""

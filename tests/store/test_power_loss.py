@@ -238,6 +238,7 @@ def losses(tmp_path: Path, durability: str, seed: int) -> int:
     return lost
 
 
+@pytest.mark.by_day("0")
 @pytest.mark.parametrize("seed", range(2))
 def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, seed: int) -> None:
     """With durability 'power' no image of the disk lacks an acknowledged append."""

@@ -280,6 +280,7 @@ def test_failing_system_calls(file: Place, inject: str) -> None:
 KILLS = [("fdatasync", 1, 1, False), ("fdatasync", 2, 2, True), ("pwrite64", 4, 9, False)]
 
 
+@pytest.mark.by_day("fdatasync-2-*")
 @pytest.mark.parametrize(("call", "first", "every", "fresh"), KILLS)
 def test_killed_at_every_flush_and_write(
     file: Place, tmp_path: Path, call: str, first: int, every: int, fresh: bool
