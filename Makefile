@@ -18,6 +18,7 @@ LOCKER := .venv-lock
 RELEASE := .venv-dist
 PAGES := .venv-docs
 UV := uv==0.13.7
+QUICK := tests/test_architecture.py $(addprefix tests/,words values store engine agents client worker testing)
 PYTHONS = $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -54,14 +55,17 @@ endef
 demo: $(VENV)/.runtime  ## see an agent survive being killed
 	@$(VENV)/bin/holdfast demo $(ARGS)
 
-test: $(VENV)/.dev  ## run the whole test suite (ARGS="-k gate" for some of it)
+test: $(VENV)/.dev  ## run the test suite (ARGS="-k gate" for some of it)
 	@$(VENV)/bin/pytest -q -n auto --dist worksteal $(ARGS)
 
 ##@ For developers
-.PHONY: check nightly lint types format chaos bench docs dist audit lock clean help
+.PHONY: check quick nightly lint types format chaos bench docs dist audit lock clean help
 check: lint types test  ## lint, types and tests
 
-nightly: $(VENV)/.dev  ## longer proofs: first hours of users, 2,000 random programs on each store, fuzzing, chaos (1.5 hours)
+quick: $(VENV)/.dev  ## the part of the tests that needs one process and SQLite, in a minute or so
+	@$(VENV)/bin/pytest -q -n auto --dist worksteal -m "not nightly and not slow and not postgres" $(QUICK) $(ARGS)
+
+nightly: $(VENV)/.dev  ## longer proofs: the cases left out by day, first hours of users, random programs, fuzzing, chaos (1.5 hours)
 	@$(VENV)/bin/pytest -q -m nightly -n auto --dist worksteal --timeout 1800 $(ARGS)
 	$(VENV)/bin/python -m tests.engine.programs_killed --programs 2000
 	$(VENV)/bin/python -m tests.security.fuzz --seconds 300

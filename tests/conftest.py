@@ -48,6 +48,8 @@ def pytest_collection_modifyitems(config, items):
     """Leave to `make nightly` the cases that `by_day` does not name: `@pytest.mark.by_day("sqlite-*")`."""
     unused = {}
     for item in items:
+        if "postgres" in item.nodeid or not {"postgres_server", "own_server"}.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.postgres)
         for mark in item.iter_markers("by_day"):
             named = [pattern for pattern in mark.args if fnmatchcase(item.callspec.id, pattern)]
             if not named:

@@ -340,6 +340,7 @@ async def test_the_time_of_a_question_is_that_when_it_was_asked():
         assert await run.result() is True
 
 
+@pytest.mark.slow
 async def test_three_days_of_waiting_hold_nothing():
     """No execution is in memory meanwhile, and nothing is read or written; then the decision wakes the run."""
 
@@ -399,6 +400,7 @@ async def impatient() -> list[str]:
     return [task.result() for task in done]
 
 
+@pytest.mark.slow
 async def test_no_crash_leaves_a_question_that_nobody_waits_for():
     """With a crash at every place: whichever was not decided is withdrawn while the run goes on."""
     passes = 0

@@ -76,6 +76,7 @@ async def test_any_of_its_limits_ends_it(budget, done):
         assert (await run.info()).budget == budget
 
 
+@pytest.mark.slow
 async def test_a_person_gives_more_or_none():
     """Asked once for each time it is spent, whatever crashes; what people give counts on top, and a no is the last word."""
     async for hf in holdfast.testing.crash_everywhere(agents=[asking]):

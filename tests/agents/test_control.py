@@ -266,6 +266,7 @@ async def test_a_paused_run_can_be_cancelled():
         assert LOG == ["begin", "tidy 1", "tidy 2"]
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("middle")
 @pytest.mark.parametrize("family", [beside, middle, above])
 async def test_cancelling_is_the_same_with_a_crash_at_every_point(family):
@@ -312,6 +313,7 @@ async def test_the_grace_is_no_timer_of_the_agent(tmp_path):
     assert LOG == ["spawned tidies", "first", "last"]
 
 
+@pytest.mark.slow
 async def test_pausing_is_the_same_with_a_crash_at_every_point():
     """Whatever dies, the run is paused until it is resumed, and ends as if nothing had been."""
     async for hf in holdfast.testing.crash_everywhere(agents=[works]):

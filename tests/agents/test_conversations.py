@@ -442,6 +442,7 @@ async def chorus() -> list[str]:
         return await talk.messages()
 
 
+@pytest.mark.slow
 async def test_two_tasks_in_one_conversation():
     """Tasks of one run add in an order that every life of the run agrees on, whatever crashes."""
     broken.clear()

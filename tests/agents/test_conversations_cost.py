@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 import holdfast
 import holdfast.testing
 from holdfast.engine.conversations import joined, recollect
@@ -20,6 +22,7 @@ async def chat(number: int) -> int:
         return len(talk)
 
 
+@pytest.mark.slow
 def test_a_thousand_turns():
     """A thousand turns of 2 KB in 50 runs take the room of what was said and a little for each turn, at every length."""
 

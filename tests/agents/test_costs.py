@@ -98,6 +98,7 @@ async def test_failed_and_stopped_attempts_have_cost_too():
         assert (await run.info()).spent == Spent(usd=5)
 
 
+@pytest.mark.slow
 async def test_replayed_steps_cost_nothing():
     """However often a run is resumed, what its recorded steps cost is counted once, with what its children cost."""
 

@@ -674,6 +674,7 @@ async def test_a_body_runs_again_with_the_arguments_it_ran_with(way):
         assert len({key for _, _, key in BODIES}) == {"held": 2, "loop": 3}.get(way, 1)
 
 
+@pytest.mark.slow
 def test_arguments_that_no_longer_fit_the_step_stop_the_run(tmp_path):
     """Before any effect; with the old code it goes on. A large one is kept beside the event."""
     release: list[bool] = []

@@ -165,6 +165,7 @@ async def test_the_intent_is_written_before_the_body(policy):
         assert (await kinds(hf, "r"))[:2] == ["step.started", "step.completed"]
 
 
+@pytest.mark.slow
 async def test_without_trouble_no_policy_is_asked():
     """An exception from the body means not done: `retry` applies, and neither probe nor person is asked."""
     async for hf in holdfast.testing.crash_everywhere(agents=[buy]):

@@ -206,6 +206,7 @@ async def moves_on() -> str:
     return "moved on"
 
 
+@pytest.mark.slow
 async def test_a_question_about_a_step_that_nobody_waits_for_is_withdrawn():
     """Before the run goes on, with a crash at every place; nobody is asked to look into what does not matter any more."""
     passes = 0
@@ -298,6 +299,7 @@ async def answer_truthfully(hf, question, result):
     await hf.answer(question, {"result": result} if key in LEDGER else "run", by="ana")
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("probe", "ask")
 @pytest.mark.parametrize("policy", EFFECTS)
 async def test_no_effect_is_lost_or_done_twice(policy):

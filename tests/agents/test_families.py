@@ -96,6 +96,7 @@ async def breeds(seed: int, crowd: int = 6) -> None:
     await asyncio.gather(*[line(str(n), chance.random() * 0.01, bool(chance.randrange(2))) for n in range(crowd)])
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0")
 @pytest.mark.parametrize("seeds", range(4))
 def test_a_child_that_is_started_while_its_parent_is_told_is_not_left_behind(seeds):
@@ -455,6 +456,7 @@ async def test_a_pause_that_its_owner_has_not_carried_out_is_resumed():
             await run.resume()
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0")
 @pytest.mark.parametrize("seeds", range(2))
 def test_a_child_that_is_started_while_its_family_is_paused_is_paused_too(seeds):
@@ -499,6 +501,7 @@ async def test_a_paused_family_that_is_cancelled_tidies_up():
         assert LOG == ["tidies", "late tidies"]
 
 
+@pytest.mark.slow
 async def test_a_family_is_paused_and_resumed_wherever_a_crash_comes():
     """At every commit on the way."""
     async for hf in holdfast.testing.crash_everywhere(agents=[parent, sleeper]):

@@ -79,6 +79,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_every_process_has_the_same_key(tmp_path):
     """A process dies in mid-body, twice; the third one goes on, and all three saw one key."""
     script, log = tmp_path / "sends.py", tmp_path / "keys"

@@ -174,6 +174,7 @@ def test_a_held_run_is_in_no_workers_memory():
     with_client(test, agents=[several])
 
 
+@pytest.mark.slow
 def test_after_a_pause_they_come_one_after_the_other():
     """A hundred ask a provider that takes ten and refuses the others: those have their turns one by one, not at once."""
 
@@ -198,6 +199,7 @@ def test_after_a_pause_they_come_one_after_the_other():
     assert all(late - early >= 49 for early, late in pairwise(sorted(turns.values())))
 
 
+@pytest.mark.slow
 async def test_a_crash_anywhere_keeps_the_pause():
     """With a crash before and after every write, also that of the pause: once it is written nobody begins inside it."""
 
@@ -259,6 +261,7 @@ async def test_a_pause_counts_for_agents_of_the_same_rate(url):
     assert returned
 
 
+@pytest.mark.slow
 async def test_at_random_nobody_begins_in_a_pause(url):
     """Sixty calls in two workers, one in four refused for a random while: no body begins once a pause is written."""
     chance, began, refused = random.Random(5), [], []  # refused: when, and for how long, by the number in the message

@@ -42,6 +42,7 @@ async def lost(steps: int) -> str:
     return "done"
 
 
+@pytest.mark.slow
 async def test_the_same_call_again_and_again_is_asked_about():
     """The fourth of a kind waits for a person, who is shown the calls; a no is raised in the agent. Asked once in any case."""
     async for hf in holdfast.testing.crash_everywhere(agents=[lost]):

@@ -51,6 +51,7 @@ def test_openai(monkeypatch):
     assert (spent.input_tokens, spent.output_tokens, spent.model_calls) == (4, 2, 1)
 
 
+@pytest.mark.slow
 def test_anthropic(monkeypatch):
     """The same of another client: 429 and 529 with their times, 500, then a stream of tokens; a 400 is not repeated."""
     guide = module(PAGE, "guide: anthropic")

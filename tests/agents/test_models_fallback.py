@@ -208,6 +208,7 @@ async def test_the_choice_goes_over_checkpoints_and_crashes():
         assert script.models.count("large") <= 2  # the crash may have come between the body and its record
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0")
 @pytest.mark.parametrize("seed", range(3))
 async def test_parallel_calls_resume_to_the_same_choices(seed):

@@ -128,6 +128,7 @@ async def test_attempts_and_waits_survive_crashes():
         assert TRIES == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 async def test_a_crash_at_any_commit_loses_no_attempt():
     """Wherever the crash comes, the body runs as often as it should, once more at most, and the count is right."""
     async for hf in holdfast.testing.crash_everywhere(agents=[tries]):

@@ -66,6 +66,7 @@ async def test_a_child_that_was_mended_before_its_parent_is_found():
         assert bodies("c") == 2
 
 
+@pytest.mark.slow
 async def test_a_crash_anywhere_in_a_retry_is_harmless():
     """Wherever it comes: the result is right, and no recorded step ran twice."""
     async for hf in holdfast.testing.crash_everywhere(agents=[middle, child]):

@@ -239,6 +239,7 @@ async def telling() -> int:
     return total
 
 
+@pytest.mark.slow
 async def test_agent_code_writes_once_what_it_writes_in_every_life():
     """Whatever crashes, and wherever the run is parked, readers see each character once."""
     async for hf in holdfast.testing.crash_everywhere(agents=[telling]):

@@ -472,6 +472,7 @@ def expected(seed):
     return sum(n for step, n in kinds if step is adds_in_thread or (step is adds and n % 5 != 4))
 
 
+@pytest.mark.slow
 def test_beside_other_steps_in_any_order():
     """In a hundred random schedules each with a crash, resumed runs see the same order, and each write is there once."""
 
@@ -517,6 +518,7 @@ async def story() -> list[int]:
     return [first, *sorted(both), await transfer_in_thread(5)]
 
 
+@pytest.mark.slow
 async def test_a_crash_at_every_commit():
     """Whatever commit a crash comes before or after, each transfer happens once and the run ends as it would have."""
     crashes = 0

@@ -34,6 +34,7 @@ def locked(path):
         other.execute("COMMIT")
 
 
+@pytest.mark.slow
 async def test_what_a_client_writes_is_refused_in_time_and_never_done(tmp_path):
     """Start, send, decide and stop end at the deadline, the client's or the block's; none of it happens later."""
     settings = Settings(deadline_s=0.3)
@@ -164,6 +165,7 @@ async def test_a_worker_that_cannot_say_that_it_leaves_closes_within_its_deadlin
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 async def test_a_client_of_a_server_that_does_not_answer(own_server, tmp_path):
     """Its writes and its reads end at the deadline, and leaving does not wait for the answers to them."""
     async with holdfast.open(own_server.url, agents=[clerk]) as hf:
@@ -188,6 +190,7 @@ async def test_a_client_of_a_server_that_does_not_answer(own_server, tmp_path):
         assert time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 async def test_a_server_that_answers_again_is_read_again(own_server):
     async with holdfast.open(own_server.url, settings=Settings(deadline_s=0.3)) as hf:
         with own_server.halted():

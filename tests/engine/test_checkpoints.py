@@ -109,6 +109,7 @@ def test_idempotency_keys_differ_between_eras():
     assert len(set(keys)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [Tally(), Model()])
 def test_the_state_is_typed(first):
     """A state that is a dataclass or a pydantic model comes back as one, and live code gets the stored copy."""
@@ -237,6 +238,7 @@ async def test_a_checkpoint_says_what_is_open():
     assert checkpoints == 1
 
 
+@pytest.mark.slow
 def test_a_state_that_cannot_be_stored_is_an_error_live_and_resumed():
     """A state that cannot be stored raises in the agent at that line, in every life."""
 
@@ -259,6 +261,7 @@ def test_a_state_that_cannot_be_stored_is_an_error_live_and_resumed():
     assert not [event for event in events if event.kind == "checkpoint"]
 
 
+@pytest.mark.slow
 async def test_unread_messages_are_carried():
     """Messages that nobody has received are there after the checkpoint, in order, in every life, each once."""
 

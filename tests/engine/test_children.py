@@ -50,6 +50,7 @@ def crash_everywhere(agent, check, expected, *others):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_an_awaited_agent_is_a_child_run():
     """Calling an agent inside an agent starts one child, with its own history, whatever crashes."""
 
@@ -68,6 +69,7 @@ def test_an_awaited_agent_is_a_child_run():
     crash_everywhere(parent, check, ["hello ana", "hello bo"])
 
 
+@pytest.mark.slow
 def test_a_spawned_child_is_awaited_later():
     """A spawned child runs beside its parent, and awaiting it gives its result, as often as one likes."""
 
@@ -103,6 +105,7 @@ async def over_checkpoints() -> str:
     return await state.child
 
 
+@pytest.mark.slow
 def test_a_child_is_awaited_after_a_checkpoint():
     """A child kept in the state is awaited in a later era, although it ended in an earlier one."""
 
@@ -138,6 +141,7 @@ def test_a_child_is_awaited_in_another_life(tmp_path):
     assert lives(tmp_path / "a.db", [parent, waits_for_news], [parent, waits_for_news], act=act)[1] == "at last"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spawned", [True, False])
 def test_a_failed_child_raises_in_its_parent(spawned):
     """A failed child is RunFailed in its parent, with type and message, and the parent may go on."""
@@ -169,6 +173,7 @@ async def test_a_child_outlives_the_return_of_its_parent():
         assert await child.result(timeout=20) == "slow x"
 
 
+@pytest.mark.slow
 async def test_children_nest():
     """Children of children of children give their results upwards, across crashes, in one tree."""
 
@@ -220,6 +225,7 @@ async def test_a_childs_id_is_the_same_in_every_life():
     assert set(seen) == {results[0][0], results[1][0]}
 
 
+@pytest.mark.slow
 def test_a_wait_for_a_child_can_be_given_up():
     """A timeout around a child ends the wait, not the child; awaiting it again later gives its result."""
 
@@ -249,6 +255,7 @@ def test_a_wait_for_a_child_can_be_given_up():
     crash_everywhere(parent, check, ["too slow", "again", "slow x"])
 
 
+@pytest.mark.slow
 def test_a_large_result_of_a_child():
     """A child's result too large for the journal's row reaches its parent, twice, and over a checkpoint."""
 
@@ -290,6 +297,7 @@ async def test_only_an_agent_can_be_spawned():
         assert [event.kind for event in await history(run)] == ["run.completed"]
 
 
+@pytest.mark.slow
 def test_two_children_with_one_name_are_told_apart():
     """Calling another agent under a name that is taken is an error in the agent, live and resumed alike."""
 

@@ -158,6 +158,7 @@ async def test_every_schedule_parks_at_every_wait(monkeypatch, name):
         assert life == last[: len(life)]
 
 
+@pytest.mark.slow
 async def test_a_generator_left_in_a_live_run_is_closed_by_it():
     """The `finally` of a generator that a loop was broken out of runs in its own run: its step is recorded, once."""
 

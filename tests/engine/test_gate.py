@@ -121,6 +121,7 @@ async def test_a_chain_of_any_length_is_not_overtaken(depth):
         assert await run.result(timeout=20) == ["far", "near"]
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0", "2")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(12))

@@ -86,6 +86,7 @@ async def test_messages_are_typed():
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["receive", "receive_nowait"])
 async def test_a_message_of_another_type_is_a_clear_error(way):
     """A message that does not fit raises an error that names its topic, is taken away, and the next ones are not lost."""
@@ -140,6 +141,7 @@ async def test_receive_times_out(park):
         assert late == "late"
 
 
+@pytest.mark.slow
 async def test_a_cancelled_receiver_takes_nothing():
     """A receiver that is cancelled leaves the message to the next one, also when it comes at that very moment."""
 
@@ -193,6 +195,7 @@ async def test_two_receivers_share_a_topic():
         assert await run.result(timeout=20) == ["m0", "m1", "m2", "m3"]
 
 
+@pytest.mark.slow
 async def test_messages_whose_times_are_not_in_their_order_are_taken_in_their_order():
     """Senders' clocks differ: what came first counts, and a crash while they are taken loses and doubles none."""
     async for hf in holdfast.testing.crash_everywhere(agents=[listener]):
@@ -211,6 +214,7 @@ async def test_messages_whose_times_are_not_in_their_order_are_taken_in_their_or
         assert await counted(run, "message.received") == 4
 
 
+@pytest.mark.slow
 async def test_no_message_is_lost_or_doubled_in_a_crash():
     """Whatever commit a crash comes at, each message is received once, in order."""
     async for hf in holdfast.testing.crash_everywhere(agents=[listener]):
@@ -256,6 +260,7 @@ async def test_receive_nowait_is_the_same_on_replay():
     assert len(seen) > 3
 
 
+@pytest.mark.slow
 async def test_a_large_message_outlives_a_checkpoint():
     """A message too large for the journal's row is carried over a checkpoint like any other, resumed or not."""
     large = "x" * 200_000

@@ -34,6 +34,7 @@ async def together(first):
             check(run.id, [event async for event in run.events(follow=False)])
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0", "3", "5")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("file", range(FILES))

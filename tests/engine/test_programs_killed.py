@@ -6,6 +6,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("sqlite")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

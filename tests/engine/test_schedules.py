@@ -74,6 +74,7 @@ def check(run, events):
         assert life == last[: len(life)]
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("mixed")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", schedules.ALL)

@@ -158,6 +158,7 @@ async def test_timeout_fires_after_a_restart():
         assert await run.result(timeout=20) == "late"
 
 
+@pytest.mark.slow
 async def test_timeouts_nest():
     """Of nested timeouts the one that fires ends its own block only."""
 
@@ -205,6 +206,7 @@ def test_timeout_leaves_another_cancellation_alone():
     assert run_once(agent)[0] == ["CancelledError", "second"]
 
 
+@pytest.mark.slow
 async def test_timeout_in_the_handler_of_its_own_cancellation():
     """Code that a timeout cancelled may use another timeout while it unwinds."""
 

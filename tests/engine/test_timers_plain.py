@@ -119,6 +119,7 @@ async def test_a_plain_timeout_replays_exactly(way):
         assert await counted(run, "step.cancelled") == 1
 
 
+@pytest.mark.slow
 def test_a_deadline_that_passed_during_a_step_stays_passed():
     """A deadline compared with the loop's time takes the same branch in every life, though replay takes no time."""
 

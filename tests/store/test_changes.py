@@ -126,6 +126,7 @@ async def test_another_process_is_heard(place: Place) -> None:
     await heard_from_process(place, "talking", "from-there")
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("postgres")
 async def test_a_silent_process_is_noticed(place: Place) -> None:
     """If no word of it comes, the poll tells within about a second that something changed."""

@@ -123,6 +123,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_processes_claim_each_run_once(place: Place) -> None:
     """200 runs claimed by four processes: each exactly once."""
     async with place.open() as store:
@@ -223,6 +224,7 @@ async def test_heartbeat_prolongs_own_leases_only(place: Place) -> None:
         assert due == {"a": clock.time + TTL, "b": clock.time - 1_000 + TTL}
 
 
+@pytest.mark.slow
 async def test_claim_cancelled_before_its_commit_gives_back(place: Place) -> None:
     """Runs claimed for a caller that was cancelled during the commit are ready again, not held for nobody."""
     gate = Gate()

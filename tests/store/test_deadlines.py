@@ -146,6 +146,7 @@ async def test_what_its_caller_cancelled_does_not_happen_later(place: Place) -> 
         assert [found.id for found in await store.runs()] == ["b"]
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_gone_when_the_time_is_over(own_server: Server) -> None:
     """A real PostgreSQL, killed: writes are withdrawn for sure, and are not there when it is back."""
     store = store_at(own_server.url)

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import pytest
 from tests.store.places import TTL, Place, files_beside, line, new, owned, python, recovered, step, write
 
 from holdfast.store.store import Store
@@ -77,6 +78,7 @@ async def test_a_stopped_worker_keeps_its_runs(place: Place) -> None:
         process.communicate()
 
 
+@pytest.mark.slow
 async def test_many_recoverers_at_once(place: Place) -> None:
     """Eight stores that recover three dead workers at the same time make each run due once and disturb no live one."""
     async with place.open() as store:

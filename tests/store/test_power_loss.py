@@ -238,6 +238,7 @@ def losses(tmp_path: Path, durability: str, seed: int) -> int:
     return lost
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0")
 @pytest.mark.parametrize("seed", range(2))
 def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, seed: int) -> None:
@@ -245,6 +246,7 @@ def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, seed: int) ->
     assert losses(tmp_path, "power", seed) == 0
 
 
+@pytest.mark.slow
 def test_the_method_can_see_a_loss(tmp_path: Path) -> None:
     """With durability 'process' images do lack acknowledged appends (never more): so the test above could fail."""
     assert losses(tmp_path, "process", 0) > 0

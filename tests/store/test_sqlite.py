@@ -134,6 +134,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_eight_processes_open_a_new_file(file: Place) -> None:
     """Eight processes that open a file that is not there yet all succeed, and it is migrated once."""
     processes = [python(OPENER, file.url, f"run-{number}") for number in range(8)]

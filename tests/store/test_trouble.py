@@ -253,6 +253,7 @@ async def check(file: Place, acknowledged: int) -> None:
         assert facts["integrity"] == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "inject",
     ["fdatasync:error=EIO:when=6..8", "pwrite64:error=EIO:when=90..95", "pwrite64:error=ENOSPC:when=90..99",
@@ -280,6 +281,7 @@ def test_failing_system_calls(file: Place, inject: str) -> None:
 KILLS = [("fdatasync", 1, 1, False), ("fdatasync", 2, 2, True), ("pwrite64", 4, 9, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("fdatasync-2-*")
 @pytest.mark.parametrize(("call", "first", "every", "fresh"), KILLS)
 def test_killed_at_every_flush_and_write(

@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 import holdfast
 import holdfast.testing
 
@@ -24,6 +26,7 @@ async def family() -> list[list[int]]:
     return list(await asyncio.gather(*[child(name) for name in "abc"]))
 
 
+@pytest.mark.slow
 async def test_every_effect_has_a_crash_between_it_and_its_record():
     """In some pass each body ran twice, parent and child were taken up again, and every pass has the same result."""
     most, interrupted, passes = Counter(), set(), 0

@@ -502,6 +502,7 @@ def test_a_stored_value_that_no_longer_fits_is_refused_with_its_path() -> None:
         shape_of(list[Ticket]).load('[{"title":"x"},{}]')
 
 
+@pytest.mark.slow
 @relaxed
 @given(st.lists(st.builds(Ticket, st.text(), st.lists(st.text(), max_size=2), st.floats()), max_size=3))
 def test_any_dataclass_comes_back(tickets: list[Ticket]) -> None:

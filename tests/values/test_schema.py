@@ -209,6 +209,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @relaxed
 @given(st.text(), st.integers(0, 3) | st.booleans(), st.lists(st.text(), max_size=2), json_values)
 def test_the_text_is_what_the_agent_itself_would_write(text: str, count: int, tags: list[str], data: Any) -> None:

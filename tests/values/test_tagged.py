@@ -246,6 +246,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
     assert "contains itself" in refusal(Tree, tree)
 
 
+@pytest.mark.slow
 def test_a_small_value_that_would_be_a_huge_text_is_refused() -> None:
     """Thirty lists that each hold the one before twice do not fill the memory."""
     value: list[Any] = ["x"]
