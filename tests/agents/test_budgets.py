@@ -49,6 +49,7 @@ async def question(hf, nth=1):
     return found[0]
 
 
+@pytest.mark.slow
 async def test_at_the_limit_the_agent_is_told_and_ends_with_what_it_has():
     """With at_limit="fail" the next body does not begin; the exception is recorded, and the same in every life."""
     async for hf in holdfast.testing.crash_everywhere(agents=[frugal]):

@@ -603,6 +603,7 @@ async def late_looker(looks: bool) -> str:
     return word
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [True, False])
 def test_a_failure_that_the_agent_has_not_looked_at_is_not_lost_with_a_pause(caplog, looks):
     """The next life meets it again. Only an agent that has returned without a look at it has lost it, and asyncio says so."""

@@ -187,6 +187,7 @@ def test_outside_a_run_it_is_plain_code():
     assert asyncio.run(holdfast.fallback(script.step, MODELS)("hello")) == "small"
 
 
+@pytest.mark.slow
 async def test_the_choice_goes_over_checkpoints_and_crashes():
     """With a crash at every write: the model that failed in the first era is not asked again in the next."""
     script = Script(lambda model, prompt, _: Permanent("down") if model == "large" else f"{prompt} by {model}")

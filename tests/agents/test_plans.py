@@ -197,6 +197,7 @@ async def test_a_body_says_how_far_it_has_come():
         assert len(said) < 100
 
 
+@pytest.mark.slow
 async def test_what_a_body_said_is_no_outcome():
     """Wherever a crash comes, the run goes on and ends as if nothing had been said."""
     async for hf in holdfast.testing.crash_everywhere(agents=[bodies]):

@@ -65,6 +65,7 @@ def test_the_waits_a_provider_asks_for_are_kept(run):
     assert (fake.asked, fake.paid) == (4, 1)
 
 
+@pytest.mark.slow
 def test_what_breaks_on_the_way_is_asked_again(run):
     """Server errors, a broken connection and answers that cannot be read: the usual waits, and the answer in the end."""
     script = [Failure(), Reset(), Garbage(), WrongShape(), Half("They"), Failure(529), "They sleep."]

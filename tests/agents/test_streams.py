@@ -207,6 +207,7 @@ async def busily() -> int:
     return sum(task.result() for task in booked)
 
 
+@pytest.mark.slow
 async def test_text_beside_a_transaction():
     """What one step writes while another has a transaction open is kept back and written in order, whatever crashes."""
     async for hf in holdfast.testing.crash_everywhere(agents=[busily]):

@@ -223,6 +223,7 @@ async def test_the_audit_comes_in_pages_and_by_who_and_what(store_url):
         assert await hf.audit(action="delete") == []
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("sqlite")
 def test_the_command_line_is_a_door(commands, store_url, tmp_path):
     """What is done there says which user of the computer did it, whatever name was given."""

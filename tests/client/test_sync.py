@@ -232,6 +232,7 @@ def test_a_forked_process_opens_its_own(url):
     hf.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_what_is_forked_while_a_store_is_open_opens_none(url):
     """It is told so at once, whatever the parent is doing just then; when the parent has closed its own it may open one.

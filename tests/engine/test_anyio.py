@@ -37,6 +37,7 @@ def crash_everywhere(agent, expected):
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_anyio_task_groups():
     """A task group of anyio gives its tasks keys of their own, and a failure in one cancels the others."""
 
@@ -74,6 +75,7 @@ def test_anyio_task_groups():
         assert (len(recorded), set(recorded)) == (8, keys)
 
 
+@pytest.mark.slow
 def test_anyio_deadlines():
     """move_on_after and fail_after are plain timers: replayed exactly, the inner before the outer."""
 

@@ -113,6 +113,7 @@ async def ways(seed: int) -> list[str]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 20, 33, 34, 64, 200])
 async def test_a_chain_of_any_length_is_not_overtaken(depth):
     """However many callbacks carry a result to its task, no outcome is delivered before it is there."""
@@ -156,6 +157,7 @@ async def alone(depth: int, where: str) -> list[str]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("3-*", "40-in an empty context")
 @pytest.mark.parametrize("where", ["in its own", "in an empty context", "inside an empty context"])
 @pytest.mark.parametrize("depth", [0, 3, 40])

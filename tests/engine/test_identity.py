@@ -210,6 +210,7 @@ def test_as_completed(of):
         assert life == result[: len(life)]
 
 
+@pytest.mark.slow
 def test_the_tools_of_asyncio():
     """wait_for, shield, Event, Lock, Condition, Barrier, Semaphore and Queue work across a crash at every commit."""
 

@@ -181,6 +181,7 @@ async def test_a_message_given_to_a_receiver_that_is_gone_goes_to_the_next():
     assert mailbox.take("news") is message
 
 
+@pytest.mark.slow
 async def test_two_receivers_share_a_topic():
     """Two receivers of one topic get its messages in the order they asked, across crashes."""
 

@@ -38,6 +38,7 @@ async def new_code() -> list[str]:
     return [first, await work("last")]
 
 
+@pytest.mark.slow
 async def test_a_new_run_takes_the_new_side():
     """A run that first reaches the line with the new code gets True, writes it down once, and keeps it across crashes."""
     agent = agent_of(new_code)

@@ -191,6 +191,7 @@ async def test_the_loops_time_is_the_same_on_replay():
     assert seen[-1][-1] - seen[-1][0] >= 3 * 3600 + 0.75
 
 
+@pytest.mark.slow
 def test_handles_of_plain_timers():
     """call_later and call_at give handles that can be cancelled and asked, as asyncio's own."""
 
@@ -214,6 +215,7 @@ def test_handles_of_plain_timers():
     crash_everywhere(agent, ["10 5 False", "second", "first", "True False True"])
 
 
+@pytest.mark.slow
 def test_a_timer_set_by_a_timer():
     """A callback of a plain timer may set another one, and both replay in order."""
 

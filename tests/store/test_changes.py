@@ -120,6 +120,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("sqlite")
 async def test_another_process_is_heard(place: Place) -> None:
     """A commit of another process is heard by name."""

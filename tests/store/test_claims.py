@@ -82,6 +82,7 @@ async def test_claim_stays_in_a_tree(place: Place) -> None:
         assert (await store.run("a")).status == "ready"  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("sqlite")
 async def test_eight_stores_claim_each_run_once(place: Place) -> None:
     """400 runs claimed by eight stores in batches of seven: each exactly once."""

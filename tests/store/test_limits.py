@@ -187,6 +187,7 @@ async def test_what_nobody_serves_keeps_nobody_out(place: Place) -> None:
         assert await ids(store) == ["new"]
 
 
+@pytest.mark.slow
 async def test_eight_claimers_never_exceed_a_limit(place: Place) -> None:
     """Eight stores claim, park and end runs of three keys, at random: no count of running ones is ever above its limit."""
     limits = {"a": 1, "b": 3, "c": 5}
@@ -287,6 +288,7 @@ async def test_no_window_sees_more_than_the_rate(place: Place) -> None:
             assert sum(first <= at < first + every for at in began) <= n
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("sqlite-*", "postgres-7-1000")
 @pytest.mark.parametrize(("n", "every"), [(7, 1000), (60, 60_000), (500, 60_000), (1000, 1000), (3, 3_600_000)])
 async def test_a_rate_gives_all_that_it_declares_and_never_more(place: Place, n: int, every: int) -> None:

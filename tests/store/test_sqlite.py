@@ -203,6 +203,7 @@ def test_queries_are_named_and_explained() -> None:
     db.close()
 
 
+@pytest.mark.slow
 async def test_plans(file: Place) -> None:
     """With many sleeping runs, claim, heartbeat and the like use their index, and no statement reads a whole table."""
     clock = ManualClock()

@@ -442,6 +442,7 @@ def test_a_behaviour_of_ones_own_can_stand_in_a_script():
         asking(connection, "otters")
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_does_not_keep_the_server():
     """Tens of megabytes wait to be read; closing does not wait for that, and leaves no socket behind."""
     with ExitStack() as clients:

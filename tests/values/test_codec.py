@@ -512,6 +512,7 @@ def test_any_dataclass_comes_back(tickets: list[Ticket]) -> None:
     assert shape_of(list[Ticket]).store(shape_of(list[Ticket]).load(text))[0] == text
 
 
+@pytest.mark.slow
 @relaxed
 @given(values)
 def test_any_plain_value_comes_back_from_a_model(value: Any) -> None:

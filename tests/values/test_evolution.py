@@ -181,6 +181,7 @@ def given_fields(value: Any) -> Any:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0", "1", "2", "3")
 @pytest.mark.parametrize("seeds", range(10))
 def test_what_was_recorded_is_read_as_it_was(seeds):

@@ -137,6 +137,7 @@ def test_what_has_a_nan_inside_is_told_from_others() -> None:
     assert found == (("[2]",), "nothing", "2", False)
 
 
+@pytest.mark.slow
 @relaxed
 @given(values, values)
 def test_sameness_agrees_with_a_comparison_that_is_not_ours(one: Any, other: Any) -> None:

@@ -56,6 +56,7 @@ def test_any_plain_value_comes_back_exactly(value: Any) -> None:
     assert len(preview(text)) <= 120
 
 
+@pytest.mark.slow
 @relaxed
 @given(values, values)
 def test_different_values_have_different_texts(one: Any, other: Any) -> None:
