@@ -317,6 +317,6 @@ def test_every_error_has_an_http_status_and_a_message_of_its_own():
     assert len(ours) >= 20
     for kind in ours:
         assert 400 <= kind.http_status < 600
-        assert str(kind()) == " ".join((kind.__doc__ or "").split()) != ""
+        assert str(kind()) == " ".join((kind.__doc__ or "").partition("\n\n")[0].split()) != ""
     for name in ("Permanent", "RetryAfter", "InDoubt"):
         assert not issubclass(getattr(holdfast, name), holdfast.HoldfastError)
