@@ -6,7 +6,8 @@ import click
 
 from holdfast.cli.options import db_option, json_option, subcommand
 from holdfast.cli.stores import door, existing
-from holdfast.cli.view.console import answer, command, print_json
+from holdfast.cli.view.advice import command
+from holdfast.cli.view.console import answer, print_json
 from holdfast.client.client import restore_backup
 from holdfast.client.edge import Edge, user
 from holdfast.words.people import Actor

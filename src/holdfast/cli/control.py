@@ -23,8 +23,9 @@ from holdfast.cli.options import (
     value_of,
 )  # fmt: skip
 from holdfast.cli.stores import existing, held
-from holdfast.cli.view.console import GOES_ON, code_of, command, held_back, how_to_go_on, print_json
+from holdfast.cli.view.advice import GOES_ON, code_of, command, held_back, how_to_go_on
 from holdfast.cli.view.console import answer as tell
+from holdfast.cli.view.console import print_json
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge, user
 from holdfast.client.run import Run, RunInfo

@@ -10,7 +10,8 @@ from typing import Any, Final
 from holdfast.cli.options import db_option, json_option, subcommand
 from holdfast.cli.stores import existing, held
 from holdfast.cli.stuck import found_stuck
-from holdfast.cli.view.console import command, console, glyphs, lines_of, print_json, version
+from holdfast.cli.view.advice import command
+from holdfast.cli.view.console import console, glyphs, lines_of, print_json, version
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client

@@ -16,16 +16,14 @@ from holdfast.cli.options import Typed, budget_option, db_option, json_option, s
 from holdfast.cli.prompts import Offers
 from holdfast.cli.signals import Stop, first, leave_if_held
 from holdfast.cli.stores import at_terminal, held
+from holdfast.cli.view.advice import code_of, command, how_to_go_on
 from holdfast.cli.view.console import (
     BAD_USAGE,
     FAILED,
     INTERRUPTED,
     PAUSED,
     block,
-    code_of,
-    command,
     console,
-    how_to_go_on,
     print_json,
     say,
     shown_value,

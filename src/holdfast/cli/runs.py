@@ -23,7 +23,8 @@ from holdfast.cli.options import (
 )  # fmt: skip
 from holdfast.cli.stores import existing, held
 from holdfast.cli.stuck import print_stuck
-from holdfast.cli.view.console import answer, console, glyphs, held_back, print_json, without_id
+from holdfast.cli.view.advice import held_back, without_id
+from holdfast.cli.view.console import answer, console, glyphs, print_json
 from holdfast.cli.view.draw import STATUS_STYLES, clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shlex
 import socket
 import stat
 import sys
@@ -18,6 +17,7 @@ from holdfast.cli.options import db_option, subcommand
 from holdfast.cli.run import listen_to_logs
 from holdfast.cli.signals import Stop
 from holdfast.cli.stores import at_terminal
+from holdfast.cli.view.advice import command
 from holdfast.cli.view.console import answer, say
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
@@ -94,7 +94,7 @@ async def _serve(server: Any, url: str | None, listener: socket.socket, settings
             if server.is_local(listener) and listener.family != socket.AF_UNIX:
                 await _invite(hf, sessions, address)
             await stop.asked.wait()
-            say("Stopping: whoever follows something comes back by itself.", "yellow")
+            say("Stopping: clients that follow something come back by themselves.", "yellow")
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # that requests are cut off now is no news
         say("Stopped.")
 
@@ -105,16 +105,15 @@ async def _invite(hf: Client, sessions: Any, address: str) -> None:
     if found:
         good = [each for each in found if each.name == name and each.is_good() and set(each.scopes) == set(SCOPES)]
         if not good:
-            say(
-                f"Who asks needs a token; `holdfast token {shlex.quote(name)}` makes one, and a link to open when you start again."
-            )
+            made = command("token", name)
+            say(f"Every request needs a token: `{made}` makes one, and a link to open when you start again.")
             return
         token = good[-1]
     else:
         try:
             token, secret = await at_terminal(hf).create_token(name)
         except HoldfastError as error:
-            say(f"Nobody can come in, for no token could be made: {error}", "yellow")
+            say(f"Nobody can come in, because no token could be made: {error}", "yellow")
             return
         if sys.stdout.isatty():  # and not in a file or a log, where others look
             say(f"This store had no token. This one, of {name}, is for your programs. It is shown once:")

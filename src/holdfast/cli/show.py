@@ -15,20 +15,9 @@ from rich.terminal_theme import TerminalTheme
 from holdfast.cli.audit import print_deeds
 from holdfast.cli.options import db_option, json_option, run_argument, subcommand
 from holdfast.cli.stores import existing, held
+from holdfast.cli.view.advice import GOES_ON, code_of, command, held_back, how_to_go_on
 from holdfast.cli.view.choices import to_decide
-from holdfast.cli.view.console import (
-    GOES_ON,
-    Glyphs,
-    answer,
-    code_of,
-    command,
-    console,
-    glyphs,
-    held_back,
-    how_to_go_on,
-    print_json,
-    shown_value,
-)
+from holdfast.cli.view.console import Glyphs, answer, console, glyphs, print_json, shown_value
 from holdfast.cli.view.draw import (
     MARGIN,
     Scene,

@@ -9,7 +9,8 @@ import click
 from holdfast.cli.agents import load_agent
 from holdfast.cli.options import Typed, budget_option, db_option, json_option, subcommand, typed_options, value_of
 from holdfast.cli.stores import at_terminal
-from holdfast.cli.view.console import answer, code_of, command, print_json, say
+from holdfast.cli.view.advice import code_of, command
+from holdfast.cli.view.console import answer, print_json, say
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.run import AgentInfo, Run

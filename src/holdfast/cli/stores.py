@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from holdfast.cli.view.console import command
+from holdfast.cli.view.advice import command
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge, open_existing, user
 from holdfast.words.people import Actor

@@ -5,19 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.cli.stores import held
-from holdfast.cli.view.console import (
-    GOES_ON,
-    answer,
-    code_of,
-    command,
-    command_line,
-    console,
-    glyphs,
-    held_back,
-    how_to_go_on,
-    print_json,
-    without_id,
-)
+from holdfast.cli.view.advice import GOES_ON, code_of, command, held_back, how_to_go_on, without_id
+from holdfast.cli.view.console import answer, command_line, console, glyphs, print_json
 from holdfast.cli.view.draw import clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client

@@ -110,7 +110,7 @@ button { margin-left: .5rem; padding: 0; border: 0; background: none; font: inhe
 <body>
 <h1>Holdfast</h1>
 <p>This server shows runs of agents, starts them, and lets people answer what agents ask. It carries none itself: workers do.</p>
-<p><span id="told">Who asks needs a token; the link that the server printed when it was started begins a session here.</span>
+<p><span id="told">Every request needs a token; the link that the server printed when it was started begins a session here.</span>
 <button id="end" hidden>End the session</button></p>
 <table>
 ROWS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from holdfast.cli.view.console import command
+from holdfast.cli.view.advice import command
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import Approval
