@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.store.places import TTL, ManualClock, Place, finish, new, owned, park, write
 
-from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
+from holdfast.errors import AlreadyDecided, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
 from holdfast.store.approvals import NewApproval
 from holdfast.store.store import Store
 from holdfast.values.codec import digest
@@ -108,25 +108,6 @@ async def test_the_same_ballot_twice_is_one(place: Place) -> None:
         assert len(await told(store, "a")) == 2
 
 
-async def test_different_people_must_agree(place: Place) -> None:
-    """One person's second yes counts for nothing and says so; one no ends it."""
-    async with place.open() as store:
-        await asked(store, "a", "q", "r", needs="2")
-        await store.decide("q", yes("ana"))
-        with pytest.raises(
-            AlreadyDecided, match="'ana' has agreed to question 'q' before; it needs 2 different people"
-        ):
-            await store.decide("q", yes("ana", note="really"))
-        denied = await store.decide("q", no("bob", "too many"))
-        assert (denied.status, denied.decision, denied.decided_by, denied.note) == (
-            "decided",
-            "denied",
-            "bob",
-            "too many",
-        )
-        assert (await store.decide("r", no("ana"))).decision == "denied"
-
-
 async def test_votes_are_for_a_value(place: Place) -> None:
     """An edit puts another value on the table and counting begins anew; who saw the old one is told to look again."""
     async with place.open() as store:
@@ -139,14 +120,6 @@ async def test_votes_are_for_a_value(place: Place) -> None:
         decided = await store.decide("q", yes("ana", seen=edited.digest))
         assert (decided.status, decided.data, decided.decided_by) == ("decided", '{"groups":[]}', "ana")
         assert (await told(store, "a"))[-1] == ("approval.decided", '{"groups":[]}')
-
-
-async def test_what_may_not_be_edited_stays(place: Place) -> None:
-    """Without a schema there is nothing to enter."""
-    async with place.open() as store:
-        await asked(store, "a", "q", schema=None)
-        with pytest.raises(BadArguments, match="cannot be edited"):
-            await store.decide("q", yes("ana", "1"))
 
 
 async def test_how_many_are_needed_may_depend_on_the_value(place: Place) -> None:
