@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protoco
 
 from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.resources import plain_context, step_outside_run
-from holdfast.runtime import AgentSpec, Called, Isolation, Placed, StepContext, StepSpec, call_plainly, here
+from holdfast.runtime import AgentSpec, CallChild, Called, Isolation, Placed, StepContext, StepSpec, call_plainly, here
 from holdfast.values.signature import Signature
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.durations import Duration, seconds
@@ -193,7 +193,7 @@ class Agent(_CoroutineFunction, Generic[P, R_co]):
                 f"agent {self.name!r} was called inside the step at {place.key!r}; a step's body is a leaf. "
                 "Call the agent from the agent, not from the step"
             )
-        return place.child(self.spec, args, kwargs)
+        return place.call(CallChild(self.spec, args, kwargs))
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.fn.__qualname__ == f"{owner.__qualname__}.{self.fn.__name__}":

@@ -7,15 +7,26 @@ carry control through agent code, and `except Exception` must not be able to eat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from holdfast.words.spent import NOTHING, Spent
-
-if TYPE_CHECKING:
-    from holdfast.words.budget import Budget
+from typing import Any, Protocol
 
 from holdfast.words.salvage import Salvaged
 from holdfast.words.salvage import partial as _partial
+from holdfast.words.spent import NOTHING, Spent
+
+
+class _Budget(Protocol):
+    """A `Budget`, whose module imports this one."""
+
+    @property
+    def tokens(self) -> int | None: ...
+    @property
+    def usd(self) -> float | None: ...
+    @property
+    def steps(self) -> int | None: ...
+    @property
+    def model_calls(self) -> int | None: ...
+    def limits(self) -> dict[str, float]: ...
+    def published(self) -> dict[str, Any]: ...
 
 
 class _HttpStatus:
@@ -140,7 +151,7 @@ class BudgetExceeded(HoldfastError):
         *,
         spent: Spent = NOTHING,
         run: str = "",
-        budget: Budget | None = None,
+        budget: _Budget | None = None,
         limit: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(message)

@@ -18,13 +18,13 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import CodeType, FrameType
-from typing import Any, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Literal, Never, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.values.codec import Migrate, Shape
 from holdfast.values.signature import Signature
 from holdfast.values.text import is_whole, short
-from holdfast.words.budget import Budget, Remaining
+from holdfast.words.budget import Budget
 from holdfast.words.limits import Flow
 from holdfast.words.loops import Loops
 from holdfast.words.model import Recorded
@@ -109,6 +109,10 @@ class Question:
     remind_ms: int | None
     given_schema: dict[str, Any] | None = None  # of what may be edited, if its type does not tell
     not_by_starter: bool = False  # who started the run may not decide
+
+    @property
+    def verb(self) -> str:
+        return self.kind
 
     @property
     def schema(self) -> str | None:
@@ -298,13 +302,179 @@ class Talk(Protocol):
         ...
 
 
+# Requests: what a verb asks of the runtime, by `Runtime.call`. `verb` is how messages name it.
+
+
+class Request(Protocol):
+    """Something that an agent asks for, and waits for."""
+
+    @property
+    def verb(self) -> str: ...
+
+
+@dataclass(slots=True)
+class Sleep:
+    """Wait this long, or until then."""
+
+    verb: ClassVar[str] = "sleep"
+    delay_ms: int | None
+    until_ms: int | None
+
+
+@dataclass(slots=True)
+class Receive:
+    """The next message of a topic."""
+
+    verb: ClassVar[str] = "receive"
+    topic: str
+    shape: Shape
+    timeout_ms: int | None
+
+
+@dataclass(slots=True)
+class CallChild:
+    """Run another agent and wait for its result."""
+
+    spec: AgentSpec
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def verb(self) -> str:
+        return self.spec.name
+
+
+@dataclass(slots=True)
+class Spawn:
+    """Start a child run; its id."""
+
+    verb: ClassVar[str] = "spawn"
+    spec: AgentSpec
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class AwaitChild:
+    """The result of a child that was started before."""
+
+    verb: ClassVar[str] = "awaiting a child"
+    child: str
+    agent: str
+
+
+@dataclass(slots=True)
+class EnterConversation:
+    """Have a conversation to oneself, at once or after others: a `Talk`. `ConversationBusy` if it is not waited for."""
+
+    verb: ClassVar[str] = "conversation"
+    conversation: str
+    wait: bool
+
+
+@dataclass(slots=True)
+class ReadConversation:
+    """Messages of a conversation, from a position to before another."""
+
+    verb: ClassVar[str] = "conversation.messages"
+    talk: Any
+    shape: Shape
+    first: int
+    end: int
+
+
+@dataclass(slots=True)
+class AddToConversation:
+    """Say something in a conversation."""
+
+    verb: ClassVar[str] = "conversation.add"
+    talk: Any
+    shape: Shape
+    messages: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class LeaveConversation:
+    """Give a conversation to the next."""
+
+    verb: ClassVar[str] = "conversation.leave"
+    talk: Any
+
+
+@dataclass(slots=True)
+class Note:
+    """A line in the history."""
+
+    verb: ClassVar[str] = "note"
+    text: str
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the run has come."""
+
+    verb: ClassVar[str] = "progress"
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the run means to do: names, and whether each is done."""
+
+    verb: ClassVar[str] = "plan"
+    items: list[list[Any]]
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """What was left in a stream, if anything was."""
+
+    verb: ClassVar[str] = "unfinished"
+    stream: str
+
+
+@dataclass(slots=True)
+class Restore:
+    """The state of the last checkpoint, or the first one."""
+
+    verb: ClassVar[str] = "restore"
+    first: object
+    shape: Shape
+    build: Callable[[], Awaitable[Any]] | None
+    migrate: Migrate | None
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Store this state; the stored copy."""
+
+    verb: ClassVar[str] = "checkpoint"
+    state: object
+
+
+@dataclass(slots=True)
+class Skip:
+    """Pass over what the journal holds next, and go on as the task of this name."""
+
+    verb: ClassVar[str] = "skip"
+    keys: Sequence[str]
+    task: str
+
+
+class Kept(Protocol):
+    """What agent code has settled on, or was told, so far. The same on every replay, and carried over checkpoints."""
+
+    plan: list[list[Any]]  # the items of the last plan, each a name and whether it is done
+    choices: dict[str, Any]  # plain values, by name
+    means: dict[str, Any]  # what is left of the budgets that hold
+
+
 class Runtime(Protocol):
-    """One task of one run. A method that returns a `Durable` takes the call's identity before it returns."""
+    """One task of one run. What returns a `Durable` takes the call's identity before it returns."""
 
     @property
     def facts(self) -> RunFacts: ...
-    @property
-    def task(self) -> asyncio.Task[Any] | None: ...
     def at_home(self) -> Runtime:
         """The runtime of the task that is running: a library may have copied the context variables of another one."""
         ...
@@ -313,51 +483,23 @@ class Runtime(Protocol):
         """One recorded action; `target` is the `self` of a method, or None."""
         ...
 
-    def timer(self, delay_ms: int | None, until_ms: int | None) -> Durable[None]: ...
+    def call(self, request: Request) -> Durable[Any]:
+        """Anything else that is asked for and waited for."""
+        ...
+
     def deadline(self, delay_ms: int, callback: Callable[[], None]) -> Deadline: ...
-    def message(self, topic: str, shape: Shape, timeout_ms: int | None) -> Durable[Any]: ...
-    def messages(self, topic: str, shape: Shape) -> list[Any]: ...
-    def child(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[Any]: ...
-    def spawn(self, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Durable[str]: ...
-    def child_result(self, child: str, agent: str) -> Durable[Any]: ...
-    def ask(self, question: Question) -> Durable[Answer]:
-        """Ask people; how it ended."""
+    def messages(self, topic: str, shape: Shape) -> list[Any]:
+        """Every message of a topic that has come and nobody has received."""
         ...
 
-    def enter(self, conversation: str, wait: bool) -> Durable[Talk]:
-        """Have a conversation to oneself, at once or after others; `ConversationBusy` if it is not waited for."""
-        ...
-
-    def recall(self, talk: Any, shape: Shape, first: int, end: int) -> Durable[list[Any]]: ...
-    def say(self, talk: Any, shape: Shape, messages: tuple[Any, ...]) -> Durable[None]: ...
-    def leave(self, talk: Any) -> Durable[None]: ...
-    def note(self, text: str, data: dict[str, Any]) -> Durable[None]: ...
-    def progress(self, data: dict[str, Any]) -> Durable[None]: ...
-    def plan(self, items: list[list[Any]]) -> Durable[None]: ...
+    def stream(self, name: str) -> Outlet: ...
     def watch(self, loops: Loops) -> None:
         """Look for loops from here on, unless that is done already."""
         ...
 
-    def remaining(self) -> Remaining:
-        """What is left of the budgets that hold, as of the last outcome."""
-        ...
-
     @property
-    def planned(self) -> list[list[Any]]:
-        """The items of the last plan, each a name and whether it is done."""
-        ...
+    def kept(self) -> Kept: ...
 
-    @property
-    def choices(self) -> dict[str, Any]:
-        """What agent code has settled on for the rest of the run, by name: plain values, carried over checkpoints."""
-        ...
-
-    def stream(self, name: str) -> Outlet: ...
-    def unfinished(self, name: str) -> Durable[Salvaged | None]: ...
-    def restore(
-        self, first: object, shape: Shape, build: Callable[[], Awaitable[Any]] | None, migrate: Migrate | None
-    ) -> Durable[Any]: ...
-    def checkpoint(self, state: object) -> Durable[Any]: ...
     def patched(self, patch: str) -> bool: ...
     def now(self) -> datetime: ...
     def seed(self, label: str) -> str:
@@ -370,16 +512,12 @@ class Runtime(Protocol):
         """The name of this task among those beside it."""
         ...
 
-    def ahead(self, names: str) -> Iterator[Recorded]:
-        """What the journal holds next in scopes whose names begin so, as far as it may be passed over."""
-        ...
-
-    def skip(self, keys: Sequence[str], task: str) -> Durable[None]:
-        """Pass over what the journal holds next, and go on as the task of this name."""
-        ...
-
     def place(self, name: str) -> str:
         """A name for what begins here, unlike any other in the scope around it, and the same in every run of this code."""
+        ...
+
+    def ahead(self, names: str) -> Iterator[Recorded]:
+        """What the journal holds next in scopes whose names begin so, as far as it may be passed over."""
         ...
 
 

@@ -38,7 +38,7 @@ def with_client(test: Callable[[TestClient], Coroutine[Any, Any, Any]], **option
 async def nothing_in_memory(hf: TestClient) -> None:
     """Until this process holds no run: a row says 'waiting' a few turns of the loop before its tasks have unwound."""
     async with asyncio.timeout(10):
-        while hf._worker is not None and hf._worker.executions:
+        while hf._worker is not None and hf._worker.attempts:
             await asyncio.sleep(0)
 
 

@@ -17,7 +17,7 @@ from tests.agents.runs import finish, history, kinds, nothing_in_memory
 import holdfast
 import holdfast.testing
 from holdfast import AlreadyDecided, BadArguments, Expired, RunFailed, RunFinished, Stale
-from holdfast.engine.execution import Execution
+from holdfast.engine.attempt import Attempt
 
 
 @dataclass
@@ -342,7 +342,7 @@ async def test_the_time_of_a_question_is_that_when_it_was_asked():
 
 @pytest.mark.slow
 async def test_three_days_of_waiting_hold_nothing():
-    """No execution is in memory meanwhile, and nothing is read or written; then the decision wakes the run."""
+    """No attempt is in memory meanwhile, and nothing is read or written; then the decision wakes the run."""
 
     @holdfast.agent
     async def asks() -> bool:
@@ -355,7 +355,7 @@ async def test_three_days_of_waiting_hold_nothing():
         for _ in range(3):
             await hf.advance("1 day")
             gc.collect()
-            assert not [each for each in gc.get_objects() if isinstance(each, Execution) and each.run.id == "patient"]
+            assert not [each for each in gc.get_objects() if isinstance(each, Attempt) and each.run.id == "patient"]
         assert await hf.store.run("patient") == before
         await hf.approve("patient", by="ana")
         assert await run.result() is True

@@ -210,7 +210,7 @@ async def test_who_is_ended_without_its_code_ends_together_with_all_below_it(how
         assert child.status == "cancelled"
 
         async def let_go():
-            return not hf._worker.executions
+            return not hf._worker.attempts
 
         await until(let_go)  # its owner hears of it, and stops the body
         assert LOG == []

@@ -64,7 +64,7 @@ async def listener() -> object:
 async def waits(hf, agent):
     """A run that only waits, in memory: it would be parked if the grace were over."""
     run = await hf.start(agent)
-    while not (found := hf._worker.executions.get(run.id)) or found.park_timer is None or found.gate.pumping:
+    while not (found := hf._worker.attempts.get(run.id)) or found.parking.timer is None or found.tasks.gate.pumping:
         await asyncio.sleep(0.002)
     return run, found
 
@@ -72,10 +72,10 @@ async def waits(hf, agent):
 async def told(hf, agent):
     """A run whose message is being taken by the store. Now and then a poll is quicker, and its owner reads it: then another."""
     while True:
-        run, execution = await waits(hf, agent)
+        run, attempt = await waits(hf, agent)
         await run.send("mail", 7)
-        if execution.pen_held:
-            return run, execution
+        if attempt.pen.is_held:
+            return run, attempt
 
 
 async def kinds(run):
@@ -86,10 +86,10 @@ async def test_a_timer_that_fires_meanwhile_comes_behind(postgres_url):  # noqa:
     """It has a number and nobody has seen it: it moves behind the message, and another life sees the same order."""
     hook = Holds()
     async with Held(postgres_url, hook, both) as hf:
-        run, execution = await told(hf, both)
-        (timer,) = (call for call in execution.calls.values() if call.of == "timer")
-        execution.outside.run(timer._fire)  # its time has come
-        assert [append.expected_seq for append in execution.held()] == [1]
+        run, attempt = await told(hf, both)
+        (timer,) = (call for call in attempt.calls.values() if call.of == "timer")
+        attempt.life.outside.run(timer._fire)  # its time has come
+        assert [append.expected_seq for append in attempt.pen.held()] == [1]
         hook.opened.set()
         assert await run.result(timeout=20) == ["rang", 7]
         found = await kinds(run)
@@ -101,11 +101,11 @@ async def test_a_worker_that_stops_meanwhile_gives_the_run_back(postgres_url):  
     """It waits for what is on its way; the next worker goes on with the message, which came once, and not after a lease."""
     hook = Holds()
     async with Held(postgres_url, hook, listener) as hf:
-        run, execution = await told(hf, listener)
+        run, attempt = await told(hf, listener)
         stopping = asyncio.ensure_future(hf._worker.stop(0.0))
-        while not execution.closing:
+        while not attempt.life.closing:
             await asyncio.sleep(0)
-        assert execution.pen_held
+        assert attempt.pen.is_held
         hook.opened.set()
         await stopping
         assert (await hf.store.run(run.id)).status == "ready"  # before the store gives back what is left
@@ -119,9 +119,9 @@ async def test_a_message_whose_answer_was_lost_comes_once(postgres_url):  # noqa
     hook = Holds()
     hook.loses = True
     async with Held(postgres_url, hook, listener) as hf:
-        run, execution = await told(hf, listener)
+        run, attempt = await told(hf, listener)
         hook.opened.set()
         assert await run.result(timeout=20) == 7
         assert not hook.loses
-        assert (await hf.store.run(run.id)).lease_epoch == execution.run.lease_epoch
+        assert (await hf.store.run(run.id)).lease_epoch == attempt.run.lease_epoch
         assert await kinds(run) == ["message.received", "step.completed", "run.completed"]

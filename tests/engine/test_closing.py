@@ -10,7 +10,7 @@ from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
-from holdfast.engine import leaving
+from holdfast.engine import attempt as engine
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.testing.clock import JumpClock
 
@@ -36,7 +36,7 @@ async def settled_waiting(hf, run):
     """Until the run waits for its message, in memory or parked."""
     while not await counted(run, "step.completed"):
         await asyncio.sleep(0.001)
-    while (execution := hf._worker.executions.get("r")) is not None and not execution.settled:
+    while (attempt := hf._worker.attempts.get("r")) is not None and not attempt.tasks.settled:
         await asyncio.sleep(0.001)
 
 
@@ -49,10 +49,10 @@ async def lose_lease(hf, run):
     try:
         (row,) = await other.claim(["agent", *hostile.ALL], 10, 60_000)
         assert row.id == run.id
-        execution = hf._worker.executions[run.id]
+        attempt = hf._worker.attempts[run.id]
         await hf._worker.trust()
-        assert execution.closing == "lost"
-        await execution.unwound()
+        assert attempt.life.closing == "lost"
+        await attempt.unwound()
     finally:
         await other.close()
 
@@ -73,7 +73,7 @@ def noisy(noise):
 @pytest.mark.parametrize("way", ["park", "crash", "lost", "shutdown"])
 def test_a_hostile_agent_leaves(tmp_path, monkeypatch, name, way):
     """Parked, crashed, taken over or shut down, a hostile agent has no effect and ends right in its next life."""
-    monkeypatch.setattr(leaving, "_UNWIND_S", 0.2)  # nothing here needs longer, and some never end
+    monkeypatch.setattr(engine, "_UNWIND_S", 0.2)  # nothing here needs longer, and some never end
     agent, noise = hostile.ALL[name], []
     path = tmp_path / "a.db"
     hostile.cleaned.clear()

@@ -9,7 +9,7 @@ from tests.engine.lives import history, lives
 
 import holdfast
 import holdfast.testing
-from holdfast.engine import ending
+from holdfast.engine import execute
 
 
 @holdfast.step
@@ -216,7 +216,7 @@ def test_changed_code_is_found_before_any_effect(tmp_path, change):
         run = hf.get("r", old)
         if life == 0:
             run = await hf.start(old, id="r")
-            while not (await history(run) and hf._worker.executions == {}) and change != "removed intent":
+            while not (await history(run) and hf._worker.attempts == {}) and change != "removed intent":
                 await asyncio.sleep(0.001)
             while change == "removed intent" and not (hf.bodies[risky] and hf.bodies[work]):
                 await asyncio.sleep(0.001)
@@ -283,7 +283,7 @@ def test_the_same_code_goes_on_in_other_order_of_definition(tmp_path):
 
 def test_code_that_waits_for_nothing_is_told_with_its_line(tmp_path, monkeypatch):
     """A replay that waits at another place than the journal says is paused, with the line where it waits."""
-    monkeypatch.setattr(ending, "STALL_GRACE_S", 0.05)
+    monkeypatch.setattr(execute, "STALL_GRACE_S", 0.05)
 
     async def old_body() -> None:
         await work("a")

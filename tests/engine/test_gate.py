@@ -231,13 +231,15 @@ def settled_after(beside) -> int:
         loop, turns, settled = asyncio.get_running_loop(), 0, asyncio.Event()
 
         class Still:
+            activity = hops = 0
+
             def advance(self):
                 settled.set()
                 return False
 
             restless = settled.set
 
-        gates = [Gate(loop, contextvars.copy_context(), Still()) for _ in range(3)]
+        gates = [Gate(loop, contextvars.copy_context(), Still(), Still()) for _ in range(3)]
 
         ready = loop._selector.select
 

@@ -174,7 +174,7 @@ async def test_a_message_given_to_a_receiver_that_is_gone_goes_to_the_next():
     mailbox.wait("message", "news", first)
     mailbox.wait("message", "news", second)
     message = Event(1, "message.received", data={"topic": "news"})
-    mailbox.deliver(message)
+    mailbox.message(message)
     mailbox.forget("message", "news", first)
     assert second.result() is message
     mailbox.forget("message", "news", second)

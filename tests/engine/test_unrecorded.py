@@ -12,7 +12,7 @@ from tests.engine.lives import counted, history
 
 import holdfast
 import holdfast.testing
-from holdfast.engine import divergence, ending, gate, parking
+from holdfast.engine import execute, gate, parking
 
 
 @holdfast.step
@@ -108,7 +108,7 @@ def test_a_foreign_wait_is_reported_and_resumed(caplog, wait, first):
 
 async def test_a_slow_foreign_wait_does_not_count_as_a_divergence(monkeypatch):
     """A replay waits for raw I/O that takes longer than a divergence would be given, once it is known to do such things."""
-    monkeypatch.setattr(ending, "STALL_GRACE_S", 0.01)
+    monkeypatch.setattr(execute, "STALL_GRACE_S", 0.01)
 
     @holdfast.agent
     async def agent() -> list[str]:
@@ -262,6 +262,6 @@ async def test_a_call_that_is_never_awaited_fails_the_run():
 
 def test_the_limits_are_what_they_say():
     """What is waited for, and how long, before a run is taken for stalled, diverged or restless."""
-    assert divergence.restless.__doc__
-    assert 0 < ending.STALL_GRACE_S < ending.FOREIGN_GRACE_S
+    assert execute.Loop.restless.__doc__
+    assert 0 < execute.STALL_GRACE_S < execute.FOREIGN_GRACE_S
     assert gate.UNSETTLED_LIMIT_S >= 5

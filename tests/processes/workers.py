@@ -289,7 +289,7 @@ def serve(
                 parent.say(ready=True, pid=os.getpid())
                 while (word := await parent.told(loop)) not in (None, "close"):
                     if word == "executions":
-                        parent.say(executions=sorted(hf._worker.executions))
+                        parent.say(executions=sorted(hf._worker.attempts))
                     elif word == "memory":
                         parent.say(**_memory())
         except asyncio.CancelledError:

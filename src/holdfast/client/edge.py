@@ -193,10 +193,10 @@ class Edge:
         """List the steps whose bodies run in this process right now, by run: what goes on now is in no journal."""
         worker = self._hf._worker
         found: dict[str, list[OpenCall]] = {}
-        for run, execution in list(worker.executions.items()) if worker is not None else ():
-            for key, call in list(execution.calls.items()):
+        for run, attempt in list(worker.attempts.items()) if worker is not None else ():
+            for key, call in list(attempt.calls.items()):
                 began = getattr(call, "_began_at", 0)
-                if began and not call.numbered and key not in execution.waits:
+                if began and not call.numbered and key not in attempt.parking.waits:
                     found.setdefault(run, []).append(OpenCall(key, call.name, call.preview, began))
         return found
 

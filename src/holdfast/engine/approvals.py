@@ -14,27 +14,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from holdfast.engine.calls import Call, Wait, loaded, tagged
-from holdfast.engine.divergence import pause, unfit
+from holdfast.engine.attempt import Attempt, Call, Site, tagged
 from holdfast.engine.journal import first_of
-from holdfast.engine.parking import notice
+from holdfast.engine.parking import Wait
 from holdfast.errors import BadArguments, Expired, NotStorable, Suspended
 from holdfast.runtime import NO_DEFAULT, Answer, Question
 from holdfast.store.approvals import NewApproval
 from holdfast.store.blobs import spilled
-from holdfast.values.codec import UNTYPED, Unknown, added, digest_of
+from holdfast.values.codec import UNTYPED, Unknown, added, digest_of, preview
 from holdfast.values.sameness import lost
 from holdfast.values.tagged import bare
 from holdfast.values.text import spell
+from holdfast.words.clock import Timer
 from holdfast.words.durations import moment
 from holdfast.words.model import Event
 from holdfast.words.people import writable
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.words.clock import Timer
 
 _SOON_MS = 1000  # when the store's clock is a little behind ours
 
@@ -45,7 +41,19 @@ class ApprovalCall(Call):
     of = "approval"
     __slots__ = ("_approval", "_asked", "_copy", "_needs", "_question", "_reminded", "_shown", "_timer")
 
-    def prepare(self, question: Question, shown: str, copy: Any, needs: int) -> None:
+    def __init__(self, site: Site, question: Question) -> None:
+        attempt = site.attempt
+        shown, copy = attempt.pen.stored(question.shown_shape, question.shown, "show")
+        needs = question.needed(copy)
+        identity = question.shown_shape.identity(copy, "show")
+        label, what = f":{question.kind}", digest_of({"question": question.text, "show": identity})
+        key = site.key(label)
+        hidden = question.shown_shape.hidden(copy, shown)
+        if hidden and key not in attempt.journal.begun and key not in attempt.journal.closed:
+            raise NotStorable(
+                f"show: the default of {hidden!r} cannot be stored, so nobody would see it; show a value without that field"
+            )
+        super().__init__(attempt, key, label, what, preview(shown))
         self._question, self._shown, self._copy, self._needs = question, shown, copy, needs
         self._approval, self._reminded = "", 0
         self._asked: Event | None = None
@@ -61,24 +69,24 @@ class ApprovalCall(Call):
         return digest_of({"question": self._question.text, "show": shape.lean(self._copy, "show")})
 
     def wait(self) -> Generator[Any, Any, Any]:
-        execution = self.execution
+        attempt = self.attempt
         asked = first_of(self.past(), "approval.asked")
         if asked is not None:
             self._compare(asked)
         self.ask()
-        if execution.closing:
-            yield from execution.refusal()
+        if attempt.life.closing:
+            yield from attempt.tasks.refusal()
         try:
             if asked is not None and not self.begun:
                 self._listen(asked.data["approval"])
-            event = yield from execution.rest(self)
+            event = yield from attempt.rest(self)
         except asyncio.CancelledError:
-            execution.mailbox.forget("approval", self._approval, self.future)
-            execution.withdraw(self)
+            attempt.inbox.mailbox.forget("approval", self._approval, self.future)
+            attempt.withdraw(self)
             raise
         finally:
             self._rest()
-            execution.drop(self)
+            attempt.drop(self)
         return self.read(event)
 
     def _compare(self, asked: Event) -> None:
@@ -88,25 +96,24 @@ class ApprovalCall(Call):
         was shown whole. A field that was added since is no part of that; questions of old, which were stored without
         defaults, cannot be compared.
         """
-        before = self.execution.text_of(asked)
+        before = self.attempt.pen.text_of(asked)
         if not asked.data.get("whole") or before == self._shown:
             return
         shown = UNTYPED.load(self._shown)
         found = lost(UNTYPED.load(before), shown, added(shown, self._copy))
         if found is not None:
-            pause(
-                self.execution,
-                f"NondeterminismError: run {self.execution.run.id!r}: the question {self._question.text!r} showed "
+            self.attempt.pause(
+                f"NondeterminismError: run {self.attempt.run.id!r}: the question {self._question.text!r} showed "
                 f"{spell('show', found.path)} = {found.before}, and the code would now show {found.after} there (a default "
                 "was changed, or the field is gone). A decision holds for what was shown alone. Nothing was done and nothing was "
-                "written. Bring the old value back, then resume the run; or cancel it and start another",
+                "written. Bring the old value back, then resume the run; or cancel it and start another"
             )
 
     def _listen(self, approval: str) -> None:
         self._approval = approval
-        decided = self.execution.mailbox.decided.get(approval)
+        decided = self.attempt.inbox.mailbox.decided.get(approval)
         if decided is None:
-            self.execution.mailbox.wait("approval", approval, self.future)
+            self.attempt.inbox.mailbox.wait("approval", approval, self.future)
         elif not self.future.done():
             self.future.set_result(decided)
 
@@ -117,7 +124,7 @@ class ApprovalCall(Call):
             return
         question, whole, lean = self._question, self.weigh(), self.thin()
         self.whole, self.lean = ("" if each == self.digest else each for each in (whole, lean))
-        self._listen(approval_id(self.execution, self.key))
+        self._listen(approval_id(self.attempt, self.key))
         new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
         new.shown, new.digest, new.schema = spilled(self._shown)[0], self.digest, question.schema
         new.recipients, new.expires_ms, new.remind_ms = question.to, question.expires_ms, question.remind_ms
@@ -128,7 +135,7 @@ class ApprovalCall(Call):
             new.fallback = shape.store(question.default, "default")[0]
         more = {"not_by": "starter"} if question.not_by_starter else {}
         data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms, whole=True, **more)
-        self.execution.record("approval.asked", self.key, data, self._shown, approvals=[new], then=self._watch)
+        self.attempt.pen.record("approval.asked", self.key, data, self._shown, approvals=[new], then=self._watch)
 
     def _about(self, **more: Any) -> dict[str, Any]:
         question = self._question
@@ -147,7 +154,7 @@ class ApprovalCall(Call):
         self._asked = asked
         self._reminded = sum(event.data["nth"] for event in self.past()[-1:] if event.kind == "approval.reminded")
         self._arm()
-        self.execution.mailbox.hearers[self._approval] = self._weigh_votes
+        self.attempt.inbox.mailbox.hearers[self._approval] = self._weigh_votes
         self._weigh_votes()
 
     def _arm(self, at_least: int = 0) -> None:
@@ -159,60 +166,64 @@ class ApprovalCall(Call):
             dues.append(max(self._asked.at + data["expires_ms"], at_least))
         if data["remind_ms"] is not None:
             dues.append(self._asked.at + (self._reminded + 1) * data["remind_ms"])
-        self.execution.waits[self.key] = Wait("person", min(dues, default=None), f"approval:{self._approval}")
+        self.attempt.parking.waits[self.key] = Wait("person", min(dues, default=None), f"approval:{self._approval}")
         if dues:
-            self._timer = self.execution.arm(min(dues), self._ring)
+            self._timer = self.attempt.arm(min(dues), self._ring)
 
-    def _rest(self) -> None:
+    def let_go(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.execution.mailbox.hearers.pop(self._approval, None)
+
+    def _rest(self) -> None:
+        self.let_go()
+        self.attempt.inbox.mailbox.hearers.pop(self._approval, None)
 
     def _ring(self) -> None:
         """It is time to remind, or over."""
         if self.withdrawn or self.future.done() or self._asked is None:
             return
-        data, late_ms = self._asked.data, self.execution.clock.now() - self._asked.at
+        data, late_ms = self._asked.data, self.attempt.host.clock.now() - self._asked.at
         if data["expires_ms"] is not None and late_ms >= data["expires_ms"]:
-            _ = self.execution.start_driver(self._expire)
+            _ = self.attempt.bodies.start(self._expire)
             return
         # Those that nobody was there for are one.
         self._reminded = max(self._reminded + 1, late_ms // data["remind_ms"])
         about = self._about(nth=self._reminded)
-        self.execution.record("approval.reminded", self.key, about, then=lambda _: self._arm())
+        self.attempt.pen.record("approval.reminded", self.key, about, then=lambda _: self._arm())
 
     async def _expire(self) -> None:
-        row = await self.execution.store.expire(self._approval)
+        row = await self.attempt.host.store.expire(self._approval)
         if row.status == "open":
-            self._arm(self.execution.clock.now() + _SOON_MS)
+            self._arm(self.attempt.host.clock.now() + _SOON_MS)
         else:
-            notice(self.execution)
+            self.attempt.inbox.notice()
 
     def _weigh_votes(self) -> None:
-        if self.execution.live and any(_open_vote(event) for event in self.execution.mailbox.said(self._approval)):
-            _ = self.execution.start_driver(self._weigh)
+        if self.attempt.life.live and any(
+            _open_vote(event) for event in self.attempt.inbox.mailbox.votes(self._approval)
+        ):
+            _ = self.attempt.bodies.start(self._weigh)
 
     async def _weigh(self) -> None:
         """Say how many must agree to values that people have put in the place of what was shown."""
-        execution, question = self.execution, self._question
-        row = await execution.store.approval(self._approval)
-        for event in execution.mailbox.said(self._approval):
+        attempt, question = self.attempt, self._question
+        row = await attempt.host.store.approval(self._approval)
+        for event in attempt.inbox.mailbox.votes(self._approval):
             if row.status != "open" or not _open_vote(event) or event.data["digest"] in json.loads(row.needs):
                 continue
-            text = execution.text_of(event)
+            text = attempt.pen.text_of(event)
             try:
                 needs = question.needed(question.shape.load(text))
             except NotStorable:
                 needs = 1  # the agent will be told that it does not fit
             except Exception as error:
-                pause(
-                    execution,
-                    f"run {execution.run.id!r}: how many people {question.text!r} needs could not be told for what "
-                    f"{event.data['by']} made of it: {type(error).__name__}: {error}. Mend needs=, then resume the run",
+                attempt.pause(
+                    f"run {attempt.run.id!r}: how many people {question.text!r} needs could not be told for what "
+                    f"{event.data['by']} made of it: {type(error).__name__}: {error}. Mend needs=, then resume the run"
                 )
                 return
-            row = await execution.store.require(self._approval, event.data["digest"], needs, spilled(text)[0])
-        notice(execution)
+            row = await attempt.host.store.require(self._approval, event.data["digest"], needs, spilled(text)[0])
+        attempt.inbox.notice()
 
     # How it ends
 
@@ -223,9 +234,9 @@ class ApprovalCall(Call):
         if event.kind == "approval.expired":
             answer.expired = True
             if question.kind == "approve":
-                answer.yes = bool(question.default) if not given else json.loads(self.execution.text_of(event))
+                answer.yes = bool(question.default) if not given else json.loads(self.attempt.pen.text_of(event))
             elif given:
-                answer.value = loaded(self.execution, question.shape, event, f"the default of {question.text!r}")
+                answer.value = self.attempt.loaded(question.shape, event, f"the default of {question.text!r}")
             else:
                 late = Expired(f"nobody answered {question.text!r} in time")
                 raise tagged(late, self.key, event.seq)
@@ -237,12 +248,11 @@ class ApprovalCall(Call):
                 # Questions of old were answered when nobody looked for what the type has no field for.
                 asked = self._asked or first_of(self.past(), "approval.asked")
                 drop = asked is not None and not asked.data.get("whole")
-                answer.value = question.shape.load(self.execution.text_of(event), "data", drop=drop)
+                answer.value = question.shape.load(self.attempt.pen.text_of(event), "data", drop=drop)
             except Unknown as error:
-                unfit(
-                    self.execution,
-                    f"NondeterminismError: run {self.execution.run.id!r}: what {data['by']} gave for {question.text!r} does not "
-                    f"fit its type: {error}. Nothing was done and nothing was written. Bring the field back, then resume the run",
+                self.attempt.life.does_not_fit(
+                    f"NondeterminismError: run {self.attempt.run.id!r}: what {data['by']} gave for {question.text!r} does not "
+                    f"fit its type: {error}. Nothing was done and nothing was written. Bring the field back, then resume the run"
                 )
                 raise Suspended from None
             except NotStorable as error:
@@ -252,52 +262,44 @@ class ApprovalCall(Call):
 
     def abandon(self) -> None:
         self._rest()
-        self.execution.waits.pop(self.key, None)
-        coming = [event.data.get("approval") for event in self.execution.undelivered.values()]
+        self.attempt.parking.waits.pop(self.key, None)
+        coming = [event.data.get("approval") for event in self.attempt.pen.undelivered.values()]
         if self._approval not in coming:
-            withdraw(self.execution, self.key, self._approval)
+            withdraw(self.attempt, self.key, self._approval)
 
     def forsake(self) -> None:
         past = self.past()
         if first_of(past, "approval.asked") is not None and first_of(past, "approval.withdrawn") is None:
-            self.execution.mailbox.forsaken[self._approval] = self.key
+            self.attempt.inbox.mailbox.forsake(self._approval, self.key)
 
 
 def _open_vote(event: Event) -> bool:
     return event.kind == "approval.voted" and bool(event.data["yes"]) and event.data["needs"] is None
 
 
-def approval_id(execution: Execution, key: str) -> str:
+def approval_id(attempt: Attempt, key: str) -> str:
     """By its place in the journal: after a retry of the run the same may have to be asked again."""
-    return f"q-{execution.derived(f'{key}:{execution.next_seq}')[:16]}"
+    return f"q-{attempt.identity.derived(f'{key}:{attempt.pen.next_seq}')[:16]}"
 
 
 async def answered(call: Call, approval: str) -> Event:
     """Wait beside the agent's code for the answer to a question; the run may leave memory meanwhile."""
-    execution = call.execution
-    decided = execution.mailbox.decided.get(approval)
+    attempt, mailbox = call.attempt, call.attempt.inbox.mailbox
+    decided = mailbox.decided.get(approval)
     if decided is not None:
         return decided
-    decision: asyncio.Future[Event] = execution.loop.create_future()
-    execution.mailbox.wait("approval", approval, decision)
-    execution.waits[call.key] = Wait("person", None, f"approval:{approval}")
-    execution.asleep += 1
-    execution.gate.kick()
-    try:
+    decision: asyncio.Future[Event] = attempt.life.loop.create_future()
+    mailbox.wait("approval", approval, decision)
+    with attempt.parking.asleep(call.key, Wait("person", None, f"approval:{approval}")):
         return await decision
-    finally:
-        execution.asleep -= 1
-        execution.waits.pop(call.key, None)
 
 
-def withdraw(execution: Execution, key: str, approval: str) -> None:
+def withdraw(attempt: Attempt, key: str, approval: str) -> None:
     """Nobody waits for this question any more: it disappears from people's lists."""
-    execution.record("approval.withdrawn", key, {"approval": approval}, withdraws=[approval])
+    attempt.pen.record("approval.withdrawn", key, {"approval": approval}, withdraws=[approval])
 
 
-def withdraw_forsaken(execution: Execution) -> None:
+def withdraw_forsaken(attempt: Attempt) -> None:
     """The run is live: take back what an earlier life asked, and this one was seen not to wait for."""
-    forsaken, execution.mailbox.forsaken = execution.mailbox.forsaken, {}
-    for approval, key in forsaken.items():
-        if approval not in execution.mailbox.decided:
-            withdraw(execution, key, approval)
+    for approval, key in attempt.inbox.mailbox.forsaken():
+        withdraw(attempt, key, approval)

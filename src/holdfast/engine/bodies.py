@@ -1,6 +1,9 @@
-"""What runs beside the agent on behalf of its calls: bodies of steps, probes, reads of the inbox.
+"""Work beside the agent on behalf of its calls: bodies of steps, probes, reads of the inbox.
 
-Drivers are no tasks of the run: they do not stir it and have no keys. They end when the run leaves memory.
+A driver is no task of the run: it does not stir it and has no keys. It ends when the run leaves memory.
+
+Nothing begins while a reason holds it back: the run is being parked, paused, released or ended, or the store is putting what
+came for it into its journal. A body needs more: the lease must surely be this worker's.
 """
 
 from __future__ import annotations
@@ -8,21 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from holdfast.engine.gate import Gate
 from holdfast.engine.host import Host
-from holdfast.engine.loop import task_of_ours
+from holdfast.engine.life import Life
+from holdfast.engine.loop import Tasks, task_of_ours
 from holdfast.engine.recorder import Recorder
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.runtime import _here, call_plainly
 from holdfast.words.flag import Flag
 from holdfast.words.harmless import logger
-from holdfast.words.model import RunRow
-
-if TYPE_CHECKING:
-    from holdfast.engine.budgets import Meter
-    from holdfast.engine.loops import Watch
 
 _log = logger("holdfast")
 
@@ -31,31 +29,26 @@ class NotBegun(Exception):
     """A body waited for a thread, and when there was one it was not to run any more, or not yet."""
 
 
-class Drivers(Recorder):
+class Bodies:
     """The work in progress of one attempt, and whether more may begin."""
 
     __slots__ = (
-        "_turn", "asleep", "bodies", "clock", "drivers", "lease_until", "loop", "may_begin", "means", "meter",
-        "unstoppable", "unsure", "watch",
+        "_held_back", "_host", "_lease_until", "_life", "_pen", "_tasks", "_turn", "_unsure", "asleep", "drivers", "may_begin",
+        "on_allowed", "running", "unstoppable",
     )  # fmt: skip
 
-    gate: Gate
-    resting: bool
-
-    def __init__(self, host: Host, run: RunRow) -> None:
-        super().__init__(host, run)
-        self.clock, self.loop = host.clock, asyncio.get_running_loop()
+    def __init__(self, life: Life, host: Host, pen: Recorder, tasks: Tasks, on_allowed: Callable[[], None]) -> None:
+        self._life, self._host, self._pen, self._tasks = life, host, pen, tasks
         self.drivers: set[asyncio.Task[None]] = set()
-        self.bodies = 0
+        self.running = 0
         self.unstoppable = 0  # bodies in threads, of which it must be known how they ended before they may run again
         self.asleep = 0  # drivers that wait for a time or a person; the run may leave memory meanwhile
-        self.unsure = False  # the last heartbeat did not find its lease; a write on its way will tell
-        self.lease_until = 0.0  # of time.monotonic(): of its claim, or of the last heartbeat that found it
-        self.may_begin = Flag(up=True)  # down while the run is being given back: nothing new begins
+        self._unsure = False  # the last heartbeat did not find its lease; a write on its way will tell
+        self._lease_until = 0.0  # of time.monotonic(): of its claim, or of the last heartbeat that found it
+        self.may_begin = Flag(up=True)  # down while there is a reason why nothing new may begin:
+        self._held_back: set[str] = set()
+        self.on_allowed = on_allowed  # what was asked meanwhile begins
         self._turn: asyncio.Lock | None = None
-        self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
-        self.meter: Meter | None = None
-        self.watch: Watch | None = None
 
     @property
     def turn(self) -> asyncio.Lock:
@@ -64,17 +57,61 @@ class Drivers(Recorder):
             self._turn = asyncio.Lock()
         return self._turn
 
+    # May something begin?
+
+    def hold(self, reason: str) -> None:
+        """Let nothing new begin, for this reason."""
+        self._held_back.add(reason)
+        self.may_begin.clear()
+
+    def allow(self, reason: str) -> None:
+        """This reason is over; if no other is left, what was asked meanwhile begins."""
+        self._held_back.discard(reason)
+        self.resume()
+
+    def resume(self) -> None:
+        """If nothing holds it back, what was asked and has not begun begins."""
+        if not self._held_back:
+            self.may_begin.set()
+            self.on_allowed()
+
     @property
     def holding(self) -> bool:
-        """Is the run being given back?"""
+        """Is something new held back?"""
         return not self.may_begin.up
+
+    async def permission(self) -> None:
+        """Begin no effect unless the lease is surely ours and nothing holds it back."""
+        while not self.permitted:
+            await (self.may_begin.wait() if self.holding else self._host.trust())
+
+    @property
+    def permitted(self) -> bool:
+        """May an effect begin now?"""
+        return self.may_begin.up and self._trusted()
+
+    async def assurance(self) -> None:
+        """Wait until the lease is surely ours: for a body whose start is recorded, which ends although the run is released."""
+        while not self._trusted():
+            await self._host.trust()
+
+    def _trusted(self) -> bool:
+        return not self._unsure and self._host.trusted(self._lease_until)
+
+    def leased(self, until: float | None) -> None:
+        """The claim, or a heartbeat, found the run's lease; None: a heartbeat did not."""
+        self._unsure = until is None
+        if until is not None:
+            self._lease_until = max(self._lease_until, until)
+
+    # Drivers
 
     @property
     def driving(self) -> bool:
         """Is there work in progress that would be lost if the run left memory now?"""
         return len(self.drivers) > self.asleep
 
-    def start_driver(
+    def start(
         self,
         work: Callable[[], Coroutine[Any, Any, None]],
         failed: Callable[[Exception], None] | None = None,
@@ -83,7 +120,7 @@ class Drivers(Recorder):
         """Run work of ours beside the agent's tasks; an unexpected error in it becomes the call's failure."""
         context = context or contextvars.copy_context()
         context.run(_here.set, None)
-        task = task_of_ours(self.loop, self._guard(work, failed), context)
+        task = task_of_ours(self._life.loop, self._guard(work, failed), context)
         self.drivers.add(task)
         return task
 
@@ -97,58 +134,72 @@ class Drivers(Recorder):
         except (Suspended, LeaseLost):
             pass  # it is leaving: somebody else goes on
         except StoreUnavailable:
-            self.close("lost")  # without what it wanted to read it would wait for ever; it is begun anew
+            self._life.close("lost")  # without what it wanted to read it would wait for ever; it is begun anew
         except Exception as error:
-            _log.exception("run %r: unexpected error", self.run.id)
+            _log.exception("run %r: unexpected error", self._life.run.id)
             if failed is not None:
                 failed(error)
         finally:
             self._driver_done(task)
 
-    def stop_driver(self, task: asyncio.Task[None]) -> None:
+    def stop(self, task: asyncio.Task[None]) -> None:
         """Cancel it. One that has not begun ends without having run, so it is asyncio that must say so."""
-        task.add_done_callback(self._driver_done, context=self.outside)
+        task.add_done_callback(self._driver_done, context=self._life.outside)
         task.cancel()
+
+    def stop_all(self) -> None:
+        """The run leaves memory."""
+        for driver in list(self.drivers):
+            self.stop(driver)
 
     def _driver_done(self, task: asyncio.Task[None]) -> None:
         self.drivers.discard(task)
         self.rested()
 
     def rested(self) -> None:
-        if self.resting and not (self.closing or self.unacked or self.driving):
-            self.gate.kick()  # it has left nothing that would: perhaps the run only waits now
+        """Something is over that may have kept the run from coming to rest."""
+        if self._tasks.resting and not (self._life.closing or self._pen.unacked or self.driving):
+            self._tasks.gate.kick()  # it has left nothing that would: perhaps the run only waits now
 
-    def body_ended(self) -> None:
-        self.bodies -= 1
-        self.progress.set()
+    def doze(self, by: int) -> None:
+        """A driver waits for a time or a person (1), or goes on (-1)."""
+        self.asleep += by
 
-    async def permission(self) -> None:
-        """Begin no effect unless the lease is surely ours and the run is not being released."""
-        while not self.permitted:
-            await (self.may_begin.wait() if self.holding else self.host.trust())
+    # Bodies
 
-    @property
-    def permitted(self) -> bool:
-        """May an effect begin now?"""
-        return self.may_begin.up and self._trusted()
+    def begun(self) -> None:
+        """A body, or a probe, is about to run: the run is not given back before it has ended."""
+        self.running += 1
 
-    async def assurance(self) -> None:
-        """The same for what has begun already, and may end although the run is being released."""
-        while not self._trusted():
-            await self.host.trust()
+    def ended(self) -> None:
+        """It has."""
+        self.running -= 1
+        self._pen.progress.set()
 
-    def _trusted(self) -> bool:
-        return not self.unsure and self.host.trusted(self.lease_until)
+    async def in_thread(
+        self, body: Callable[[], Any], wanted: Callable[[], bool], limit_s: float | None, *, may_repeat: bool
+    ) -> asyncio.Future[Any] | None:
+        """Call it as soon as a thread is free, if it is still wanted then and the lease still surely ours.
 
-    def run_in_thread(self, body: Callable[[], Any], wanted: Callable[[], bool]) -> asyncio.Future[Any]:
-        """Call it as soon as a thread is free, if it is still wanted then and the lease still surely ours."""
+        Nothing can stop a thread, so what it did is known only when it returns. None if it has not returned in time, and may
+        run again; a body that may not is waited for.
+        """
 
         def begin() -> Any:
-            if self.closing or not wanted() or not self._trusted():
+            if self._life.closing or not wanted() or not self._trusted():
                 raise NotBegun
             return call_plainly(body)
 
         context = contextvars.copy_context()
-        running = self.loop.run_in_executor(self.host.threads, context.run, begin)
+        running = self._life.loop.run_in_executor(self._host.threads, context.run, begin)
         running.add_done_callback(lambda late: None if late.cancelled() else late.exception())  # nobody may be left
-        return running
+        self.unstoppable += not may_repeat
+        try:
+            done, _ = await asyncio.wait([running], timeout=limit_s)
+            if not done:
+                if may_repeat:
+                    return None
+                await asyncio.wait([running])
+            return running
+        finally:
+            self.unstoppable -= not may_repeat

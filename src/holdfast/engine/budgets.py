@@ -20,42 +20,40 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.engine.approvals import answered
-from holdfast.engine.bills import Bill, Ledger
+from holdfast.engine.attempt import Attempt
+from holdfast.engine.steps import StepCall
 from holdfast.errors import BudgetExceeded
 from holdfast.store.approvals import NewApproval
 from holdfast.store.budgets import BUDGET
 from holdfast.values.codec import UNTYPED, digest
-from holdfast.words.budget import MOST, Budget, Purse, left
+from holdfast.words.budget import MOST, Bill, Budget, Ledger, Purse, left
+from holdfast.words.model import Event, RunRow
 from holdfast.words.people import writable
 from holdfast.words.spent import NOTHING
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.steps import StepCall
 
 
 class Meter:
     """Lets the bodies of one run begin while the budgets that hold for it last."""
 
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
         self._turn = asyncio.Lock()
         self._running: set[Bill] = set()  # of bodies that were let in, and whose end is not in the store yet
         self._waiting: Counter[str] = Counter()  # calls, by the question whose answer they wait for
         self._ledger = Ledger()
         self._low: bool | None = None  # is a soft limit known to be passed? None: as the agent knows it
-        execution.means = declared(execution)
+        attempt.kept.has_left(_declared(attempt.run))
 
     async def let_in(self, call: StepCall) -> BudgetExceeded | None:
         """Wait until a body of the call may begin; or why it may not."""
-        execution = self._execution
+        attempt = self._attempt
         while True:
             async with self._turn:  # so that one asks, and each knows of those before it
-                purses = await execution.store.purses(execution.run.id)
-                now, running = execution.clock.now(), len(self._running) - (call.bill in self._running)
+                purses = await attempt.host.store.purses(attempt.run.id)
+                now, running = attempt.host.clock.now(), len(self._running) - (call.bill in self._running)
                 spent = next((purse for purse in purses if purse.over(now, running)), None)
                 if spent is None:
                     self._running.add(call.bill)
@@ -74,19 +72,25 @@ class Meter:
         """What its body has spent is in the store."""
         self._running.discard(call.bill)
 
+    def saw(self, event: Event) -> None:
+        """What is left is known by the outcome itself."""
+
+    def begin_era(self) -> None:
+        """A budget holds over checkpoints."""
+
     def _notice(self, purses: list[Purse], now: int) -> None:
         """Have it in the history when a soft limit was passed."""
-        was_low = self._execution.means.get("soft", False) if self._low is None else self._low
+        was_low = self._attempt.kept.means.get("soft", False) if self._low is None else self._low
         means = left(purses, now)
         self._low = means.get("soft", False)
         if self._low and not was_low:
-            self._execution.record("budget.low", None, {"left": means})
+            self._attempt.pen.record("budget.low", None, {"left": means})
 
     async def _ask(self, purse: Purse, now: int, running: int) -> None:
-        execution, over = self._execution, purse.over(now, running)
+        attempt, over = self._attempt, purse.over(now, running)
         nth = sum(asked.status != "open" for asked in purse.asked)
         question = f"q-{hashlib.sha256(f'{purse.uid}:{BUDGET}:{nth}'.encode()).hexdigest()[:16]}"
-        by = [f"{what} {spent}" for what, spent in await execution.store.spent_by(purse.run, 5)]
+        by = [f"{what} {spent}" for what, spent in await attempt.host.store.spent_by(purse.run, 5)]
         text = (
             f"The budget of run {purse.run!r} is spent: {purse.told(over, now, running)}"
             + (f" ({'; '.join(by)})" if by else "")
@@ -98,30 +102,24 @@ class Meter:
         new.schema, new.recipients, new.about = json.dumps(_form(purse.budget)), list(purse.budget.to), purse.run
         data: dict[str, Any] = {"approval": question, "kind": BUDGET, "key": BUDGET, "question": new.question[:2000]}
         data |= {"to": new.recipients, "about": purse.run, "digest": new.digest}
-        await execution.durably("approval.asked", None, data, shown, approvals=[new])
+        await attempt.pen.durably("approval.asked", None, data, shown, approvals=[new])
 
     async def _answer(self, call: StepCall, question: str) -> None:
-        execution = self._execution
+        attempt = self._attempt
         self._waiting[question] += 1
         try:
             await answered(call, question)
         except asyncio.CancelledError:
             if self._waiting[question] == 1:  # nobody else here waits for it; if the run leaves, this is not recorded
                 data = {"approval": question, "key": BUDGET}
-                execution.record("approval.withdrawn", None, data, withdraws=[question])
+                attempt.pen.record("approval.withdrawn", None, data, withdraws=[question])
             raise
         finally:
             self._waiting[question] -= 1
 
 
-def meter_of(execution: Execution) -> Meter | None:
-    """That of a run for which a budget holds."""
-    return None if execution.run.budget is None else Meter(execution)
-
-
-def declared(execution: Execution) -> dict[str, Any]:
+def _declared(run: RunRow) -> dict[str, Any]:
     """What the agent knows to be left before its first step has ended: all of its own budget."""
-    run = execution.run
     if run.budget in (None, "{}"):
         return {}
     budget = Budget.of(json.loads(run.budget or "{}"))
@@ -129,11 +127,11 @@ def declared(execution: Execution) -> dict[str, Any]:
     return left([Purse(run.id, run.uid, budget, began, NOTHING)], began)
 
 
-def inherited(execution: Execution, budget: Budget | None) -> str | None:
+def inherited(run: RunRow, budget: Budget | None) -> str | None:
     """The budget of a child, as its row has it."""
     if budget is not None:
         return json.dumps(budget.published())
-    return None if execution.run.budget is None else "{}"
+    return None if run.budget is None else "{}"
 
 
 def _form(budget: Budget) -> dict[str, Any]:

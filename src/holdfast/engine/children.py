@@ -9,25 +9,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from holdfast.engine.attempt import Attempt, Call, Site, tagged
 from holdfast.engine.budgets import inherited
-from holdfast.engine.calls import Call, Wait, loaded, tagged
-from holdfast.engine.control import postpones
 from holdfast.engine.journal import first_of
 from holdfast.engine.loop import GateFuture
-from holdfast.engine.parking import notice
+from holdfast.engine.parking import Wait
 from holdfast.errors import RunCancelled, RunFailed
-from holdfast.runtime import AgentSpec
+from holdfast.runtime import AgentSpec, AwaitChild, CallChild, Spawn
 from holdfast.store.blobs import unspilled
 from holdfast.store.runs import NewRun
-from holdfast.values.codec import UNTYPED, digest
+from holdfast.values.codec import UNTYPED, checked_size, digest
 from holdfast.values.signature import Input
 from holdfast.words.limits import lane_of
 from holdfast.words.model import FINISHED, Event, plain_id
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
+from holdfast.words.overrides import check_seen
 
 
 class SpawnCall(Call):
@@ -36,9 +33,12 @@ class SpawnCall(Call):
     of = "child"
     __slots__ = ("_child", "_input", "_spec")
 
-    def prepare(self, spec: AgentSpec, given: Input) -> None:
-        self._spec, self._input = spec, given
-        self._child = child_id(self.execution, self.key, spec.name)
+    def __init__(self, site: Site, request: Spawn) -> None:
+        spec = self._spec = request.spec
+        self._input, preview = _fitting(site, spec, request.args, request.kwargs)
+        super().__init__(site.attempt, site.key(f":spawn.{spec.name}"), spec.name, self._input.digest, preview)
+        _check_seen(self)
+        self._child = child_id(self.attempt, self.key, spec.name)
 
     def weigh(self) -> str:
         return digest(self._input.text)
@@ -47,15 +47,16 @@ class SpawnCall(Call):
         return self._input.lean or self.digest
 
     def begin(self) -> None:
-        if postpones(self.execution, self):
+        if self.attempt.control.postpones():
+            self.begun = False
             return
         self.numbered = True
         self.whole, self.lean = self._input.whole, self._input.lean
-        child = new_child(self.execution, self._spec, self._child, self.key, self._input)
-        self.execution.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
+        child = new_child(self.attempt, self._spec, self._child, self.key, self._input)
+        self.attempt.pen.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
 
     def read(self, event: Event) -> str:
-        self.execution.host.serve(self._spec)
+        self.attempt.host.serve(self._spec)
         child: str = event.data["child"]
         return child
 
@@ -66,10 +67,20 @@ class ChildCall(Call):
     of = "child"
     __slots__ = ("_child", "_input", "_spec")
 
-    def prepare(self, spec: AgentSpec, given: Input) -> None:
-        self._spec: AgentSpec | None = spec
-        self._input: Input | None = given
-        self._child = child_id(self.execution, self.key, spec.name)
+    def __init__(self, site: Site, request: CallChild | AwaitChild) -> None:
+        self._spec: AgentSpec | None
+        self._input: Input | None = None
+        if isinstance(request, AwaitChild):
+            agent, self._child = request.agent, request.child
+            self._spec = site.attempt.host.spec_of(agent)
+            key, what = site.key(f":await.{agent}"), digest(f'"{self._child}"')
+            super().__init__(site.attempt, key, agent, what, self._child)
+            return
+        spec = self._spec = request.spec
+        given, preview = _fitting(site, spec, request.args, request.kwargs)
+        super().__init__(site.attempt, site.key(spec.name), spec.name, given.digest, preview)
+        _check_seen(self)
+        self._input, self._child = given, child_id(self.attempt, self.key, spec.name)
 
     def weigh(self) -> str:
         return self.digest if self._input is None else digest(self._input.text)
@@ -77,52 +88,54 @@ class ChildCall(Call):
     def thin(self) -> str:
         return self.digest if self._input is None else self._input.lean or self.digest
 
-    def awaits(self, child: str, agent: str) -> None:
-        self._spec, self._input, self._child = self.execution.host.spec_of(agent), None, child
-
     def wait(self) -> Generator[Any, Any, Any]:
-        execution, mailbox = self.execution, self.execution.mailbox
+        attempt, mailbox = self.attempt, self.attempt.inbox.mailbox
         self.ask()
-        if execution.closing:
-            yield from execution.refusal()
+        if attempt.life.closing:
+            yield from attempt.tasks.refusal()
         event = mailbox.ended.get(self._child)
         try:
             if event is None:
                 mailbox.wait("child", self._child, self.future)
-                event = yield from execution.rest(self)
-            if event.data["status"] == "cancelled" and execution.cancelling is not None and not execution.unwinding:
+                event = yield from attempt.rest(self)
+            if (
+                event.data["status"] == "cancelled"
+                and attempt.control.cancelling is not None
+                and not attempt.control.unwinding
+            ):
                 # It is part of our own being cancelled, and no failure: that this agent is told of once, and soon.
-                self.future = GateFuture(loop=execution.loop)
-                event = yield from execution.rest(self)
+                self.future = GateFuture(loop=attempt.life.loop)
+                event = yield from attempt.rest(self)
         except asyncio.CancelledError:
             mailbox.forget("child", self._child, self.future)
             raise
         finally:
-            execution.drop(self)
+            attempt.drop(self)
         return self.read(event)
 
     def begin(self) -> None:
-        execution = self.execution
+        attempt = self.attempt
         starts = self._input is not None and first_of(self.past(), "child.started") is None
-        if starts and postpones(execution, self):
+        if starts and attempt.control.postpones():
+            self.begun = False
             return
-        execution.waits[self.key] = Wait("child", None, f"child:{self._child}")
+        attempt.parking.waits[self.key] = Wait("child", None, f"child:{self._child}")
         if starts:
             assert self._spec is not None
             assert self._input is not None
-            child = new_child(execution, self._spec, self._child, self.key, self._input)
+            child = new_child(attempt, self._spec, self._child, self.key, self._input)
             self.whole, self.lean = self._input.whole, self._input.lean
-            execution.record("child.started", self.key, self.facts(child=self._child), children=[child])
+            attempt.pen.record("child.started", self.key, self.facts(child=self._child), children=[child])
             return
         if self._spec is not None:
-            execution.host.serve(self._spec)
-        _ = execution.start_driver(lambda: look_for_end(execution, self._child))
+            attempt.host.serve(self._spec)
+        _ = attempt.bodies.start(lambda: look_for_end(attempt, self._child))
 
     def read(self, event: Event) -> Any:
         status, error = event.data["status"], event.data.get("error") or {}
         if status == "completed":
             shape = self._spec.signature.returns if self._spec else UNTYPED
-            return loaded(self.execution, shape, event, f"the result of child {self._child!r}")
+            return self.attempt.loaded(shape, event, f"the result of child {self._child!r}")
         if status == "cancelled":
             raise tagged(RunCancelled(f"child run {self._child!r} was cancelled"), self.key, event.seq)
         message, kind, trace = error.get("message", ""), error.get("type", ""), error.get("traceback", "")
@@ -130,36 +143,52 @@ class ChildCall(Call):
         raise tagged(failure, self.key, event.seq, self._child)
 
 
-def child_id(execution: Execution, key: str, agent: str) -> str:
+def _fitting(site: Site, spec: AgentSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Input, str]:
+    """The arguments of a child, and how they are shown."""
+    bound, host = spec.signature.bind(args, kwargs), site.attempt.host
+    given = bound.input
+    checked_size(given.text, host.value_limit_bytes, "the arguments")
+    host.serve(spec)  # refused here, live and resumed alike, if another agent has the name
+    return given, bound.preview
+
+
+def _check_seen(call: Call) -> None:
+    """A child sees no override that its parent's code has made; one that is on record goes on as it began."""
+    attempt = call.attempt
+    if call.key not in attempt.journal.begun and call.key not in attempt.journal.closed:
+        check_seen(attempt.kept.overrides, f"a child run of {call.name!r}")
+
+
+def child_id(attempt: Attempt, key: str, agent: str) -> str:
     """The same for every attempt at the call."""
-    mark = execution.derived(f"child:{key}")
-    name = f"{execution.run.id}.{plain_id(agent)}-{mark[:8]}"
+    mark = attempt.identity.derived(f"child:{key}")
+    name = f"{attempt.run.id}.{plain_id(agent)}-{mark[:8]}"
     return name if len(name) <= 200 else f"{plain_id(agent)[:100]}-{mark}"
 
 
-def new_child(execution: Execution, spec: AgentSpec, child: str, key: str, given: Input) -> NewRun:
+def new_child(attempt: Attempt, spec: AgentSpec, child: str, key: str, given: Input) -> NewRun:
     """The child's row: with the same labels, in the same tree, and in the same queue unless its agent has one."""
-    run = execution.run
-    execution.host.serve(spec)
+    run = attempt.run
+    attempt.host.serve(spec)
     lane = lane_of(spec.flow, spec.signature, given.identity, child=True)
     return NewRun(
-        child, execution.derived(f"uid:{key}"), spec.name, given.text, spec.version, spec.flow.queue or run.queue, run.labels,
-        run.id, key, run.root_id or run.id, lane=lane, budget=inherited(execution, spec.budget),
+        child, attempt.identity.derived(f"uid:{key}"), spec.name, given.text, spec.version, spec.flow.queue or run.queue,
+        run.labels, run.id, key, run.root_id or run.id, lane=lane, budget=inherited(run, spec.budget),
         identity=given.digest,
     )  # fmt: skip
 
 
-async def look_for_end(execution: Execution, child: str) -> None:
+async def look_for_end(attempt: Attempt, child: str) -> None:
     """A child that was started before is awaited: ask its row, for nobody may tell of its end any more.
 
     A spawned one may have ended before the last checkpoint, and one that was retried with this run before this was ready.
     """
-    row = await execution.store.run(child)
-    if any(signal.topic == child for signal in await execution.store.inbox(execution.run.id, execution.inbox_seen)):
-        notice(execution)  # somebody has told, and it need not be told twice
+    row = await attempt.host.store.run(child)
+    if any(signal.topic == child for signal in await attempt.host.store.inbox(attempt.run.id, attempt.inbox.seen)):
+        attempt.inbox.notice()  # somebody has told, and it need not be told twice
         return
-    coming = [event.data.get("child") for event in execution.undelivered.values() if event.kind == "child.ended"]
-    if row is not None and row.status in FINISHED and child not in (*execution.mailbox.ended, *coming):
+    coming = [event.data.get("child") for event in attempt.pen.undelivered.values() if event.kind == "child.ended"]
+    if row is not None and row.status in FINISHED and child not in (*attempt.inbox.mailbox.ended, *coming):
         error = None if row.error is None else json.loads(row.error)
         data = {"child": child, "status": row.status, "error": error}
-        execution.record("child.ended", None, data, await unspilled(execution.store, row.result))
+        attempt.pen.record("child.ended", None, data, await unspilled(attempt.host.store, row.result))

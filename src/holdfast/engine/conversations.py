@@ -14,66 +14,25 @@ it adds comes after all that was said meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterable
+from typing import Any
 
-from holdfast.engine.calls import Call, Wait, tagged
-from holdfast.engine.divergence import pause, unfit
-from holdfast.errors import ConversationBusy, NotStorable, Suspended
-from holdfast.runtime import Placed
+from holdfast.engine.attempt import Call, Site, tagged
+from holdfast.engine.parking import Wait
+from holdfast.engine.talks import Talk
+from holdfast.errors import ConversationBusy, HoldfastError, NotStorable, Suspended
+from holdfast.runtime import AddToConversation, EnterConversation, LeaveConversation, ReadConversation
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.contract import EngineStore
 from holdfast.store.conversations import Enter, Leave, Say
-from holdfast.values.codec import Shape, digest, hashed
+from holdfast.values.codec import digest, hashed, preview
 from holdfast.words.model import Event
 
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
 
-
-class Talk:
-    """A conversation that this run has, or asks for."""
-
-    __slots__ = ("_execution", "_kept", "conversation", "entered", "held", "left", "length", "request", "said")
-
-    def __init__(self, execution: Execution, conversation: str) -> None:
-        self._execution, self.conversation, self.request = execution, conversation, ""
-        self.entered = -1  # where the journal says so
-        self.length = 0  # messages, as far as the agent has seen
-        self.said = 0  # and those on their way
-        self.held = self.left = False
-        self._kept: list[Callable[[], None]] = []
-
-    def taken(self, event: Event) -> None:
-        """The conversation is this run's, from where this says so."""
-        self.request, self.entered = event.data["request"], event.seq
-        self.length = self.said = event.data["length"]
-        self.held = True
-        self._execution.waits.pop(_waiting(self.conversation), None)
-        kept, self._kept = self._kept, []
-        with Placed(None):
-            for write in kept:
-                write()
-
-    def once_held(self, write: Callable[[], None]) -> None:
-        """Write this now, or when the run has the conversation again."""
-        if self.held:
-            write()
-        else:
-            self._kept.append(write)
-
-    def regain(self, retried: int) -> None:
-        """Stand in line again. Whoever repeats this asks by the same request, which the store answers once."""
-        self.held = False
-        request = f"c-{self._execution.derived(f'{self.conversation}:{retried}')[:16]}"
-        self._execution.waits[_waiting(self.conversation)] = Wait("conversation", None, f"conversation:{request}")
-        data = {"conversation": self.conversation, "request": request, "again": True}
-        enter = Enter(self.conversation, request, None, True)
-        self._execution.record("conversation.asked", None, data, talks=[enter])
-
-
-def _waiting(conversation: str) -> str:
-    return f"conversation:{conversation}"
+def _inside(talk: Talk) -> Talk:
+    if talk.left:
+        raise HoldfastError(f"conversation {talk.conversation!r} was left; what belongs to it goes inside its block")
+    return talk
 
 
 class EnterCall(Call):
@@ -82,28 +41,34 @@ class EnterCall(Call):
     of = "conversation"
     __slots__ = ("_requests", "_talk", "_waits")
 
-    def prepare(self, talk: Talk, waits: bool) -> None:
-        self._talk, self._waits = talk, waits
+    def __init__(self, site: Site, request: EnterConversation) -> None:
+        talks, conversation, label = site.attempt.talks, request.conversation, ":conversation"
+        if conversation in talks.open:
+            raise HoldfastError(
+                f"this run has conversation {conversation!r}, or waits for it, already; hand on the one that was entered"
+            )
+        self._talk, self._waits = talks.enter(conversation), request.wait
+        super().__init__(site.attempt, site.key(label), label, digest(f'"{conversation}"'), conversation)
         self._requests: list[str] = []
 
     def wait(self) -> Generator[Any, Any, Any]:
-        execution = self.execution
+        attempt = self.attempt
         self.ask()
-        if execution.closing:
-            yield from execution.refusal()
+        if attempt.life.closing:
+            yield from attempt.tasks.refusal()
         if not self.begun:
             for asked in self._asked():
                 self._listen(asked.data["request"])
         try:
-            event = yield from execution.rest(self)
+            event = yield from attempt.rest(self)
         except asyncio.CancelledError:
             for request in self._requests:
-                execution.mailbox.forget("conversation", request, self.future)
-            execution.mailbox.talks.pop(self._talk.conversation, None)
-            execution.withdraw(self)
+                attempt.inbox.mailbox.forget("conversation", request, self.future)
+            attempt.talks.open.pop(self._talk.conversation, None)
+            attempt.withdraw(self)
             raise
         finally:
-            execution.drop(self)
+            attempt.drop(self)
         return self.read(event)
 
     def _asked(self) -> list[Event]:
@@ -111,26 +76,26 @@ class EnterCall(Call):
 
     def _listen(self, request: str) -> None:
         self._requests.append(request)
-        self.execution.mailbox.wait("conversation", request, self.future)
+        self.attempt.inbox.mailbox.wait("conversation", request, self.future)
 
     def begin(self) -> None:
-        execution, conversation = self.execution, self._talk.conversation
+        attempt, conversation = self.attempt, self._talk.conversation
         # A run that has failed since does not stand in line any more.
-        asked = [event.data["request"] for event in self._asked() if event.seq > execution.journal.retried]
-        request = asked[-1] if asked else f"c-{execution.derived(f'{self.key}:{execution.next_seq}')[:16]}"
-        execution.waits[self.key] = Wait("conversation", None, f"conversation:{request}")
+        asked = [event.data["request"] for event in self._asked() if event.seq > attempt.journal.retried]
+        request = asked[-1] if asked else f"c-{attempt.identity.derived(f'{self.key}:{attempt.pen.next_seq}')[:16]}"
+        attempt.parking.waits[self.key] = Wait("conversation", None, f"conversation:{request}")
         if not asked:
             self._listen(request)
             enter = Enter(conversation, request, self.key, self._waits)
             data = self.facts(conversation=conversation, request=request)
-            execution.record("conversation.asked", self.key, data, talks=[enter])
+            attempt.pen.record("conversation.asked", self.key, data, talks=[enter])
 
     def read(self, event: Event) -> Talk:
         talk, data = self._talk, event.data
         if event.kind == "conversation.entered":
             talk.taken(event)
             return talk
-        self.execution.mailbox.talks.pop(talk.conversation, None)
+        self.attempt.talks.open.pop(talk.conversation, None)
         reason = f"conversation {talk.conversation!r} is taken by run {data['by']!r}"
         advice = "; enter it with busy='wait', or later"
         if data["has"] is not None:
@@ -143,14 +108,13 @@ class EnterCall(Call):
         )
 
     def abandon(self) -> None:
-        self.execution.waits.pop(self.key, None)
-        withdraw(self.execution, self.key, self._talk.conversation, self._requests[-1])
+        self.attempt.parking.waits.pop(self.key, None)
+        self.attempt.talks.withdraw(self.key, self._talk.conversation, self._requests[-1])
 
     def forsake(self) -> None:
         past = self.past()
         if past and past[-1].kind == "conversation.asked":
-            unwanted = (self.key, self._talk.conversation, past[-1].data["request"])
-            self.execution.mailbox.unwanted = (*self.execution.mailbox.unwanted, unwanted)
+            self.attempt.talks.forsake(self.key, self._talk.conversation, past[-1].data["request"])
 
 
 class ReadCall(Call):
@@ -159,24 +123,27 @@ class ReadCall(Call):
     of = "conversation"
     __slots__ = ("_end", "_first", "_shape", "_talk", "_texts")
 
-    def prepare(self, talk: Talk, shape: Shape, first: int, end: int) -> None:
-        self._talk, self._shape, self._first, self._end = talk, shape, first, end
+    def __init__(self, site: Site, request: ReadConversation) -> None:
+        talk, first, end = _inside(request.talk), request.first, request.end
+        label, what = ":conversation.messages", f'{{"first": {first}, "end": {end}}}'
+        super().__init__(site.attempt, site.key(label), label, digest(f'["{talk.conversation}", {what}]'), what)
+        self._talk, self._shape, self._first, self._end = talk, request.shape, first, end
         self._texts: list[str] | None = None
 
     def begin(self) -> None:
-        _ = self.execution.start_driver(self._fetch)
+        _ = self.attempt.bodies.start(self._fetch)
 
     async def _fetch(self) -> None:
         conversation = self._talk.conversation
-        found = await _texts(self.execution.store, conversation, self._first, self._end)
+        found = await _texts(self.attempt.host.store, conversation, self._first, self._end)
         self._texts = list(found.values())
         if not self.withdrawn:
             self.numbered = True
             where = {"conversation": conversation, "first": self._first, "end": self._end}
-            self.execution.record("conversation.read", self.key, self.facts(**where, hash=_hash(self._texts)))
+            self.attempt.pen.record("conversation.read", self.key, self.facts(**where, hash=_hash(self._texts)))
 
     def read(self, event: Event) -> list[Any]:
-        conversation, texts, known = self._talk.conversation, self._texts, self.execution.texts
+        conversation, texts, known = self._talk.conversation, self._texts, self.attempt.pen.texts
         if texts is None:
             places = [_place(conversation, position) for position in range(self._first, self._end)]
             texts = [known[place] for place in places if place in known]
@@ -186,16 +153,15 @@ class ReadCall(Call):
         try:
             return [self._shape.load(text, f"messages[{n}]") for n, text in enumerate(texts, self._first)]
         except NotStorable as error:
-            unfit(
-                self.execution,
-                f"run {self.execution.run.id!r}: conversation {conversation!r}: what was said there does not fit its type: "
-                f"{error}. Name the type it was added with, or give new fields a default, then resume the run",
+            self.attempt.life.does_not_fit(
+                f"run {self.attempt.run.id!r}: conversation {conversation!r}: what was said there does not fit its type: "
+                f"{error}. Name the type it was added with, or give new fields a default, then resume the run"
             )
             raise Suspended from None
 
     def _stop(self, why: str) -> None:
-        run, conversation = self.execution.run.id, self._talk.conversation
-        pause(self.execution, f"run {run!r}: conversation {conversation!r}: {why}")
+        run, conversation = self.attempt.run.id, self._talk.conversation
+        self.attempt.pause(f"run {run!r}: conversation {conversation!r}: {why}")
         raise Suspended
 
 
@@ -205,8 +171,16 @@ class AddCall(Call):
     of = "conversation"
     __slots__ = ("_talk", "_texts", "_thin", "_varies")
 
-    def prepare(self, talk: Talk, texts: list[str], varies: bool, thin: str) -> None:
-        self._talk, self._texts, self._varies, self._thin = talk, texts, varies, thin
+    def __init__(self, site: Site, request: AddToConversation) -> None:
+        talk, shape = _inside(request.talk), request.shape
+        said = [(each, f"messages[{n}]") for n, each in enumerate(request.messages)]
+        texts = [site.attempt.pen.stored(shape, each, where)[0] for each, where in said]
+        named = [shape.identity(each, where) for each, where in said]
+        label, what = ":conversation.add", digest(f"[{','.join(named)}]")
+        super().__init__(site.attempt, site.key(label), label, what, preview(texts[-1]) if texts else "")
+        self._talk, self._texts, self._varies, self._thin = talk, texts, texts != named, what
+        if shape.telling:
+            self._thin = digest(f"[{','.join(shape.lean(each, where) for each, where in said)}]")
 
     def weigh(self) -> str:
         return digest(f"[{','.join(self._texts)}]")
@@ -224,18 +198,16 @@ class AddCall(Call):
         talk = self._talk
         self.whole = self.weigh() if self._varies else ""
         self.lean = "" if self._thin == self.digest else self._thin
-        say = Say(talk.conversation, talk.request, talk.said, [])
+        say = Say(talk.conversation, talk.request, talk.say(len(self._texts)), [])
         for text in self._texts:
             kept, blobs = spilled(text)
             say.texts.append(kept)
             say.blobs.update(blobs)
-        talk.said += len(say.texts)
         where = {"conversation": talk.conversation, "first": say.first, "end": talk.said}
-        self.execution.record("conversation.added", self.key, self.facts(**where), talks=[say])
+        self.attempt.pen.record("conversation.added", self.key, self.facts(**where), talks=[say])
 
     def settle(self, event: Event) -> None:
-        self._talk.length = event.data["end"]
-        self._talk.said = max(self._talk.said, event.data["end"])
+        self._talk.heard(event.data["end"])
         super().settle(event)
 
 
@@ -245,8 +217,11 @@ class LeaveCall(Call):
     of = "conversation"
     __slots__ = ("_talk",)
 
-    def prepare(self, talk: Talk) -> None:
-        self._talk, talk.left = talk, True
+    def __init__(self, site: Site, request: LeaveConversation) -> None:
+        talk = self._talk = _inside(request.talk)
+        label, name = ":conversation.leave", talk.conversation
+        super().__init__(site.attempt, site.key(label), label, digest(f'"{name}"'), name)
+        talk.leave()
 
     def wait(self) -> Generator[Any, Any, Any]:
         try:
@@ -256,11 +231,10 @@ class LeaveCall(Call):
             raise
 
     def forsake(self) -> None:
-        left = (self.key, self._talk.conversation, self._talk.request)
-        self.execution.mailbox.unwanted = (*self.execution.mailbox.unwanted, left)
+        self.attempt.talks.forsake(self.key, self._talk.conversation, self._talk.request)
 
     def _gone(self) -> None:
-        talks = self.execution.mailbox.talks
+        talks = self.attempt.talks.open
         if talks.get(self._talk.conversation) is self._talk:  # else it was entered again meanwhile
             del talks[self._talk.conversation]
 
@@ -271,27 +245,13 @@ class LeaveCall(Call):
         self.numbered = True
         talk = self._talk
         leave = Leave(talk.conversation, talk.request)
-        self.execution.record("conversation.left", self.key, self.facts(conversation=talk.conversation), talks=[leave])
+        self.attempt.pen.record(
+            "conversation.left", self.key, self.facts(conversation=talk.conversation), talks=[leave]
+        )
 
     def settle(self, event: Event) -> None:
         self._gone()
         super().settle(event)
-
-
-def withdraw(execution: Execution, key: str, conversation: str, request: str) -> None:
-    """Nobody waits for this conversation any more: out of the line, or on to the next."""
-    data = {"conversation": conversation, "request": request}
-    execution.record("conversation.withdrawn", key, data, talks=[Leave(conversation, request)])
-
-
-def go_live(execution: Execution) -> None:
-    """What an earlier life asked for and this one was seen not to wait for is given up; what was lost is asked for again."""
-    unwanted, execution.mailbox.unwanted = execution.mailbox.unwanted, ()
-    for asked in unwanted:
-        withdraw(execution, *asked)
-    for talk in execution.mailbox.talks.values():
-        if 0 <= talk.entered < execution.journal.retried:
-            talk.regain(execution.journal.retried)
 
 
 # Reading again what was read before

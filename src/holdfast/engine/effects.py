@@ -20,20 +20,16 @@ import threading
 import time
 from asyncio.events import _get_running_loop
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from holdfast.engine import unrecorded
-from holdfast.engine.divergence import pause
-from holdfast.engine.loop import _PACKAGE, Stirring
+from holdfast.engine.attempt import Attempt
+from holdfast.engine.loop import _PACKAGE, Place, Stirring
+from holdfast.engine.scope import Scope
 from holdfast.errors import Suspended
 from holdfast.runtime import UNSET, Placed, StepContext, _here, around
 
 if sys.platform != "win32":
     import _posixsubprocess
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.identity import Scope
 
 _THREADS: Final = frozenset(("_thread.start_new_thread", "_thread.start_joinable_thread"))
 _PROCESS: Final = "a process of multiprocessing"  # of which Python tells no hook
@@ -105,33 +101,32 @@ def _notice(place: Any, event: str, args: tuple[Any, ...]) -> None:
     if not getattr(place, "is_scope", False) or (event == "open" and _is_no_effect(*args)):
         return
     scope: Scope = place.at_home()
-    execution = scope.execution
-    if _get_running_loop() is not execution.loop:  # a thread that agent code has set off, which was told of
+    attempt = scope.attempt
+    if _get_running_loop() is not attempt.life.loop:  # a thread that agent code has set off, which was told of
         return
-    if execution.closing and not execution.spec.strict:  # `finally` blocks may close local things
+    if attempt.life.closing and not attempt.spec.strict:  # `finally` blocks may close local things
         return
     line = _line(sys._getframe(2), _STARTERS.get(event, ()))
     if line is None:
         return
     try:
-        report(execution, scope, _in_words(event, args), line, waits=False)
+        report(attempt, scope, _in_words(event, args), line, waits=False)
     except Suspended:
         if event in _THREADS:  # Python counts it among the living already, and forgets it for an `Exception` only
             getattr(threading, "_limbo", {}).pop(getattr(args[0], "__self__", None), None)
         raise
 
 
-def report(execution: Execution, scope: Scope, what: str, line: str, *, waits: bool) -> None:
+def report(attempt: Attempt, scope: Place, what: str, line: str, *, waits: bool = True) -> None:
     """Tell of what agent code is about to do; a strict agent may not."""
     with Placed(None):
-        if not execution.spec.strict:
-            unrecorded.report(execution, scope, what, line, waits=waits)
+        if not attempt.spec.strict:
+            attempt.unrecorded.report(scope, what, line, waits=waits)
             return
-        pause(
-            execution,
-            f"run {execution.run.id!r}: agent {execution.spec.name!r} is strict, and its code was about to do something that "
+        attempt.pause(
+            f"run {attempt.run.id!r}: agent {attempt.spec.name!r} is strict, and its code was about to do something that "
             f"is not recorded ({what}) at {line or scope.made_at or 'unknown line'}, in task {scope.path or 'root'!r}. It was "
-            "not done. It would be done again on every resume: put it into a step, then resume the run",
+            "not done. It would be done again on every resume: put it into a step, then resume the run"
         )
     raise Suspended
 

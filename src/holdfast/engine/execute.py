@@ -9,29 +9,53 @@
 
 A crash at any of these points leaves a journal from which the next claim does the same again: before `act` nothing has
 happened, during `act` what is recorded is never done again, and what is not recorded is in doubt.
+
+`begin` loads a run and starts its agent's code. From then on the gate turns the loop: whenever the run has settled it calls
+`Loop.advance`, which delivers the next outcome, or finds out why there is none. `assemble` is the engine's table of contents.
 """
 
 from __future__ import annotations
 
-from holdfast.engine import effects
-from holdfast.engine.budgets import meter_of
-from holdfast.engine.conversations import recollect
-from holdfast.engine.divergence import unfit
-from holdfast.engine.execution import Execution
+import asyncio
+from functools import partial
+from typing import Any
+
+from holdfast.engine import approvals, conversations, effects, outlets
+from holdfast.engine.attempt import Attempt
+from holdfast.engine.budgets import Meter
+from holdfast.engine.control import REQUESTS
 from holdfast.engine.host import Host
-from holdfast.engine.journal import Journal
-from holdfast.engine.loops import watch_of
-from holdfast.engine.streaming import recall
-from holdfast.errors import HoldfastError
-from holdfast.runtime import AgentSpec
+from holdfast.engine.journal import Divergence, Journal
+from holdfast.engine.loops import Watch
+from holdfast.engine.scope import Scope
+from holdfast.errors import HoldfastError, NotStorable
+from holdfast.runtime import AgentSpec, Placed
 from holdfast.store.blobs import unspilled
-from holdfast.words.harmless import logger
-from holdfast.words.model import OUTCOMES, Claimed, RunRow
+from holdfast.values import failures
+from holdfast.words.model import OUTCOMES, Claimed, Event, RunRow, Signal
 
-_log = logger("holdfast")
+STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may take before it counts as diverged,
+FOREIGN_GRACE_S = 300.0  # and how long when it is known to wait for such things: raw I/O takes its time again
 
 
-async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
+async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
+    """Load a claimed run and start its agent's code; what it does next is up to its journal."""
+    attempt = await load(host, run, spec)
+    try:
+        text = await unspilled(host.store, run.input)
+        args, kwargs = spec.signature.load(text or "{}")
+    except HoldfastError as error:
+        attempt.life.does_not_fit(
+            f"run {run.id!r}: its arguments do not fit agent {spec.name!r}: {error}. Bring the old parameters back (new ones "
+            "need a default), then resume the run"
+        )
+        return attempt
+    effects.watch()
+    attempt.start(args, kwargs)
+    return attempt
+
+
+async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
     """Everything replay needs, read once: no work per step grows with the history."""
     store = host.store
     events = run.journal if isinstance(run, Claimed) else None
@@ -40,35 +64,215 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
     signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else []
     for signal in signals:
         signal.value = await unspilled(store, signal.value)
-    execution = Execution(host, run, spec, Journal.of(events), signals)
-    execution.meter, execution.watch = meter_of(execution), watch_of(execution, spec.loops)
+    attempt = assemble(host, run, spec, events, signals)
+    closed, texts = attempt.journal.closed, attempt.pen.texts
     for event in events:
         if event.epoch == run.lease_epoch:  # written by the claim itself
-            execution.new_outcomes += event.kind in OUTCOMES
-            if host.recorded is not None:
-                host.recorded(event)
-    closed = execution.journal.closed
-    for event in events:
+            attempt.pen.claimed(event)
         if event.blob is not None and (event.kind in OUTCOMES or event.key not in closed):  # else its call is over
-            execution.texts[event.blob] = (await store.blob(event.blob)).decode()
-    execution.texts |= await recollect(store, events)
-    await recall(execution)
-    return execution
+            texts[event.blob] = (await store.blob(event.blob)).decode()
+    texts |= await conversations.recollect(store, events)
+    await outlets.recall(attempt)
+    return attempt
 
 
-async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Execution:
-    """Load a claimed run and start its agent's code; what it does next is up to its journal."""
-    execution = await load(host, run, spec)
-    try:
-        text = await unspilled(host.store, run.input)
-        args, kwargs = spec.signature.load(text or "{}")
-    except HoldfastError as error:
-        unfit(
-            execution,
-            f"run {run.id!r}: its arguments do not fit agent {spec.name!r}: {error}. Bring the old parameters back (new ones "
-            "need a default), then resume the run",
+def assemble(host: Host, run: RunRow, spec: AgentSpec, events: list[Event], signals: list[Signal]) -> Attempt:
+    """Put one attempt together: which feature takes part where, and in which order."""
+    loop = Loop()
+    loop.attempt = attempt = Attempt(host, run, spec, Journal.of(events, run.created_at), signals, loop)
+    mailbox, control, talks = attempt.inbox.mailbox, attempt.control, attempt.talks
+    # What comes from outside, by kind of event: who takes it.
+    attempt.arrivals.update(
+        {
+            "message.received": mailbox.message,
+            "child.ended": mailbox.child_ended,
+            "approval.decided": mailbox.decision,
+            "approval.expired": mailbox.decision,
+            "approval.voted": mailbox.said,
+            "approval.delegated": mailbox.said,
+            "conversation.entered": talks.arrive,
+            "conversation.refused": talks.arrive,
+            "run.cancelling": control.deliver,
+            "run.unwinding": control.deliver,
+        }
+    )
+    # When the run goes live: what was found out on the way is written before anything else.
+    attempt.life.when_live(
+        attempt.patches.write,
+        attempt.unrecorded.write,
+        partial(approvals.withdraw_forsaken, attempt),
+        talks.rejoin,
+        attempt.pen.outflow.soon,
+    )
+    # Before a body begins: may it?
+    if spec.loops is not None:
+        attempt.guards.append(Watch(attempt, spec.loops))
+    if run.budget is not None:
+        attempt.guards.append(Meter(attempt))
+    attempt.tasks.serve(
+        partial(Scope, attempt), loop.conclude, attempt.unrecorded.stirred, partial(effects.report, attempt)
+    )
+    return attempt
+
+
+class Loop:
+    """Carries one attempt from outcome to outcome. The gate calls it, and so does the end of the agent's code."""
+
+    __slots__ = ("attempt",)
+    attempt: Attempt
+
+    def advance(self) -> bool:
+        """The run has settled: deliver the next outcome, or find out why there is none. True when one was delivered."""
+        attempt, life, journal = self.attempt, self.attempt.life, self.attempt.journal
+        attempt.tasks.swept()
+        if life.closing:
+            return False
+        attempt.control.begin_postponed()
+        if attempt.deliver_next():
+            return True
+        if not life.live:
+            event = journal.next()
+            missing = journal.left_over() if event is None else Divergence.of(event)
+            if missing is not None:
+                self._stalled(missing)
+                return False
+            attempt.reach_edge()
+            if attempt.deliver_next():
+                return True
+        attempt.tasks.settle()
+        if attempt.tasks.ended:
+            self.conclude()
+        if not (life.finishing or life.closing):
+            attempt.parking.idle()
+        return False
+
+    # How a run ends: the agent returned or raised, and everything it started is over
+
+    def conclude(self) -> None:
+        """Record the end, unless the journal holds something the code has not asked for."""
+        attempt, control, root = self.attempt, self.attempt.control, self.attempt.tasks.root
+        assert root is not None
+        if not attempt.life.live:
+            attempt.pass_over()
+            left_over = attempt.journal.left_over()
+            if left_over is not None:
+                attempt.diverge(left_over, "the agent ended without asking for it" + attempt.asks_instead())
+                return
+            attempt.life.go_live()
+        if attempt.bodies.holding or control.sees_off():
+            return  # it is being released, and the next worker will end it; or it is not the time yet
+        if root.cancelled() and control.cancelling is not None:
+            attempt.unawaited.clear()
+            control.finish("cancelled", None, None)
+            return
+        error = self._how_it_ended(root)
+        attempt.unawaited.clear()
+        if error is None:
+            try:
+                text, _ = attempt.pen.stored(attempt.spec.signature.returns, root.result(), "result")
+            except NotStorable as problem:
+                error = problem
+            else:
+                control.finish("completed", text, None)
+                return
+        control.finish("failed", None, _error_record(error))
+
+    def _how_it_ended(self, root: asyncio.Task[Any]) -> BaseException | None:
+        """The exception that ends the run, if one does."""
+        if root.cancelled():
+            return asyncio.CancelledError("the agent was cancelled from inside")
+        error = root.exception()
+        if error is None and self.attempt.unawaited:
+            names = sorted({call.__name__ for call in self.attempt.unawaited.values()})
+            return HoldfastError(
+                f"the agent called {', '.join(names)} without awaiting it, so it did not happen; write `await {names[0]}(...)`"
+            )
+        return error
+
+    # When it does not go on
+
+    def _stalled(self, missing: Divergence) -> None:
+        """Replay waits for a call that the code does not make: a divergence, or raw I/O that is still on its way."""
+        attempt, tasks = self.attempt, self.attempt.tasks
+        tasks.settle()
+        if tasks.ended:
+            self.conclude()
+        elif not attempt.unrecorded.unaccounted():
+            self._stalled_for_good(missing, tasks.activity)
+        else:
+            grace_s, seen = FOREIGN_GRACE_S if attempt.unrecorded.known else STALL_GRACE_S, tasks.activity
+            with Placed(None):
+                attempt.host.clock.after(grace_s, lambda: self._stalled_for_good(missing, seen))
+
+    def _stalled_for_good(self, missing: Divergence, seen: int) -> None:
+        attempt = self.attempt
+        if attempt.tasks.activity == seen and not attempt.life.closing:
+            where = attempt.unrecorded.where()
+            attempt.diverge(missing, "the code did not ask for it" + attempt.asks_instead() + where)
+
+    def restless(self) -> None:
+        """The run has not settled for a long time."""
+        attempt, journal, gate = self.attempt, self.attempt.journal, self.attempt.tasks.gate
+        if self._told_anyway():
+            gate.kick()
+            return
+        begins = any(not call.begun and not call.withdrawn for call in attempt.calls.values())
+        if journal.next() is None and not begins:
+            if not attempt.life.live and journal.left_over() is None:
+                attempt.tasks.go_on_forever()
+                attempt.reach_edge()  # nothing is recorded that it has not seen, and requests must be heard
+            gate.kick()  # busy with things of its own, and nobody waits for it
+            return
+        attempt.pause(
+            f"run {attempt.run.id!r} never settles: its tasks go on without waiting for anything, so no outcome can be "
+            f"delivered in a fixed place. Look at {', '.join(attempt.unrecorded.places())}; a loop around asyncio.sleep(0) is "
+            "the usual cause"
         )
-        return execution
-    effects.watch()
-    execution.start(args, kwargs)
-    return execution
+
+    def _told_anyway(self) -> bool:
+        """A request to stop is next: the agent is told wherever it is, because nothing else would end it."""
+        told = False
+        while (event := self.attempt.journal.next()) is not None and event.kind in REQUESTS:
+            told = True
+            self.attempt.tasks.go_on_forever()
+            self.attempt.deliver_next()
+        return told
+
+    def hopped_far(self) -> None:
+        """A chain of callbacks goes on for longer than the version that began the run, if that was an older one, waited for it.
+
+        It delivered the next outcome in the middle of the chain if it had one by then, and behind it if not: the journal does
+        not say which.
+        """
+        attempt = self.attempt
+        event = None if attempt.life.live else attempt.journal.next()
+        if event is not None and attempt.run.identity is None:
+            attempt.pause(
+                f"NondeterminismError: run {attempt.run.id!r} was begun by an older version of Holdfast, which waited for a "
+                "chain of callbacks (nested asyncio.shield, gather of futures, call_soon) for 32 turns of the loop only. The chain "
+                f"that goes on before {event.kind} of {event.key or 'the inbox'!r} is longer, and which the agent saw first is not "
+                "recorded. Nothing was done and nothing was written. Finish the run with that version, or start it anew"
+            )
+
+
+def _error_record(error: BaseException) -> dict[str, Any]:
+    """An agent's exception as a record, with the outcomes it came from: where a retry would cut."""
+    record = failures.record(error, ())
+    sources: list[dict[str, Any]] = []
+    _sources(error, sources, set())
+    record["from"] = sources
+    return record
+
+
+def _sources(error: BaseException | None, found: list[dict[str, Any]], seen: set[int]) -> None:
+    if error is None or id(error) in seen:
+        return
+    seen.add(id(error))
+    mark = getattr(error, "__holdfast__", None)
+    if mark is not None:
+        found.append(mark)
+        return
+    for inner in getattr(error, "exceptions", ()):
+        _sources(inner, found, seen)
+    _sources(error.__cause__, found, seen)
+    _sources(error.__context__, found, seen)  # also behind `from None`, which hides it from people only

@@ -7,108 +7,80 @@ counters move on as if the calls had been made, and the task takes the name that
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import Any
 
-from holdfast.engine.calls import Call
+from holdfast.engine.attempt import Call, Site
+from holdfast.runtime import Skip
 from holdfast.words.model import KINDS, Event, Recorded
 
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.identity import Scope
 
-
-def ahead(scope: Scope, names: str) -> Iterator[Recorded]:
+def ahead(site: Site, names: str) -> Iterator[Recorded]:
     """The completed steps in scopes with names that begin so, up to the first outcome that could mean something else.
 
     That is whatever came from outside, any other outcome of one of these scopes, and any of the task around this one: code
     that is passed over may have used it. Outcomes of other tasks are not counted.
     """
-    execution = scope.execution
-    if execution.live:
+    attempt = site.attempt
+    if attempt.life.live:
         return
-    era = f"@{execution.era}/" if execution.era else ""
-    ours = f"{era}{scope.named}/{names}" if scope.named else f"{era}{names}"
-    home = f"{era}{_home(scope)}"
-    start = execution.delivered - execution.journal.turn
-    for turn in range(execution.journal.turn, len(execution.journal.outcomes)):
-        event = execution.journal.outcomes[turn]
+    era = attempt.identity.prefix
+    ours = f"{era}{site.named}/{names}" if site.named else f"{era}{names}"
+    home = f"{era}{_home(site)}"
+    start = attempt.journal.delivered - attempt.journal.turn
+    for turn in range(attempt.journal.turn, len(attempt.journal.outcomes)):
+        event = attempt.journal.outcomes[turn]
         key = event.key or ""
         if key.startswith(ours) and event.kind == "step.completed":
-            asked, text = event.data["asked"], execution.text_of(event)
+            asked, text = event.data["asked"], attempt.pen.text_of(event)
             yield Recorded(key, key.removeprefix(ours), event.data["name"], asked, start + turn, text)
         elif KINDS[event.kind].arrives or key.startswith((ours, home)):
             return
 
 
-def _home(scope: Scope) -> str:
+def _home(site: Site) -> str:
     """Where the tasks beside this one have their paths."""
-    parent, slash, _ = scope.path.rpartition("/")
+    parent, slash, _ = site.path.rpartition("/")
     return f"{parent}{slash}"
 
 
-def skip(scope: Scope, keys: Sequence[str], task: str) -> Generator[Any, Any, None]:
-    """Pass over these outcomes, which are next; from here on this task is the one with that name."""
-    passing = Passing(scope.execution, keys[-1], "skip", "", "")
-    yield from scope.execution.enter(passing)
-    _count(scope.execution, keys)
-    _rename(scope, task)
-    passing.take(keys)
-    yield from scope.execution.rest(passing)
-
-
-class Passing(Call):
+class SkipCall(Call):
     """Takes outcomes in place of the calls that were made the first time. It wakes its task with the last one."""
 
     of = "step"
-    __slots__ = ("_left",)
+    __slots__ = ("_keys", "_left", "_site", "_task")
 
-    def take(self, keys: Sequence[str]) -> None:
-        self._left = set(keys)
-        for key in keys:
-            self.execution.journal.unclaimed.pop(key, None)
-            self.execution.journal.unasked.pop(key, None)
-            self.execution.calls[key] = self
-        self.execution.gate.activity += 1
+    def __init__(self, site: Site, request: Skip) -> None:
+        super().__init__(site.attempt, request.keys[-1], "skip", "", "")
+        self._site, self._keys, self._task = site, request.keys, request.task
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        """Pass over these outcomes, which are next; from here on this task is the one with that name."""
+        attempt, site = self.attempt, self._site
+        yield from attempt.enter(self)
+        attempt.identity.count(self._keys)
+        new = _home(site) + self._task
+        if new != site.path:
+            site.rename(new)
+        self._take()
+        yield from attempt.rest(self)
+
+    def _take(self) -> None:
+        self._left = set(self._keys)
+        for key in self._keys:
+            self.attempt.journal.passes(key)
+            self.attempt.calls[key] = self
+        self.attempt.tasks.asked()
 
     def settle(self, event: Event) -> None:
         """Nobody stirs before the last one, so those that follow it at once need not wait for the run to settle."""
-        execution, journal = self.execution, self.execution.journal
+        attempt, journal = self.attempt, self.attempt.journal
         self._left.discard(event.key or "")
-        self._tell(event)
+        attempt.saw_step(event)
         while self._left and (following := journal.outcomes[journal.turn + 1]).key in self._left:
             assert following.key is not None
-            journal.turn += 1
             self._left.discard(following.key)
-            del execution.calls[following.key]
-            execution._saw(following)
-            self._tell(following)
+            attempt.passed(following)
+            attempt.saw_step(following)
         if not self._left:
             super().settle(event)
-
-    def _tell(self, event: Event) -> None:
-        """What a step tells when it is delivered: what is left of budgets, and that it was made."""
-        execution, data = self.execution, event.data
-        execution.means = data.get("left", execution.means)
-        if execution.watch is not None:
-            made = Call(execution, event.key or "", data["name"], data["digest"], data["input"])
-            execution.watch.saw(made, event)
-
-
-def _count(execution: Execution, keys: Iterable[str]) -> None:
-    era = f"@{execution.era}/" if execution.era else ""
-    for key in keys:
-        place, _, number = key.removeprefix(era).rpartition("#")
-        execution.counters[place] = max(execution.counters.get(place, 0), int(number) + 1)
-
-
-def _rename(scope: Scope, task: str) -> None:
-    old, counters = scope.path, scope.execution.counters
-    new = _home(scope) + task
-    if new == old:
-        return
-    scope.path = new
-    for place in [place for place in counters if place.startswith(f"{old}/")]:
-        counters[new + place.removeprefix(old)] = counters.pop(place)
-    label, _, number = new.rpartition("#")
-    counters[label] = max(counters.get(label, 0), int(number) + 1)

@@ -6,7 +6,7 @@ Delivery order is journal order, so whatever the agent does in between (races, q
 
 A run has settled when none of its tasks was stepped, and nothing of it asked the loop to call anything, for QUIET_TURNS turns
 of the loop. asyncio needs several turns to carry one result through nested gathers, groups and shields; each turn that steps
-any task of the run starts the count again, and so does each callback that was asked for on the way (`tasks._install_order`),
+any task of the run starts the count again, and so does each callback that was asked for on the way (`loop._install_order`),
 so no chain is too long. A callback that is asked for in one turn runs in the next: a turn or two would do, and the number
 leaves room for what no count can see (code that schedules without `call_soon`). On a loop that has nothing to do but to turn
 gates no such chain can be under way, and the count is cut short. That is the common case of one run at a time, and of every
@@ -41,6 +41,13 @@ class Settling(Protocol):
         """A chain of callbacks has gone on for QUIET_TURNS turns without a task."""
 
 
+class Moving(Protocol):
+    """The tasks of a run, as a gate looks at them."""
+
+    activity: int  # every step of any of them adds one, and every callback they ask the loop for
+    hops: int  # how many of these were callbacks
+
+
 class _Counting:
     """How many gates of a loop count just now."""
 
@@ -57,15 +64,14 @@ class Gate:
     """Calls `advance` whenever the run has settled, for as long as that delivers something."""
 
     __slots__ = (
-        "_ceased", "_chain", "_counting", "_hops", "_last", "_outside", "_quiet", "_ready", "_run", "_since", "_soon", "activity",
-        "hops", "pumping",
+        "_ceased", "_chain", "_counting", "_hops", "_last", "_outside", "_quiet", "_ready", "_run", "_since", "_soon", "_tasks",
+        "pumping",
     )  # fmt: skip
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, outside: Context, run: Settling) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, outside: Context, run: Settling, tasks: Moving) -> None:
         self._soon, self._outside, self._run = getattr(loop.call_soon, "uncounted", loop.call_soon), outside, run
-        self.activity = 0  # every step of any task of the run adds one, and every callback it asks the loop for
+        self._tasks = tasks
         self.pumping = self._ceased = False
-        self.hops = 0  # how many of these were callbacks
         self._quiet = self._last = self._hops = self._chain = 0
         self._since = 0.0
         self._counting = _on_loop.setdefault(loop, _Counting())
@@ -75,8 +81,8 @@ class Gate:
         """Something happened: find out when the run has settled."""
         self._ceased = False
         if not self.pumping:
-            self.pumping, self._quiet, self._last = True, 0, self.activity
-            self._hops, self._chain = self.hops, 0
+            self.pumping, self._quiet, self._last = True, 0, self._tasks.activity
+            self._hops, self._chain = self._tasks.hops, 0
             self._counting.gates += 1
             self._since = time.monotonic()
             self._soon(self._turn, context=self._outside)
@@ -93,10 +99,10 @@ class Gate:
         if self._ceased:
             self._stop()
             return
-        if self.activity != self._last:
-            only_hops = self.activity - self._last == self.hops - self._hops
+        if self._tasks.activity != self._last:
+            only_hops = self._tasks.activity - self._last == self._tasks.hops - self._hops
             self._chain = self._chain + 1 if only_hops else 0
-            self._quiet, self._last, self._hops = 0, self.activity, self.hops
+            self._quiet, self._last, self._hops = 0, self._tasks.activity, self._tasks.hops
             if self._chain == QUIET_TURNS:
                 self._run.hopped_far()
             if time.monotonic() - self._since > UNSETTLED_LIMIT_S:
@@ -108,8 +114,8 @@ class Gate:
             if not self._run.advance():
                 self._stop()
                 return
-            self._quiet, self._last, self._since = 0, self.activity, time.monotonic()
-            self._hops, self._chain = self.hops, 0
+            self._quiet, self._last, self._since = 0, self._tasks.activity, time.monotonic()
+            self._hops, self._chain = self._tasks.hops, 0
         self._soon(self._turn, context=self._outside)
 
     def _stop(self) -> None:

@@ -1,19 +1,61 @@
-"""What an execution needs of the worker it runs in."""
+"""The ground under the engine: what an attempt at a run needs of the worker it runs in. Another ground can stand here."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
 
-from holdfast.engine.limits import Freed
-from holdfast.runtime import AgentSpec, Resources, StepSpec
+from holdfast.engine.slots import Freed
+from holdfast.runtime import AgentSpec, Resources, StepContext, StepSpec
 from holdfast.store.contract import EngineStore
 from holdfast.words.clock import Clock
 from holdfast.words.model import Event
 from holdfast.words.overrides import Override
 from holdfast.words.spent import Spent
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Ended:
+    """How an attempt ended. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
+
+    value: Any = None
+    error: Exception | None = None
+    doubt: bool = False
+    final: bool = False
+    pauses: str | None = None  # the rate that nobody has a turn of now, because of this failure
+
+
+RUN_IT: Final = Ended()
+
+
+class Threads(Protocol):
+    """Runs plain functions in threads."""
+
+    async def in_thread(
+        self, body: Callable[[], Any], wanted: Callable[[], bool], limit_s: float | None, *, may_repeat: bool
+    ) -> asyncio.Future[Any] | None:
+        """Call it as soon as a thread is free; None if it has not returned in time, and may run again."""
+        ...
+
+
+@dataclass(slots=True)
+class Work:
+    """One body of a step that is to run now, or its probe."""
+
+    spec: StepSpec
+    fn: Callable[..., Any]
+    threaded: bool
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    context: StepContext  # where it is: its key, its attempt, its idempotency key
+    limit_s: float | None
+    wanted: Callable[[], bool]  # False once nobody waits for it any more
+    threads: Threads
 
 
 class Host(Protocol):
@@ -34,12 +76,24 @@ class Host(Protocol):
         """Who hears that a body here left a slot of its step's limit."""
         ...
 
-    def park_grace_s(self, run: str) -> float:
-        """How long a run that waits stays in memory."""
+    def park_grace_s(self, run: str) -> float | None:
+        """How long a run that waits stays in memory; None: the host takes runs out of memory by itself."""
         ...
 
     def serve(self, spec: AgentSpec) -> None:
         """A run calls this agent: make sure this worker serves it."""
+        ...
+
+    def perform(self, work: Work) -> Coroutine[Any, Any, Ended]:
+        """Run a body or a probe; returns how it ended, and raises only what stops this attempt at the run."""
+        ...
+
+    def new_task(self, make: Callable[[], T]) -> T:
+        """Make a task of a run."""
+        ...
+
+    def patched(self, patch: str) -> bool | None:
+        """Has the run passed the line of this patch before? None: its journal tells."""
         ...
 
     def spec_of(self, agent: str) -> AgentSpec | None: ...

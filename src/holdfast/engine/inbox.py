@@ -1,7 +1,11 @@
-"""What has arrived at a run: messages by topic, ends of children, decisions of people.
+"""The inbox of a run: how what was sent to it becomes events of its journal, and what of that nobody has used yet.
 
-Arrivals come through the gate in journal order, so what is in the mailbox at any line of the agent is the same on every
-replay, and taking from it needs no record.
+`Mailbox` keeps what has arrived: messages by topic, ends of children, decisions of people. Arrivals come through the gate in
+journal order, so what is in the mailbox at any line of the agent is the same on every replay, and taking from it needs no
+record.
+
+`Inbox` fetches. A signal becomes an event, and the run sees it once that is durable. If the run only waits, the store does both
+at once (`take`): as long as that takes nothing new begins, because neither what comes is known nor which numbers it gets.
 """
 
 from __future__ import annotations
@@ -10,12 +14,21 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from holdfast.words.model import Event
+from holdfast.engine.bodies import Bodies
+from holdfast.engine.host import Host
+from holdfast.engine.journal import Journal
+from holdfast.engine.life import Life
+from holdfast.engine.loop import Tasks
+from holdfast.engine.recorder import Recorder
+from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.store.blobs import unspilled
+from holdfast.store.inbox import Taken
+from holdfast.words.harmless import logger
+from holdfast.words.model import Event, Signal
 
-if TYPE_CHECKING:
-    from holdfast.engine.conversations import Talk
+_log = logger("holdfast")
 
 
 @dataclass(slots=True)
@@ -26,48 +39,47 @@ class Mailbox:
     ended: dict[str, Event] = field(default_factory=dict)
     decided: dict[str, Event] = field(default_factory=dict)
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)  # of votes, by question
-    forsaken: dict[str, str] = field(default_factory=dict)  # questions that nobody waits for, and their calls
-    # Conversations nobody waits for: call, id, request.
-    unwanted: tuple[tuple[str, str, str], ...] = ()
-    talks: dict[str, Talk] = field(default_factory=dict)  # conversations that the run has or asks for
+    _forsaken: dict[str, str] = field(default_factory=dict)  # questions that nobody waits for, and their calls
     _said: dict[str, list[Event]] = field(default_factory=dict)
     _waiters: dict[tuple[str, str], deque[asyncio.Future[Any]]] = field(default_factory=dict)
 
-    def deliver(self, event: Event) -> None:
-        """Give an arrival to whoever waits for it, or keep it."""
-        if event.kind == "message.received":
-            topic = event.data["topic"]
-            if not self._wake_one("message", topic, event):
-                self._box(topic).append(event)
-        elif event.kind == "child.ended":
-            self.ended[event.data["child"]] = event
-            while self._wake_one("child", event.data["child"], event):
-                pass
-        elif event.kind in ("approval.decided", "approval.expired"):
-            self.decided[event.data["approval"]] = event
-            while self._wake_one("approval", event.data["approval"], event):
-                pass
-        elif event.kind.startswith("conversation."):
-            talk = self.talks.get(event.data["conversation"])
-            if (
-                not self._wake_one("conversation", event.data["request"], event)
-                and talk is not None
-                and talk.entered >= 0
-            ):
-                talk.taken(event)  # nobody asked for it but the run itself, which had lost it
-        else:
-            self._said.setdefault(event.data["approval"], []).append(event)
-            if event.data["approval"] in self.hearers:
-                self.hearers[event.data["approval"]]()
+    # What arrives
+
+    def message(self, event: Event) -> None:
+        """A message: for the first that waits for its topic, or kept."""
+        topic = event.data["topic"]
+        if not self.wake_one("message", topic, event):
+            self._box(topic).append(event)
+
+    def child_ended(self, event: Event) -> None:
+        """A child has ended."""
+        self.ended[event.data["child"]] = event
+        while self.wake_one("child", event.data["child"], event):
+            pass
+
+    def decision(self, event: Event) -> None:
+        """A question has its answer, or its time is over."""
+        self.decided[event.data["approval"]] = event
+        while self.wake_one("approval", event.data["approval"], event):
+            pass
+
+    def said(self, event: Event) -> None:
+        """A person has said something to a question without deciding it."""
+        self._said.setdefault(event.data["approval"], []).append(event)
+        if event.data["approval"] in self.hearers:
+            self.hearers[event.data["approval"]]()
 
     def _box(self, topic: str) -> deque[Event]:
         return self.letters.setdefault(topic, deque())
 
-    def said(self, approval: str) -> list[Event]:
-        """What people have said to a question without deciding it."""
-        return self._said.get(approval, [])
+    # Who waits
 
-    def _wake_one(self, kind: str, name: str, event: Event) -> bool:
+    def wait(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
+        """Have this future resolved by the next arrival of the kind and name."""
+        self._waiters.setdefault((kind, name), deque()).append(future)
+
+    def wake_one(self, kind: str, name: str, event: Event) -> bool:
+        """Give an arrival to the first that waits for it; False if nobody does."""
         waiting = self._waiters.get((kind, name))
         while waiting:
             future = waiting.popleft()
@@ -76,10 +88,6 @@ class Mailbox:
                 return True
         return False
 
-    def wait(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
-        """Have this future resolved by the next arrival of the kind and name."""
-        self._waiters.setdefault((kind, name), deque()).append(future)
-
     def forget(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
         """The waiter is gone; a message it was given but never saw goes to the next one, or back to the front."""
         waiting = self._waiters.get((kind, name))
@@ -87,8 +95,23 @@ class Mailbox:
             waiting.remove(future)
         if kind == "message" and future.done() and not future.cancelled() and future.exception() is None:
             letter = future.result()
-            if not self._wake_one(kind, name, letter):
+            if not self.wake_one(kind, name, letter):
                 self._box(name).appendleft(letter)
+
+    # What is kept
+
+    def votes(self, approval: str) -> list[Event]:
+        """What people have said to a question without deciding it."""
+        return self._said.get(approval, [])
+
+    def forsake(self, approval: str, key: str) -> None:
+        """An earlier life asked this, and the one that is replayed now was seen not to wait for the answer."""
+        self._forsaken[approval] = key
+
+    def forsaken(self) -> list[tuple[str, str]]:
+        """Such questions that nobody has decided, each with its call; they are told once."""
+        forsaken, self._forsaken = self._forsaken, {}
+        return [(approval, key) for approval, key in forsaken.items() if approval not in self.decided]
 
     def take(self, topic: str) -> Event | None:
         """The oldest message of a topic that nobody has received."""
@@ -110,3 +133,127 @@ class Mailbox:
     def unread(self) -> list[Event]:
         """Every message that nobody has received, in order of arrival: what a checkpoint carries over."""
         return sorted((event for box in self.letters.values() for event in box), key=lambda event: event.seq)
+
+
+class Inbox:
+    """Fetches what was sent to one run, for as long as it is in memory."""
+
+    __slots__ = (
+        "_bodies", "_host", "_journal", "_life", "_noticed", "_pen", "_singly", "_tasks",
+        "fetching", "mailbox", "requests", "seen", "signals",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        life: Life,
+        host: Host,
+        journal: Journal,
+        pen: Recorder,
+        bodies: Bodies,
+        tasks: Tasks,
+        signals: list[Signal],
+    ) -> None:
+        self._life, self._host, self._journal, self._pen = life, host, journal, pen
+        self._bodies, self._tasks = bodies, tasks
+        self.mailbox = Mailbox()
+        self.signals = signals  # that came before the run was loaded; they become events when it goes live
+        self.seen = life.run.inbox_seen  # signals up to this one are events, or on their way to be
+        self.fetching = self._noticed = False  # reading the inbox; told that there is something in it
+        self._singly = False  # the run was asked to stop: what comes is looked at before it is an event
+        self.requests: dict[str, Callable[[Signal], None]] = {}  # pause, resume and cancel: who carries them out
+
+    @property
+    def idle(self) -> bool:
+        """Is all that is known to have come taken in?"""
+        return not (self.fetching or self._noticed)
+
+    def arrive(self, signal: Signal) -> None:
+        """A signal becomes an event of the journal, and is seen once that is durable."""
+        self.seen = max(self.seen, signal.position)
+        request = self.requests.get(signal.kind)
+        if request is not None:
+            request(signal)
+            return
+        data = signal.recorded()
+        if data is None:
+            return
+        if signal.kind == "message.received":
+            data["position"] = signal.position  # so that a receipt finds it
+        self._pen.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
+
+    def look_at_each(self) -> None:
+        """The run was asked to stop: the store puts nothing into its journal by itself any more."""
+        self._singly = True
+
+    def take_signals(self) -> list[Signal]:
+        """What came before the run was loaded: it arrives now."""
+        signals, self.signals = self.signals, []
+        return signals
+
+    def look(self) -> None:
+        """The run is live: fetch what came while it was loaded or replayed."""
+        if self._noticed:
+            self.notice()
+
+    def notice(self, *, sure: bool = False) -> None:
+        """Something may have come (`sure`: it has): fetch it now, or once the run is live and the fetch before is over."""
+        self._noticed = True
+        if self._life.live and not self._life.closing and not self.fetching:
+            self.fetching = True
+            if not (sure and self._take()):
+                _ = self._bodies.start(self._fetch)
+
+    def _take(self) -> bool:
+        """Have the store put what came into the journal, if the run only waits."""
+        life, pen, bodies, tasks = self._life, self._pen, self._bodies, self._tasks
+        busy = bodies.drivers or pen.unacked or self._journal.ready or pen.is_held
+        if busy or bodies.holding or not tasks.resting or tasks.gate.pumping or self._singly:
+            return False
+        try:
+            taking = self._host.store.take(life.run.id, life.run.lease_epoch, pen.next_seq, self.seen)
+        except StoreUnavailable:
+            return False
+        if taking is None:
+            return False
+        self._noticed = False
+        bodies.hold("taking")
+        pen.expect()
+        taking.add_done_callback(self._taken, context=life.outside)
+        return True
+
+    def _taken(self, future: asyncio.Future[Taken]) -> None:
+        life, pen = self._life, self._pen
+        error = future.exception()
+        events, more = future.result() if error is None else Taken([], False)
+        pen.make_way(events)
+        pen.let_go(lost=error is not None)
+        self.fetching = False
+        if error is not None:
+            if not isinstance(error, LeaseLost | StoreUnavailable):
+                _log.error("run %r: what came to it could not be taken: %r", life.run.id, error)
+            life.close("lost")
+            return
+        self.seen += len(events)
+        for event in events:
+            pen.landed(event)
+        if life.closing:
+            return
+        self._bodies.allow("taking")
+        if more or self._noticed:
+            self.notice()
+
+    async def _fetch(self) -> None:
+        store = self._host.store
+        try:
+            self._noticed = False
+            signals = await store.inbox(self._life.run.id, self.seen)
+            for signal in signals:
+                signal.value = await unspilled(store, signal.value)
+                if signal.position > self.seen:
+                    self.arrive(signal)
+        finally:
+            self.fetching = False
+            if self._noticed:
+                self.notice()
+            self._pen.progress.set()
+            self._tasks.gate.kick()

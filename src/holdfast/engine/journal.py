@@ -1,11 +1,13 @@
-"""The recorded history of one run, as replay sees it. No I/O and no loop: events in, answers out.
+"""The history of one run, as its owner sees it. No I/O and no loop: events in, answers out.
 
-Outcomes are kept in the order in which the agent saw them, and `next` walks them. What was only begun (a timer, a child,
-an attempt) is kept by key, for the call that will ask for it again.
+Outcomes have one order, that of their numbers: those that were recorded before come first, then those that become durable in
+this life (`land`). `next` is the one to be delivered next, and `move_on` passes it, on replay and live alike. What was only
+begun (a timer, a child, an attempt) is kept by key, for the call that will ask for it again.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -33,15 +35,18 @@ class Journal:
     stopped: dict[int, int] = field(default_factory=dict)  # by epoch: where its owner was told to pause and end bodies
     crashed: set[int] = field(default_factory=set)  # epochs whose owner died or lost the run in the middle of it
     retried: int = -1  # where a failed run was told to go on, last
-    turn: int = 0
+    turn: int = 0  # of the recorded outcomes, the one that is next
+    ready: deque[Event] = field(default_factory=deque)  # those of this life that wait for their turn
+    delivered: int = 0  # outcomes that the agent has seen, over all eras
+    time: int = 0  # of the last of them: what time it is to the agent
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> Journal:
+    def of(cls, events: Iterable[Event], created_at: int) -> Journal:
         """Sort events into what replay needs; a checkpoint makes everything before it history."""
-        journal = cls()
+        journal = cls(time=created_at)
         for event in events:
             if event.kind == "checkpoint":
-                journal = cls(checkpoint=event)
+                journal = cls(checkpoint=event, time=created_at)
             elif event.kind in OUTCOMES:
                 journal.outcomes.append(event)
                 if event.kind == "run.cancelling":
@@ -68,14 +73,69 @@ class Journal:
                 journal.unclaimed[event.key] = None
         return journal
 
+    def begin_era(self, checkpoint: Event) -> None:
+        """The agent goes on from a checkpoint that it has just taken: what was recorded before is history."""
+        Journal.__init__(self, checkpoint, restored=True, ready=self.ready, delivered=self.delivered, time=self.time)
+
+    def restore(self) -> Event:
+        """The agent goes on from the checkpoint that the journal begins with."""
+        assert self.checkpoint is not None
+        self.restored = True
+        self.delivered, self.time = self.checkpoint.data["delivered"], max(self.time, self.checkpoint.at)
+        return self.checkpoint
+
+    @property
+    def awaits_restore(self) -> bool:
+        """Is there a checkpoint that the agent has not gone on from yet?"""
+        return self.checkpoint is not None and not self.restored
+
+    @property
+    def numbered(self) -> int:
+        """How many outcomes have a number, over all eras."""
+        return len(self.outcomes) + (self.checkpoint.data["delivered"] if self.checkpoint else 0)
+
     @property
     def exhausted(self) -> bool:
         """Has every recorded outcome been delivered?"""
         return self.turn >= len(self.outcomes)
 
     def next(self) -> Event | None:
-        """The outcome to be delivered next, in the order of the first time."""
-        return self.outcomes[self.turn] if self.turn < len(self.outcomes) else None
+        """The outcome to be delivered next: on replay in the order of the first time."""
+        if self.turn < len(self.outcomes):
+            return self.outcomes[self.turn]
+        return self.ready[0] if self.ready else None
+
+    def land(self, event: Event) -> None:
+        """An outcome is durable, and waits for its turn."""
+        self.ready.append(event)
+
+    def move_on(self) -> None:
+        """The next outcome was delivered."""
+        if self.turn < len(self.outcomes):
+            self.turn += 1
+        else:
+            self.ready.popleft()
+
+    def saw(self, event: Event) -> None:
+        """The agent sees an outcome now."""
+        self.delivered += 1
+        self.time = max(self.time, event.at)
+
+    def passes(self, key: str) -> None:
+        """The code goes on from the outcome of this call without making it."""
+        self.unclaimed.pop(key, None)
+        self.unasked.pop(key, None)
+
+    def may_have_begun(self, asked: int, epoch: int) -> bool:
+        """Can an earlier owner have begun a body of which nothing is recorded, because it died or was stopped?
+
+        It can if the last outcome that the agent had seen when it asked was recorded by an earlier owner: that one may
+        have come to this call as well.
+        """
+        before = 0 if self.checkpoint is None else self.checkpoint.data["delivered"]
+        place = min(asked - before, len(self.outcomes))
+        seen = self.outcomes[place - 1] if place > 0 else self.checkpoint
+        return epoch > 1 and (seen is None or seen.epoch < epoch)
 
     def claim(self, key: str, name: str, digest: str, of: str) -> Divergence | None:
         """The code asks for this call; a record of it of another kind, or with another name or input, is a divergence."""

@@ -15,107 +15,33 @@ longer each time, or at once when a body in this worker leaves one.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import math
 import random
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from holdfast.engine.calls import Call, Wait
-from holdfast.engine.loop import task_of_ours
-from holdfast.errors import StoreUnavailable
+from holdfast.engine.attempt import Call
+from holdfast.engine.parking import Wait
 from holdfast.store.limits import Turn, in_milliseconds
-from holdfast.words.harmless import logger
-from holdfast.words.limits import SHARED, Lane, interval_us, latest_us, slack_us, stretch_us
+from holdfast.words.limits import SHARED, Lane, interval_us, latest_us, slack_us
 from holdfast.words.retry import pause_s
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from holdfast.engine.execution import Execution
-    from holdfast.store.contract import EngineStore
-
-_log = logger("holdfast")
 _FIRST_LOOK_MS: Final = 100
 _LAST_LOOK_MS: Final = 10_000
 _AFTER_A_PAUSE_MS: Final = 60_000  # for so long turns of a rate without a number are so far apart:
 _AFTER_A_PAUSE_US: Final = 50_000
 
 
-class LateTurns:
-    """Turns that were used late in this worker, until that is in the store.
-
-    Whoever comes late does not wait for the commit: those that must know of it come a window later. What comes late while one
-    commit is on its way is written with the next.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: dict[tuple[str, int], dict[int, int]] = {}  # of a key and a window: stretches and times
-        self._writing: set[tuple[str, int]] = set()
-
-    def note(self, execution: Execution, key: str, turn: Turn, every_ms: int, now: int) -> None:
-        """A turn is used now."""
-        which, stretch = (key, every_ms), stretch_us(turn.place, every_ms)
-        self._waiting.setdefault(which, {})[stretch] = now * 1000
-        if which not in self._writing:
-            self._writing.add(which)
-            writing = task_of_ours(execution.loop, self._write(execution.store, which), contextvars.Context())
-            execution.host.keep(writing)
-
-    async def _write(self, store: EngineStore, which: tuple[str, int]) -> None:
-        key, every_ms = which
-        try:
-            while began := self._waiting.pop(which, None):
-                await store.use_late(key, began, every_ms)
-        except StoreUnavailable:
-            _log.debug("turns of %r were late, and the store is closed", key)
-        finally:
-            self._writing.discard(which)
-
-
-class Freed:
-    """Tells those who wait in this worker that a slot is free; in other workers they look by themselves."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self.late = LateTurns()
-
-    def wait(self, key: str) -> asyncio.Future[None]:
-        """A future that is done when a slot of this key was left, for the one that has waited longest."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, deque()).append(over)
-        return over
-
-    def forget(self, key: str, over: asyncio.Future[None]) -> None:
-        """Nobody waits for this one any more."""
-        waiting = self._waiting.get(key)
-        if waiting is not None and over in waiting:
-            waiting.remove(over)
-            if not waiting:
-                del self._waiting[key]
-
-    def tell(self, key: str) -> None:
-        """A slot of this key was left."""
-        for over in self._waiting.get(key, ()):
-            if not over.done():
-                over.set_result(None)
-                return
-
-
 async def doze(call: Call, waits_for: str, due: int, over: asyncio.Future[None] | None = None) -> None:
     """Wait until a time, or until `over` is done: the run may leave memory meanwhile."""
-    execution = call.execution
-    over = execution.loop.create_future() if over is None else over
-    execution.waits[call.key] = Wait(waits_for, due)
-    timer = execution.clock.call_at(due, lambda: None if over.done() else over.set_result(None))
-    execution.asleep += 1
-    execution.gate.kick()
+    attempt = call.attempt
+    over = attempt.life.loop.create_future() if over is None else over
+    timer = attempt.host.clock.call_at(due, lambda: None if over.done() else over.set_result(None))
     try:
-        await over
+        with attempt.parking.asleep(call.key, Wait(waits_for, due)):
+            await over
     finally:
-        execution.asleep -= 1
         timer.cancel()
-        execution.waits.pop(call.key, None)
 
 
 class Passage:
@@ -138,7 +64,7 @@ class Passage:
             self.leave()
 
     async def _until_turn(self, held: Callable[[Turn], object]) -> None:
-        clock = self._call.execution.clock
+        clock = self._call.attempt.host.clock
         while self._lane.rate_key is not None:
             if self._turn is None:
                 self._turn, self._at = await self._reserve(self._lane.rate_key), 0
@@ -152,34 +78,34 @@ class Passage:
                 return
 
     async def _reserve(self, key: str) -> Turn:
-        lane, execution = self._lane, self._call.execution
+        lane, attempt = self._lane, self._call.attempt
         interval = interval_us(lane.rate_n or 0, lane.rate_ms or 0)
         if not (interval or lane.tokens_us):
             # Nothing is counted, so nothing is written. But those who were refused, or waited for the end of a pause, come
             # one after the other: all at once most of them would be refused again.
-            closed = await execution.store.closed(key)
-            if closed.paused + _AFTER_A_PAUSE_MS <= execution.clock.now():
-                return Turn(execution.clock.now() * 1000)
+            closed = await attempt.host.store.closed(key)
+            if closed.paused + _AFTER_A_PAUSE_MS <= attempt.host.clock.now():
+                return Turn(attempt.host.clock.now() * 1000)
             interval = _AFTER_A_PAUSE_US
-        return await execution.store.take_turn(key, interval, lane.tokens_us)
+        return await attempt.host.store.take_turn(key, interval, lane.tokens_us)
 
     async def _usable(self) -> bool:
         """Has the turn come, and can it be used? It is lost if it comes much too late, or if the rate was closed meanwhile.
 
         If it is merely late, that is written down when the body begins.
         """
-        lane, execution, turn = self._lane, self._call.execution, self._turn
+        lane, attempt, turn = self._lane, self._call.attempt, self._turn
         if lane.rate_key is None or turn is None:
             return True
         every_ms = lane.rate_ms or 0
         if self._look:
-            closed, now = await execution.store.closed(lane.rate_key, turn, every_ms), execution.clock.now()
+            closed, now = await attempt.host.store.closed(lane.rate_key, turn, every_ms), attempt.host.clock.now()
             self._look, self._at = False, in_milliseconds(closed.late) + every_ms if closed.late else 0
             # A bill that is paid soon is left to turns that are reserved later: with each one all who wait would be put off.
             if closed.paused > now or closed.owed > now + latest_us(lane.tokens_ms) // 1000:
                 self._turn = None
                 return False
-        now = execution.clock.now()
+        now = attempt.host.clock.now()
         if now * 1000 - turn.place > latest_us(every_ms):
             self._turn = None
             return False
@@ -187,9 +113,9 @@ class Passage:
 
     def begins(self, now: int) -> None:
         """The body begins; if its turn was longer ago than the rate allows for, others must know."""
-        key, turn, every_ms, execution = self._lane.rate_key, self._turn, self._lane.rate_ms or 0, self._call.execution
+        key, turn, every_ms, attempt = self._lane.rate_key, self._turn, self._lane.rate_ms or 0, self._call.attempt
         if key is not None and turn is not None and every_ms and now * 1000 - turn.place > slack_us(every_ms):
-            execution.host.slots.late.note(execution, key, turn, every_ms, now)
+            attempt.host.slots.late.note(attempt.host.store, attempt.host.keep, key, turn, every_ms, now)
 
     def told(self, turn: Turn) -> dict[str, Any]:
         """What the journal keeps of a turn that must be waited for: when, and of whom if others share it."""
@@ -199,11 +125,11 @@ class Passage:
 
     async def learn(self, error: Exception | None, tokens: int = 0) -> str | None:
         """What the end of the body means for all who share the rate; its name if it is paused now."""
-        lane, store = self._lane, self._call.execution.store
+        lane, store = self._lane, self._call.attempt.host.store
         if lane.rate_key is None:
             return None
         if tokens and lane.tokens_us:
-            since = self._call.execution.clock.now() if self._turn is None else self._turn.at
+            since = self._call.attempt.host.clock.now() if self._turn is None else self._turn.at
             await store.charge(lane.rate_key, tokens, lane.tokens_us, since)
         wait_s = None if error is None else pause_s(error)
         if wait_s is None:
@@ -213,15 +139,15 @@ class Passage:
 
     async def _into_slot(self) -> bool:
         """Take a slot, if there must be one; tells whether it had to be waited for."""
-        lane, execution = self._lane, self._call.execution
+        lane, attempt = self._lane, self._call.attempt
         if lane.limit_key is None or lane.limit_n is None:
             return False
-        run, slots, wait_ms = execution.run, execution.host.slots, float(_FIRST_LOOK_MS)
+        run, slots, wait_ms = attempt.run, attempt.host.slots, float(_FIRST_LOOK_MS)
         waited = False
         while True:
             over = slots.wait(lane.limit_key)
             try:
-                taken = await execution.store.take_slot(
+                taken = await attempt.host.store.take_slot(
                     lane.limit_key, lane.limit_n, run.id, self._call.key, run.lease_epoch
                 )
                 if taken:
@@ -230,7 +156,7 @@ class Passage:
                         slots.tell(lane.limit_key)
                     return waited
                 waited = True
-                due = execution.clock.now() + round(wait_ms * random.uniform(0.75, 1.25))
+                due = attempt.host.clock.now() + round(wait_ms * random.uniform(0.75, 1.25))
                 await doze(self._call, "slot", due, over)
             finally:
                 slots.forget(lane.limit_key, over)
@@ -238,13 +164,13 @@ class Passage:
 
     def leave(self) -> None:
         """The body has ended: its slot is free once the store knows. If we die before, it is free all the same."""
-        execution, key = self._call.execution, self._lane.limit_key
-        if not self._inside or key is None or execution.closing:
+        attempt, key = self._call.attempt, self._lane.limit_key
+        if not self._inside or key is None or attempt.life.closing:
             return
         self._inside = False
 
         async def leave() -> None:
-            await execution.store.leave_slot(execution.run.id, self._call.key, execution.run.lease_epoch)
-            execution.host.slots.tell(key)
+            await attempt.host.store.leave_slot(attempt.run.id, self._call.key, attempt.run.lease_epoch)
+            attempt.host.slots.tell(key)
 
-        _ = execution.start_driver(leave)
+        _ = attempt.bodies.start(leave)

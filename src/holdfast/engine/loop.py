@@ -1,8 +1,17 @@
 """asyncio, as a run sees it: numbered tasks, counted steps, recorded timers, and nothing foreign unnoticed.
 
+`Tasks` has the tasks of one attempt. A task counts as activity of its run whenever it is stepped, which is how the gate knows
+that the run has settled; and it unwinds when the run leaves memory.
+
 `install` puts a task factory and a few instance methods on the loop. Each looks at the context variable first, and at the
 running task or callback if that is missing, and does nothing unless the caller is agent code, so everything else on the loop
 is as it was.
+
+Async generators of agent code that were left in the middle are closed in their own run, whoever happens to run then. Python
+hands such a generator to the loop when it is collected, and the loop closes it in a task of whatever context is current: that
+of another run, or of none, where a step in its `finally` would simply run. So each generator's scope is remembered from its
+first iteration on, and the task that closes it is one of its own run: refused its verbs when the run has left memory, recorded
+like any other while it is live.
 """
 
 from __future__ import annotations
@@ -12,17 +21,17 @@ import contextvars
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Coroutine
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Generator
 from types import BuiltinFunctionType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from holdfast.engine.generators import install_generators
+from holdfast.engine.gate import Gate, Settling
+from holdfast.engine.identity import Identity
+from holdfast.engine.life import Life
 from holdfast.errors import Suspended
-from holdfast.runtime import UNSET, Placed, _here, here
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.identity import Scope
+from holdfast.runtime import UNSET, Durable, Placed, Runtime, _here, here
 
 # What an agent may call on the loop to wait for something that no journal records.
 _FOREIGN = (
@@ -53,14 +62,35 @@ class GateFuture(asyncio.Future[Any]):
     """A future that only the gate resolves; a task that waits for one is accounted for."""
 
 
+class Place(Runtime, Protocol):
+    """A task of a run, or one named block of it, as asyncio's own code is told of it."""
+
+    path: str
+    named: str
+    made_at: str
+    tasks: Tasks
+
+    def at_home(self) -> Place: ...
+    def runs_in(self, task: RunTask) -> None:
+        """Its code runs in this task."""
+        ...
+
+    def time(self) -> float: ...
+    def tick(self, delay_s: float, callback: Any, args: tuple[Any, ...], context: Any) -> Any: ...
+
+
 class RunTask(asyncio.Task[Any]):
     """A task of a run. It hashes by order of creation, so that sets of tasks iterate the same way on every replay."""
 
-    def __init__(self, coro: Stirring, *, number: int, scope: Scope, **kw: Any) -> None:
+    def __init__(self, coro: Stirring, *, number: int, scope: Place, **kw: Any) -> None:
         self._number = number  # before Task.__init__, which puts the task into a set
         self.scope, self.stirring = scope, coro
         self.tidies = False  # it closes a generator, and is let finish when the agent has returned
         super().__init__(coro, **kw)
+
+    def enter(self, scope: Place) -> None:
+        """Its code is in this scope from now on."""
+        self.scope = scope
 
     def __hash__(self) -> int:
         return self._number
@@ -72,12 +102,12 @@ class RunTask(asyncio.Task[Any]):
 class Stirring(Coroutine[Any, Any, Any]):
     """A task's coroutine whose every step counts as activity of its run; unwinds when the run leaves memory."""
 
-    __slots__ = ("__name__", "__qualname__", "_coro", "_execution", "_place", "_resumed", "asleep", "scope")
+    __slots__ = ("__name__", "__qualname__", "_coro", "_place", "_resumed", "_tasks", "asleep", "scope")
 
-    def __init__(self, coro: Any, execution: Execution, scope: Scope, *, shared: bool = False) -> None:
-        self._coro, self._execution, self.scope = coro, execution, scope
+    def __init__(self, coro: Any, tasks: Tasks, scope: Place, *, shared: bool = False) -> None:
+        self._coro, self._tasks, self.scope = coro, tasks, scope
         self._place: Any = scope if shared else None  # a context that others use too has it only while this task runs
-        self._resumed = 1 if execution.closing else 0  # how often since the run began to leave memory
+        self._resumed = 1 if tasks.life.closing else 0  # how often since the run began to leave memory
         self.asleep = False  # for ever
         self.__name__ = getattr(coro, "__name__", type(coro).__name__)
         self.__qualname__ = getattr(coro, "__qualname__", self.__name__)
@@ -98,14 +128,12 @@ class Stirring(Coroutine[Any, Any, Any]):
             _lent.reset(lent)
 
     def _step(self, resume: Callable[..., Any], *what: Any) -> Any:
-        execution = self._execution
-        execution.gate.activity += 1
-        if execution.closing:
+        tasks = self._tasks
+        tasks.activity += 1
+        if tasks.life.closing:
             return self._unwind(resume, *what)
-        if execution.resting:
-            if execution.settled:
-                execution.stirred_by_foreign(self.scope, self._coro)
-            execution.resting = False
+        if tasks.resting:
+            tasks.stirs(self)
         waits_for = left = None
         try:
             waits_for = resume(*what)
@@ -114,14 +142,14 @@ class Stirring(Coroutine[Any, Any, Any]):
         except SystemExit as error:  # ends the run, not the worker with all its runs
             raise RuntimeError(f"the agent raised SystemExit: {error}") from error
         except Exception as error:
-            if not execution.closing or isinstance(error, StopIteration):
+            if not tasks.life.closing or isinstance(error, StopIteration):
                 raise
             left = asyncio.CancelledError()  # what it met on its way out matters to nobody
         if left is not None:
             raise left
         if waits_for is not None and not isinstance(waits_for, GateFuture):
             self.asleep = isinstance(waits_for, Never)
-            execution.gate.kick()  # what it waits for comes from the run itself, or from nowhere: find out
+            tasks.gate.kick()  # what it waits for comes from the run itself, or from nowhere: find out
         return waits_for
 
     def _unwind(self, resume: Callable[..., Any], *what: Any) -> Any:
@@ -130,13 +158,13 @@ class Stirring(Coroutine[Any, Any, Any]):
         Code that swallows everything and goes on is put to sleep for ever after REFUSALS turns: it must not spin the
         loop. A cancellation (the worker stops) ends the task even then.
         """
-        if (self.asleep or self._execution.given_up) and resume != self._coro.send:
+        if (self.asleep or self._tasks.given_up) and resume != self._coro.send:
             _leak(self._coro)
             raise asyncio.CancelledError
         self._resumed += 1
         if self._resumed > REFUSALS:
             self.asleep = True
-            return never(self._execution.loop)
+            return never(self._tasks.life.loop)
         try:
             waits_for = self._coro.throw(Suspended()) if self._resumed == 1 else resume(*what)
         except (StopIteration, KeyboardInterrupt):
@@ -156,6 +184,206 @@ class Stirring(Coroutine[Any, Any, Any]):
 
     def __getattr__(self, name: str) -> Any:  # cr_frame, cr_await: for tracebacks and debuggers
         return getattr(self._coro, name)
+
+
+class Maker(Protocol):
+    """Makes tasks of runs: a host."""
+
+    def new_task(self, make: Callable[[], RunTask]) -> RunTask: ...
+
+
+class Tasks:
+    """The tasks of one attempt, and whether they have come to rest."""
+
+    __slots__ = (
+        "_failed", "_host", "_identity", "_new_scope", "_refusals", "activity", "alive", "dusty", "gate", "given_up",
+        "hops", "life", "never_settle", "on_end",
+        "on_stray", "report", "resting", "root", "settled", "ticked_s",
+    )  # fmt: skip
+
+    def __init__(self, life: Life, host: Maker, identity: Identity, settling: Settling) -> None:
+        self.life, self._host, self._identity = life, host, identity
+        self.activity = self.hops = 0  # steps of tasks and callbacks that were asked for; of these, callbacks
+        self.gate = Gate(life.loop, life.outside, settling, self)
+        self.alive: dict[RunTask, None] = {}
+        self.root: RunTask | None = None
+        self._failed: weakref.WeakSet[RunTask] | None = None  # tasks, as long as the agent holds them
+        self.dusty = False  # something may be left of tasks that have ended, or of callbacks, that could still move
+        self.resting = self.settled = False  # its only task waits at the gate; all of it has been seen to wait
+        self.never_settle = False  # they go on without waiting for anything
+        self.given_up = False  # what has not ended by now never will
+        self._refusals = 0  # of verbs, while the run leaves memory
+        self.ticked_s = 0.0  # when the last asyncio timer of the agent was due, as the loop's time
+
+    def serve(
+        self,
+        new_scope: Callable[[str, str, str], Place],
+        on_end: Callable[[], None],
+        on_stray: Callable[[Place, Any], None],
+        report: Callable[[Place, str, str], None],
+    ) -> None:
+        """Say who makes scopes, and who hears of three things.
+
+        The agent has ended; a task of a settled run has moved by itself; agent code waits for something foreign.
+        """
+        self._new_scope, self.on_end, self.on_stray, self.report = new_scope, on_end, on_stray, report
+
+    # Making them
+
+    def start(self, code: Callable[[], Any], context: contextvars.Context) -> None:
+        """Start the agent's code from its first line."""
+        scope = self._new_scope("", "", "")
+        context.run(_here.set, scope)
+        self.root = self._new(Stirring(code(), self, scope), scope, context)
+        self.gate.kick()
+
+    def adopt(self, parent: Place, coro: Any, given: contextvars.Context | None, **kw: Any) -> RunTask:
+        """A task created inside the run: numbered now, in its parent's program order."""
+        name = getattr(coro, "__name__", "task").replace("/", ".").replace("#", ".")
+        place = f"{parent.path}/{name}" if parent.path else name
+        nameless = (
+            isinstance(coro, Durable) or self.life.closing
+        )  # has its key, or may not call: `finally` needs tasks too
+        path = f"{place}~" if nameless else f"{place}#{self._identity.nth(place)}"
+        scope = self._new_scope(path, parent.named, made_at(coro))
+        context = contextvars.copy_context() if given is None else given
+        if given is None:
+            context.run(_here.set, scope)
+        return self._new(Stirring(coro, self, scope, shared=given is not None), scope, context, **kw)
+
+    def _new(self, stirring: Stirring, scope: Place, context: contextvars.Context, **kw: Any) -> RunTask:
+        number = self._identity.next_task()
+        loop = self.life.loop
+        task = self._host.new_task(
+            lambda: RunTask(stirring, number=number, scope=scope, loop=loop, context=context, **kw)
+        )
+        scope.runs_in(task)
+        self.alive[task] = None
+        self.dusty = len(self.alive) > 1
+        self.activity += 1
+        task.add_done_callback(self._done, context=self.life.outside)
+        return task
+
+    def _done(self, task: Any) -> None:
+        self.alive.pop(task, None)
+        self.activity += 1
+        if self.life.closing:
+            return
+        if task._log_traceback:  # it failed, and asyncio reports that unless the agent looks at it
+            self._failed = self._failed or weakref.WeakSet()
+            self._failed.add(task)
+        if task is self.root:
+            if not self.alive and not self.dusty:
+                self.on_end()
+                if not (self.life.finishing or self.life.closing):
+                    self.gate.kick()  # it cannot end yet, and waits
+                return
+            for other in list(self.alive):  # as asyncio.run does
+                if not other.tidies:
+                    other.cancel()
+        self.dusty = True
+        self.gate.kick()
+
+    @property
+    def ended(self) -> bool:
+        """Has the agent ended, and all that it has started in this process?"""
+        return self.root is not None and self.root.done() and not self.alive
+
+    def cancel_all(self) -> None:
+        """The run leaves memory: each task unwinds."""
+        for task in list(self.alive):
+            task.cancel()
+        if self.life.closing != "ended":
+            for task in self._failed or ():
+                task.exception()  # no loss to be reported: the agent meets the failure in its next life
+
+    def give_up(self) -> None:
+        """What has not ended by now never will: a cancellation ends it whatever its code does."""
+        self.given_up = True
+
+    def refused(self, verb: str) -> Durable[Any]:
+        """A verb is called while the run leaves memory: the first hundred times it raises `Suspended`, then it never ends.
+
+        Code that swallows the refusals and goes on is put to sleep for ever that way: it must not spin the loop.
+        """
+        self._refusals += 1
+        if self._refusals <= REFUSALS:
+            raise Suspended
+        return Durable(verb, self.refusal)
+
+    def refusal(self) -> Generator[Any, Any, Any]:
+        """A call that is awaited meanwhile was asked too late, or it diverged."""
+        self._refusals += 1
+        if self._refusals <= REFUSALS:
+            raise Suspended
+        while True:
+            yield never(self.life.loop)
+
+    # Coming to rest
+
+    @property
+    def alone(self) -> bool:
+        """Is there one live task, and nothing left of others that could still move?"""
+        return len(self.alive) == 1 and not self.dusty
+
+    @property
+    def awaited(self) -> GateFuture | None:
+        """The future at the gate that the only task there is waits for."""
+        if not self.resting or self.dusty or len(self.alive) != 1:
+            return None
+        (task,) = self.alive
+        waiter = getattr(task, "_fut_waiter", None)
+        return waiter if isinstance(waiter, GateFuture) and not waiter.done() else None
+
+    def hop(self) -> None:
+        """Agent code, or asyncio on its behalf, has the loop call something that is no step of a task."""
+        self.dusty = True
+        self.activity += 1
+        self.hops += 1
+
+    def asked(self) -> None:
+        """A call was asked for: the run has not settled."""
+        self.activity += 1
+
+    def swept(self) -> None:
+        """The gate has seen that nothing moves: nothing is left of tasks that have ended."""
+        self.dusty = False
+
+    def rest(self) -> None:
+        """The only task there is waits at the gate."""
+        self.resting = True
+
+    def settle(self) -> None:
+        """All of the run has been seen to wait, and nothing is left to deliver."""
+        self.resting = self.settled = True
+
+    def stir(self) -> None:
+        """An outcome is delivered: the run moves."""
+        self.resting = self.settled = False
+        self.activity += 1
+
+    def stirs(self, task: Stirring) -> None:
+        """A task of a resting run is stepped. If the run has settled, it was not the gate that moved it."""
+        if self.settled:
+            self.on_stray(task.scope, task)
+        self.resting = False
+
+    def stray(self, now_s: float) -> None:
+        """It was something foreign: the loop's time goes on, or a loop that polls would never end."""
+        self.resting = self.settled = False
+        self.tick(now_s)
+
+    def tick(self, when_s: float) -> None:
+        """The loop's time, as agent code sees it, is not before this any more."""
+        self.ticked_s = max(self.ticked_s, when_s)
+
+    def restart_time(self) -> None:
+        """A new era begins."""
+        self.ticked_s = 0.0
+
+    def go_on_forever(self) -> None:
+        """They were seen to go on without waiting for anything: requests to stop do not wait for them to settle."""
+        self.never_settle = True
 
 
 def _leak(coro: Any) -> None:
@@ -178,7 +406,7 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
         if not _is_scope(place) and context is not None:
             place = context.get(_here)
         if _is_scope(place):
-            return place.execution.adopt(place, coro, context, **kw)
+            return place.tasks.adopt(place, coro, context, **kw)
         if context is not None:
             kw["context"] = context
         return inner(loop, coro, **kw) if inner is not None else asyncio.Task(coro, loop=loop, **kw)
@@ -229,7 +457,7 @@ def _install_order(loop: Any) -> None:
             if place is not None:
                 if strange or (context is not None and context.get(_lent)):
                     callback = in_place(place, callback)
-                place.execution.hops()
+                place.tasks.hop()
             return schedule(callback, *args, context=context)
 
         run_call_soon.uncounted = schedule  # type: ignore[attr-defined]  # for those that are never in a run
@@ -271,13 +499,13 @@ def _install_time(loop: Any) -> None:
 
     def run_call_at(when: float, callback: Any, *args: Any, context: Any = None) -> Any:
         place: Any = here()
-        if _is_scope(place) and not place.execution.closing:
+        if _is_scope(place) and not place.tasks.life.closing:
             return place.tick(when - place.time(), callback, args, context)
         return call_at(when, callback, *args, context=context)
 
     def run_call_later(delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
         place: Any = here()
-        if _is_scope(place) and not place.execution.closing:
+        if _is_scope(place) and not place.tasks.life.closing:
             return place.tick(delay, callback, args, context)
         return call_later(delay, callback, *args, context=context)
 
@@ -286,7 +514,7 @@ def _install_time(loop: Any) -> None:
         if place is None or (place is UNSET and not isinstance(asyncio.current_task(loop), RunTask)):
             return real()  # as whenever the loop itself asks, or another's task
         place = here()
-        return float(place.time()) if _is_scope(place) and not place.execution.closing else real()
+        return float(place.time()) if _is_scope(place) and not place.tasks.life.closing else real()
 
     loop.call_at, loop.call_later, loop.time = run_call_at, run_call_later, run_time
 
@@ -294,8 +522,8 @@ def _install_time(loop: Any) -> None:
 def _watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def watched(*args: Any, **kw: Any) -> Any:
         place: Any = here()
-        if _is_scope(place) and not place.execution.closing:
-            place.execution.report_foreign(place, f"loop.{name}", frame_location(sys._getframe(1)))
+        if _is_scope(place) and not place.tasks.life.closing:
+            place.tasks.report(place, f"loop.{name}", frame_location(sys._getframe(1)))
         return method(*args, **kw)
 
     return watched
@@ -338,3 +566,65 @@ def waiting_location(coro: Any) -> str:
         if coro is None:
             break
     return found
+
+
+class Generators:
+    """The generators of all runs on one loop, by their identity: a dying one cannot be looked up by a weak reference."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop, self._thread = loop, threading.get_ident()
+        self._call_soon = loop.call_soon  # as it was before it counted what runs ask for: this is no doing of theirs
+        self._first, self._last = loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook
+        self._homes: dict[int, tuple[Any, Place]] = {}
+
+    def first(self, generator: Any) -> None:
+        """A generator is iterated for the first time. One of a run is ours alone, also when the loop is shut down."""
+        place: Any = here()
+        if not getattr(place, "is_scope", False):
+            self._homes.pop(id(generator), None)  # of one that was at the same address
+            self._first(generator)
+            return
+        number = id(generator)
+        self._homes[number] = weakref.ref(generator, lambda _: self._dies(number)), place
+
+    def _dies(self, number: int) -> None:
+        """It is about to be collected; if it was left in the middle `last` is called right after this, and else never."""
+        home = self._homes.get(number)
+        if home is not None and not self._loop.is_closed():
+            self._soon(self._forget, number, home)
+
+    def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        """On the loop. Some frameworks use up dozens of generators a turn: to wake the loop for each would take long."""
+        here = threading.get_ident() == self._thread
+        (self._call_soon if here else self._loop.call_soon_threadsafe)(call, *arguments)
+
+    def _forget(self, number: int, home: tuple[Any, Place]) -> None:
+        if self._homes.get(number) is home:
+            del self._homes[number]
+
+    def last(self, generator: Any) -> None:
+        """A generator that was left in the middle is collected: close it where it belongs."""
+        home = self._homes.pop(id(generator), None)
+        if home is None:
+            with Placed(None):
+                self._last(generator)
+        elif not self._loop.is_closed():
+            if threading.get_ident() == self._thread:
+                _close(home[1], generator.aclose())
+            else:
+                self._loop.call_soon_threadsafe(_close, home[1], generator.aclose())
+
+
+def _close(scope: Place, closing: Any) -> None:
+    with Placed(scope):
+        scope.tasks.adopt(scope, closing, None, name="close a generator").tidies = True
+
+
+def install_generators(loop: asyncio.AbstractEventLoop) -> None:
+    """Watch generators on this loop, now and whenever it is run again."""
+    anyloop: Any = loop
+    if not hasattr(loop, "_asyncgen_firstiter_hook"):
+        return
+    generators = Generators(loop)
+    anyloop._asyncgen_firstiter_hook, anyloop._asyncgen_finalizer_hook = generators.first, generators.last
+    sys.set_asyncgen_hooks(firstiter=generators.first, finalizer=generators.last)

@@ -7,9 +7,11 @@ call with `LoopDetected`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.engine.approvals import answered, approval_id
+from holdfast.engine.attempt import Attempt, Call
+from holdfast.engine.steps import StepCall
 from holdfast.errors import LoopDetected
 from holdfast.store.approvals import NewApproval
 from holdfast.values.codec import UNTYPED
@@ -18,11 +20,6 @@ from holdfast.words.loops import Loop, Loops, Step, Tail, place_of
 from holdfast.words.model import Event
 from holdfast.words.people import writable
 
-if TYPE_CHECKING:
-    from holdfast.engine.calls import Call
-    from holdfast.engine.execution import Execution
-    from holdfast.engine.steps import StepCall
-
 LOOP = "loop"
 _SHOWN_CHARACTERS = 200
 
@@ -30,13 +27,20 @@ _SHOWN_CHARACTERS = 200
 class Watch:
     """Watches the steps of one run."""
 
-    def __init__(self, execution: Execution, loops: Loops) -> None:
-        self._execution = execution
+    def __init__(self, attempt: Attempt, loops: Loops) -> None:
+        self._attempt = attempt
         self.tail = Tail(loops)
 
-    def saw(self, call: Call, event: Event) -> None:
+    def begin_era(self) -> None:
+        """At a checkpoint it begins anew."""
+        self.tail = Tail(self.tail.loops)
+
+    def landed(self, call: Call) -> None:
+        """What counts is that an outcome was delivered."""
+
+    def saw(self, event: Event) -> None:
         """An outcome was delivered."""
-        place, data = place_of(call.key), event.data
+        place, data = place_of(event.key or ""), event.data
         if data.get(LOOP):
             self.tail.forget(place)
         if event.kind == "step.cancelled":
@@ -44,8 +48,8 @@ class Watch:
         error = data.get("error") or {}
         value = bare(event.value) if event.value else f"a large value {event.blob}"
         told = f"{error.get('type')}: {error.get('message')}" if error else value
-        shown = f"{call.name}({call.preview}) -> {told[:_SHOWN_CHARACTERS]}"
-        step = Step(call.name, call.digest, hash((event.kind, told)), shown, self._execution.delivered)
+        shown = f"{data['name']}({data['input']}) -> {told[:_SHOWN_CHARACTERS]}"
+        step = Step(data["name"], data["digest"], hash((event.kind, told)), shown, self._attempt.journal.delivered)
         self.tail.add(place, step, data.get("asked", 0), model=bool(data.get("spent", {}).get("model_calls")))
 
     async def let_in(self, call: StepCall) -> LoopDetected | None:
@@ -61,7 +65,7 @@ class Watch:
             await self._ask(call, found)
         assert past.question is not None
         decided = await answered(call, past.question)
-        past.question, past.loop, call.looped = None, False, True
+        call.looked_at()
         if decided.data["yes"]:
             return None
         loop = found or self.tail.next(place_of(call.key), call.name, call.digest)
@@ -72,10 +76,10 @@ class Watch:
         )
 
     async def _ask(self, call: StepCall, loop: Loop) -> None:
-        execution = self._execution
-        question = approval_id(execution, call.key)
+        attempt = self._attempt
+        question = approval_id(attempt, call.key)
         text = (
-            f"Run {execution.run.id!r} goes round in circles: {loop}, and {call.name}({call.preview}) would be the next. "
+            f"Run {attempt.run.id!r} goes round in circles: {loop}, and {call.name}({call.preview}) would be the next. "
             "Approve to let it go on. If it is denied, the agent is told (LoopDetected)."
         )
         shown = UNTYPED.store([step.shown for step in loop.steps], "loop")[0]
@@ -86,9 +90,4 @@ class Watch:
         data["to"], kept = new.recipients, call.keep()
         if kept is not None:
             data["given"] = True  # what may go on is a call with these arguments
-        await execution.durably("approval.asked", call.key, call.facts(**data), kept or shown, approvals=[new])
-
-
-def watch_of(execution: Execution, loops: Loops | None) -> Watch | None:
-    """That of a run whose agent wants to be watched."""
-    return None if loops is None else Watch(execution, loops)
+        await attempt.pen.durably("approval.asked", call.key, call.facts(**data), kept or shown, approvals=[new])

@@ -1,27 +1,34 @@
 """Leaving memory while waiting: a parked run costs a row.
 
 A run may be parked when something durable is pending and nothing else is: no body runs, no write is on its way, no asyncio
-timer of the agent is set (it would start afresh), and a grace has passed. The store refuses to park a run that has a signal
-it has not seen, so no wake-up is lost. While the answer is on its way nothing new begins.
+timer of the agent is set (it would start afresh), and a grace has passed. `busy` is the one place that says what keeps a run in
+memory. The store refuses to park a run that has a signal it has not seen, so no wake-up is lost. While the answer is on its way
+nothing new begins.
+
+A worker that stops releases its runs: each leaves at its next safe point.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
-from holdfast.engine import unrecorded
+from holdfast.engine.bodies import Bodies
+from holdfast.engine.host import Host
+from holdfast.engine.inbox import Inbox
+from holdfast.engine.journal import Journal
+from holdfast.engine.life import Life
+from holdfast.engine.loop import Tasks
+from holdfast.engine.recorder import Recorder
+from holdfast.engine.unrecorded import Unrecorded
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.runtime import Placed
 from holdfast.store.appends import Append, InboxMoved, Transition
-from holdfast.store.blobs import unspilled
-from holdfast.store.inbox import Taken
+from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
 
 _log = logger("holdfast")
 _STALL_NOTICE_S = 1.0
@@ -38,191 +45,169 @@ _ORDER = (
 )  # what a person would name first
 
 
-def idle(execution: Execution) -> None:
-    """The run has settled and nothing is left to deliver."""
-    if execution.driving or execution.unacked or execution.ticks or execution.holding or execution.fetching:
-        return
-    with Placed(None):
-        if execution.park_timer is not None:
-            execution.park_timer.cancel()
-        seen = execution.gate.activity
-        if not execution.waits or unrecorded.outstanding(execution):
-            execution.park_timer = execution.loop.call_later(_STALL_NOTICE_S, unrecorded.report_stall, execution, seen)
+class Wait(NamedTuple):
+    """Why a call waits: for what, until when, and which arrival would end it."""
+
+    waits_for: str
+    due: int | None = None
+    token: str | None = None
+
+
+class Parking:
+    """What one run waits for, and whether it may leave memory meanwhile."""
+
+    __slots__ = (
+        "_all_begun", "_bodies", "_host", "_inbox", "_journal", "_life", "_pen", "_tasks", "_unrecorded", "ticks", "timer", "waits",
+    )  # fmt: skip
+
+    def __init__(
+        self, life: Life, host: Host, journal: Journal, pen: Recorder, bodies: Bodies, tasks: Tasks, inbox: Inbox,
+        unrecorded: Unrecorded, all_begun: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._life, self._host, self._journal, self._pen = life, host, journal, pen
+        self._bodies, self._tasks, self._inbox, self._unrecorded = bodies, tasks, inbox, unrecorded
+        self._all_begun = all_begun  # have all calls that were asked for begun?
+        self.waits: dict[str, Wait] = {}
+        self.ticks = 0  # asyncio timers of the agent that are set
+        self.timer: Timer | None = None
+
+    # What is waited for
+
+    def tick(self, by: int) -> None:
+        """The agent has set an asyncio timer (1), or one is over (-1)."""
+        self.ticks += by
+
+    @contextmanager
+    def asleep(self, key: str, wait: Wait) -> Iterator[None]:
+        """A driver waits for this: meanwhile the run may leave memory."""
+        self.waits[key] = wait
+        self._bodies.doze(1)
+        self._tasks.gate.kick()
+        try:
+            yield
+        finally:
+            self._bodies.doze(-1)
+            self.waits.pop(key, None)
+
+    @property
+    def busy(self) -> str | None:
+        """Why the run cannot leave memory now, if it cannot."""
+        if self._bodies.driving:
+            return "a step runs"
+        if self._pen.unacked:
+            return "a write is on its way"
+        if self.ticks:
+            return "an asyncio timer of the agent is set"
+        if self._journal.ready:
+            return "an outcome waits to be delivered"
+        if self._inbox.fetching:
+            return "its inbox is being read"
+        return None
+
+    # Parking
+
+    def idle(self) -> None:
+        """The run has settled and nothing is left to deliver: park it after a grace, or tell where it is stuck."""
+        if self.busy or self._bodies.holding:
             return
-        dues = [wait.due for wait in execution.waits.values() if wait.due is not None]
-        if dues and min(dues) <= execution.clock.now() + EARLY_MS:
+        clock, seen = self._host.clock, self._tasks.activity
+        with Placed(None):
+            self.disarm()
+            if not self.waits or self._unrecorded.outstanding:
+                self.timer = clock.after(_STALL_NOTICE_S, lambda: self._stall(seen))
+                return
+            dues = [wait.due for wait in self.waits.values() if wait.due is not None]
+            if dues and min(dues) <= clock.now() + EARLY_MS:
+                return
+            grace_s = self._host.park_grace_s(self._life.run.id)
+            if grace_s is not None:
+                self.timer = clock.after(grace_s, lambda: self._park(seen))
+
+    def disarm(self) -> None:
+        """Take the timer back."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def _stall(self, seen: int) -> None:
+        self.timer = None
+        self._unrecorded.report_stall(seen)
+
+    def _park(self, seen: int) -> None:
+        """Give the run back until a time or an arrival."""
+        self.timer = None
+        life, gate = self._life, self._tasks.gate
+        moved = self._tasks.activity != seen or gate.pumping
+        if life.closing or moved or self.busy or self._bodies.holding or not (life.live and self.waits):
             return
-        grace_s = execution.host.park_grace_s(execution.run.id)
-        execution.park_timer = execution.loop.call_later(grace_s, park, execution, seen)
+        if self._unrecorded.outstanding:
+            return
+        self._bodies.hold("parking")
+        try:
+            written = self._host.store.append(self._giving_back())
+        except StoreUnavailable:
+            life.close("lost")
+            return
+        written.add_done_callback(self._parked, context=life.outside)
 
+    def _giving_back(self) -> Append:
+        waits, life = list(self.waits.values()), self._life
+        dues = [wait.due for wait in waits if wait.due is not None]
+        named = min((wait.waits_for for wait in waits), key=_ORDER.index)
+        tokens = sorted({wait.token for wait in waits if wait.token is not None})
+        waiting = life.leaves(Transition("waiting", min(dues, default=None), named, tokens, self._inbox.seen))
+        return Append(life.run.id, life.run.lease_epoch, self._pen.next_seq, transition=waiting)
 
-def _can_park(execution: Execution, seen: int) -> bool:
-    busy = execution.driving or execution.unacked or execution.ticks or execution.ready or execution.fetching
-    quiet = execution.gate.activity == seen and not execution.gate.pumping
-    if unrecorded.outstanding(execution):
-        return False
-    return bool(execution.live and quiet and execution.waits and not busy and not execution.holding)
+    def _parked(self, future: asyncio.Future[int]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is None:
+            self._life.close("parked")
+        elif isinstance(error, InboxMoved):
+            self._bodies.allow("parking")
+            self._inbox.notice()
+        else:
+            if not isinstance(error, LeaseLost | StoreUnavailable):
+                _log.error("run %r: it could not be parked: %s", self._life.run.id, error)
+            self._life.close("lost")
 
+    # Releasing
 
-def park(execution: Execution, seen: int) -> None:
-    """Give the run back until a time or an arrival."""
-    execution.park_timer = None
-    if execution.closing or not _can_park(execution, seen):
-        return
-    execution.may_begin.clear()
-    try:
-        written = execution.store.append(_giving_back(execution))
-    except StoreUnavailable:
-        execution.close("lost")
-        return
-    written.add_done_callback(lambda future: _parked(execution, future), context=execution.outside)
+    async def drain(self) -> None:
+        """Begin nothing new, and wait until the bodies that run have ended and all is written. The caller says how long."""
+        self._bodies.hold("releasing")
+        await self._pen.until(lambda: not (self._bodies.running or self._pen.unacked))
 
+    async def release(self, grace_s: float) -> None:
+        """Stop at a safe point: running bodies end and are recorded, nothing new begins, and the run is free for any worker.
 
-def _giving_back(execution: Execution) -> Append:
-    waits = list(execution.waits.values())
-    dues = [wait.due for wait in waits if wait.due is not None]
-    named = min((wait.waits_for for wait in waits), key=_ORDER.index)
-    tokens = sorted({wait.token for wait in waits if wait.token is not None})
-    execution.left = Transition("waiting", min(dues, default=None), named, tokens, execution.inbox_seen)
-    return Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=execution.left)
-
-
-def _parked(execution: Execution, future: asyncio.Future[int]) -> None:
-    error = None if future.cancelled() else future.exception()
-    if error is None:
-        execution.close("parked")
-    elif isinstance(error, InboxMoved):
-        resume_asking(execution)
-        notice(execution)
-    else:
-        if not isinstance(error, LeaseLost | StoreUnavailable):
-            _log.error("run %r: it could not be parked: %s", execution.run.id, error)
-        execution.close("lost")
-
-
-def resume_asking(execution: Execution) -> None:
-    """The run stays after all: what was asked meanwhile begins. Unless it is to leave for another reason."""
-    if execution.releasing or execution.pausing is not None:
-        return
-    execution.may_begin.set()
-    for call in list(execution.calls.values()):
-        if execution.live and not call.begun and not call.withdrawn:
-            execution._begin(call)
-    execution.gate.kick()
-
-
-def notice(execution: Execution, *, sure: bool = False) -> None:
-    """Something may have come into the run's inbox: fetch it now, or once the run is live and the fetch before is over.
-
-    `sure`: something has.
-    """
-    execution.noticed = True
-    if execution.live and not execution.closing and not execution.fetching:
-        execution.fetching = True
-        if not (sure and _take(execution)):
-            _ = execution.start_driver(lambda: _fetch(execution))
-
-
-def _take(execution: Execution) -> bool:
-    """Have the store put it into the journal, if the run only waits. As long as that takes, nothing new begins.
-
-    For it is not known what comes, nor which numbers it gets; a checkpoint would have to tell of it.
-    """
-    busy = execution.drivers or execution.unacked or execution.ready or execution.pen_held
-    if busy or execution.holding or not execution.resting or execution.gate.pumping or execution.stopping:
-        return False
-    run = execution.run
-    try:
-        taking = execution.store.take(run.id, run.lease_epoch, execution.next_seq, execution.inbox_seen)
-    except StoreUnavailable:
-        return False
-    if taking is None:
-        return False
-    execution.noticed = False
-    execution.may_begin.clear()
-    execution.expect()
-    taking.add_done_callback(lambda future: _taken(execution, future), context=execution.outside)
-    return True
-
-
-def _taken(execution: Execution, future: asyncio.Future[Taken]) -> None:
-    error = future.exception()
-    events, more = future.result() if error is None else Taken([], False)
-    execution.make_way(events)
-    execution.let_go(lost=error is not None)
-    execution.fetching = False
-    if error is not None:
-        if not isinstance(error, LeaseLost | StoreUnavailable):
-            _log.error("run %r: what came to it could not be taken: %r", execution.run.id, error)
-        execution.close("lost")
-        return
-    execution.inbox_seen += len(events)
-    for event in events:
-        execution.landed(event)
-    if execution.closing:
-        return
-    if not execution.finishing:
-        resume_asking(execution)
-    if more or execution.noticed:
-        notice(execution)
-
-
-async def _fetch(execution: Execution) -> None:
-    try:
-        execution.noticed = False
-        signals = await execution.store.inbox(execution.run.id, execution.inbox_seen)
-        for signal in signals:
-            signal.value = await unspilled(execution.store, signal.value)
-            if signal.position > execution.inbox_seen:
-                execution.arrive(signal)
-    finally:
-        execution.fetching = False
-        if execution.noticed:
-            notice(execution)
-        execution.progress.set()
-        execution.gate.kick()
-
-
-async def release(execution: Execution, grace_s: float) -> None:
-    """Stop at a safe point: running bodies end and are recorded, nothing new begins, and the run is free for any worker.
-
-    After the grace what still runs is stopped, and is then in doubt as after a crash. What cannot be stopped, and must not
-    run again unless it is known how it ended, keeps the run here: a body in a thread, with a policy other than 'retry'.
-    """
-    execution.releasing = True
-    execution.may_begin.clear()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(grace_s):
-            await until(execution, lambda: not (execution.bodies or execution.unacked))
-    if execution.unstoppable and not execution.closing:
-        _log.warning(
-            "run %r is not given back yet: a step of it runs in a thread, which nothing can stop, and must not run twice",
-            execution.run.id,
-        )
-        await until(execution, lambda: not execution.unstoppable)
-    if execution.closing:
-        return
-    # Only a run that has come to rest waits: one whose agent has an outcome and has not gone on yet would sleep for long.
-    waiting = execution.live and execution.waits and execution.resting and not execution.gate.pumping
-    busy = execution.driving or execution.unacked or execution.ready or execution.ticks
-    append = Append(execution.run.id, execution.run.lease_epoch, execution.next_seq, transition=Transition("ready"))
-    if waiting and not busy and all(call.begun for call in execution.calls.values()):
-        append = _giving_back(execution)
-    execution.outflow.flush()
-    execution.close("released")
-    await execution.let_through()  # a commit that is on its way
-    append.expected_seq = execution.next_seq
-    try:
-        await execution.store.append(append)
-    except InboxMoved:
-        append.transition = Transition("ready")
-        await execution.store.append(append)
-    except LeaseLost:
-        pass
-
-
-async def until(execution: Execution, holds: Callable[[], bool]) -> None:
-    """Until it is so, or the run leaves memory for another reason."""
-    while not (holds() or execution.closing):
-        execution.progress.clear()
-        await execution.progress.wait()
+        After the grace what still runs is stopped, and is then in doubt as after a crash. What cannot be stopped, and must not
+        run again unless it is known how it ended, keeps the run here: a body in a thread, with a policy other than 'retry'.
+        """
+        life, pen, bodies, tasks = self._life, self._pen, self._bodies, self._tasks
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self.drain()
+        if bodies.unstoppable and not life.closing:
+            _log.warning(
+                "run %r is not given back yet: a step of it runs in a thread, which nothing can stop, and must not run twice",
+                life.run.id,
+            )
+            await pen.until(lambda: not bodies.unstoppable)
+        if life.closing:
+            return
+        # Only a run that has come to rest waits: one whose agent has an outcome and has not gone on yet would sleep for long.
+        rests = life.live and tasks.resting and not tasks.gate.pumping
+        append = Append(life.run.id, life.run.lease_epoch, pen.next_seq, transition=Transition("ready"))
+        if rests and self.waits and not self.busy and self._all_begun():
+            append = self._giving_back()
+        pen.outflow.flush()
+        life.close("released")
+        await pen.let_through()  # a commit that is on its way
+        append.expected_seq = pen.next_seq
+        try:
+            await self._host.store.append(append)
+        except InboxMoved:
+            append.transition = Transition("ready")
+            await self._host.store.append(append)
+        except LeaseLost:
+            pass

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from holdfast.engine.execution import Execution
+from holdfast.engine.host import Host
+from holdfast.engine.journal import Journal
+from holdfast.engine.life import Life
+from holdfast.engine.recorder import Recorder
 
 
 class Patches:
     """The answers of one run. They are carried over checkpoints."""
 
-    __slots__ = ("_execution", "_unwritten", "answers")
+    __slots__ = ("_host", "_journal", "_life", "_pen", "_unwritten", "answers")
 
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-        checkpoint = execution.journal.checkpoint
+    def __init__(self, life: Life, host: Host, journal: Journal, pen: Recorder) -> None:
+        self._life, self._host, self._journal, self._pen = life, host, journal, pen
+        checkpoint = journal.checkpoint
         self.answers: dict[str, bool] = {} if checkpoint is None else dict(checkpoint.data["patches"])
         self._unwritten: tuple[str, ...] = ()
 
@@ -28,21 +28,24 @@ class Patches:
         return known
 
     def _first(self, patch: str) -> bool:
-        execution, journal = self._execution, self._execution.journal
+        journal = self._journal
+        known = self._host.patched(patch)
+        if known is not None:
+            return known
         if journal.claim_patch(patch):
             return True
-        if execution.live:
-            execution.record("patched", None, {"patch": patch})
+        if self._life.live:
+            self._pen.record("patched", None, {"patch": patch})
             return True
         # Only a call from behind this line shows that the run had passed it. What is still to be delivered may have come
         # while the agent was before it: a message, or the outcome of a call that was made earlier.
-        first = not journal.unasked and not journal.unclaimed and not execution.awaits_restore
+        first = not journal.unasked and not journal.unclaimed and not journal.awaits_restore
         if first:  # others may still stir before the run is live: it is written ahead of anything else then
             self._unwritten = (*self._unwritten, patch)
         return first
 
     def write(self) -> None:
-        """The run is live now."""
+        """The run is live now: write what was found on the way."""
         for patch in self._unwritten:
-            self._execution.record("patched", None, {"patch": patch})
+            self._pen.record("patched", None, {"patch": patch})
         self._unwritten = ()

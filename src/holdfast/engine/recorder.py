@@ -3,7 +3,13 @@
 An append is queued at once and acknowledged later; the store commits the appends of a run in order. A refused write means
 that another worker owns the run: it is lost. Once the run is leaving nothing is recorded any more.
 
-While a transaction that will hold a record of this run is open, the pen is held: what is recorded gets its number and
+Streams. Text collects in the `Outflow`, and one row is made of all that came to a stream in a tenth of a second, or sooner if
+there is much of it. Whatever else the run records comes behind what waits, and in the same commit if it can. So no outcome is
+ever durable while text that was written before it is not, and the end of a stream costs no commit of its own. Text that waits
+counts as a write on its way: meanwhile the run does not leave memory. Before the run is live nothing may be written, and so
+nothing leaves.
+
+Transactions. While one that will hold a record of this run is open, the pen is held: what is recorded gets its number and
 waits. It is written in that transaction, up to the step's own record, or after it; so the order of numbers is the order of
 commits all the same.
 """
@@ -11,65 +17,98 @@ commits all the same.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine.host import Host
-from holdfast.engine.outflow import Outflow
-from holdfast.engine.receipts import Receipt, Written
+from holdfast.engine.life import Life
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
+from holdfast.runtime import Placed
 from holdfast.store.appends import Append, Transition
 from holdfast.store.approvals import NewApproval
 from holdfast.store.blobs import spilled
 from holdfast.store.conversations import Talking
 from holdfast.store.runs import NewRun
+from holdfast.store.streams import Piece
 from holdfast.store.work import settle
 from holdfast.values.codec import BLOB_BYTES, Shape, checked_size
+from holdfast.words.clock import Timer
 from holdfast.words.flag import Flag
 from holdfast.words.harmless import logger
-from holdfast.words.model import OUTCOMES, Event, RunRow
+from holdfast.words.model import OUTCOMES, Event
 
 _log = logger("holdfast")
+FLUSH_S: Final = 0.1
+FLUSH_CHARACTERS: Final = 16_384  # so much in one row, at about the most
+MOST_CHARACTERS: Final = 131_072  # not in the store yet: then whoever writes must wait
+
+
+class Receipt:
+    """Callback for a committed append. A small object instead of a closure: every step in flight holds one."""
+
+    __slots__ = ("pen",)
+
+    def __init__(self, pen: Recorder) -> None:
+        self.pen = pen
+
+    def __call__(self, at: int, error: BaseException | None) -> None:
+        """The store tells what became of it."""
+        self.pen.told(self, at, error)
+
+    def acknowledged(self, at: int) -> None:
+        """The append is in the store since then."""
+
+
+class Written(Receipt):
+    """Callback for an append that holds one event."""
+
+    __slots__ = ("event", "then")
+
+    def __init__(self, pen: Recorder, event: Event, then: Callable[[Event], None] | None) -> None:
+        self.pen, self.event, self.then = pen, event, then
+
+    def acknowledged(self, at: int) -> None:
+        self.event.at = at
+        self.pen.landed(self.event, self.then)
+
+
+class Landed(Receipt):
+    """Acknowledges `size` characters of streams."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, pen: Recorder, size: int) -> None:
+        self.pen, self._size = pen, size
+
+    def acknowledged(self, at: int) -> None:
+        self.pen.outflow.landed(self._size)
 
 
 class Recorder:
     """The owner's pen: one per attempt at a run."""
 
     __slots__ = (
-        "_heard", "_held", "_on_their_way", "host", "next_seq", "numbered", "outflow", "progress", "run",
-        "store", "texts", "unacked", "undelivered",
+        "_heard", "_held", "_on_their_way", "_store", "_value_limit_bytes", "life", "new_outcomes", "next_seq", "numbered",
+        "on_outcome", "on_rest", "outflow", "progress", "texts", "unacked", "undelivered",
     )  # fmt: skip
 
-    closing: str | None
-    live: bool
-    loop: asyncio.AbstractEventLoop
-    outside: contextvars.Context
-
-    def __init__(self, host: Host, run: RunRow) -> None:
-        self.host, self.run, self.store = host, run, host.store
+    def __init__(
+        self, life: Life, host: Host, on_outcome: Callable[[Event], None], on_rest: Callable[[], None], numbered: int
+    ) -> None:
+        self.life, self._store, self._value_limit_bytes = life, host.store, host.value_limit_bytes
         self._heard = host.recorded
-        self.next_seq = run.next_seq
+        self.on_outcome, self.on_rest = on_outcome, on_rest  # an outcome is durable; another write is
+        self.next_seq = life.run.next_seq
         self.unacked = 0
         self._on_their_way = 0  # of these: given to the store
         self._held: list[tuple[Append, Receipt]] | None = None  # and those that wait for a transaction
-        self.numbered = 0  # outcomes that have a place in the journal, over all eras
-        self.undelivered: dict[int, Event] = {}  # those of them that the agent has not seen yet
+        self.numbered = numbered  # outcomes that have a place in the journal, over all eras
+        self.new_outcomes = 0  # of these: written in this attempt
+        self.undelivered: dict[int, Event] = {}  # and those that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
-        self.outflow = Outflow(self)
+        self.outflow = Outflow(self, host)
         self.progress = Flag()  # put up whenever a write is acknowledged or a body ends
-
-    def became_durable(self, event: Event) -> None:
-        """An event is in the store."""
-        raise NotImplementedError
-
-    def rested(self) -> None:
-        """Something is over that may have kept the run from coming to rest."""
-        raise NotImplementedError
-
-    def close(self, outcome: str) -> None:
-        raise NotImplementedError
 
     def record(
         self,
@@ -92,16 +131,24 @@ class Recorder:
 
         With `alone` that may be before this returns; the caller says that nothing else can come with it.
         """
-        if self.closing:
+        if self.life.closing:
             return
         self.outflow.flush()  # what was written to streams before is durable before, or at the same time
-        event = Event(self.next_seq, kind, key, data, text, None, 0, self.run.lease_epoch, self.run.id)
+        event = Event(self.next_seq, kind, key, data, text, None, 0, self.life.run.lease_epoch, self.life.run.id)
         self.next_seq += 1
         if kind in OUTCOMES:
             self.numbered += 1
             self.undelivered[event.seq] = event
         append = Append(
-            self.run.id, self.run.lease_epoch, event.seq, (event,), None, children, approvals, withdraws, talks
+            self.life.run.id,
+            self.life.run.lease_epoch,
+            event.seq,
+            (event,),
+            None,
+            children,
+            approvals,
+            withdraws,
+            talks,
         )
         append.inbox_seen, append.transition = inbox_seen, transition
         append.checkpoint_seq = event.seq if checkpoint else None
@@ -124,14 +171,25 @@ class Recorder:
             blobs.update(more)
         append.blobs = blobs or None
 
-    def landed(self, event: Event, then: Callable[[Event], None] | None = None) -> None:
-        """It is durable."""
+    def claimed(self, event: Event) -> None:
+        """The claim of this attempt has written an event."""
+        self.new_outcomes += event.kind in OUTCOMES
         if self._heard is not None:
             self._heard(event)
-        if not self.closing:
-            if then is not None:
-                then(event)
-            self.became_durable(event)
+
+    def landed(self, event: Event, then: Callable[[Event], None] | None = None) -> None:
+        """An event is durable."""
+        if self._heard is not None:
+            self._heard(event)
+        if self.life.closing:
+            return
+        if then is not None:
+            then(event)
+        if event.kind in OUTCOMES:
+            self.new_outcomes += 1
+            self.on_outcome(event)
+        else:
+            self.on_rest()  # what was begun is begun: perhaps the run only waits now
 
     def write(self, append: Append, receipt: Receipt, *, alone: bool = False) -> None:
         """Queue an append; what is refused ends this attempt."""
@@ -144,11 +202,11 @@ class Recorder:
     def _post(self, append: Append, receipt: Receipt, alone: bool = False) -> None:
         self._on_their_way += 1
         try:
-            self.store.post(append, receipt, alone=alone)
+            self._store.post(append, receipt, alone=alone)
         except StoreUnavailable:
             self._on_their_way -= 1
             self.unacked -= 1
-            self.close("lost")
+            self.life.close("lost")
 
     def told(self, receipt: Receipt, at: int, error: BaseException | None) -> None:
         self._on_their_way -= 1
@@ -158,8 +216,8 @@ class Recorder:
             receipt.acknowledged(at)
             return
         if not isinstance(error, LeaseLost | StoreUnavailable):
-            _log.error("run %r: its journal could not be written: %r", self.run.id, error)
-        self.close("lost")
+            _log.error("run %r: its journal could not be written: %r", self.life.run.id, error)
+        self.life.close("lost")
 
     # What the store itself puts into the journal
 
@@ -190,7 +248,7 @@ class Recorder:
     # Writing in somebody's transaction
 
     @property
-    def pen_held(self) -> bool:
+    def is_held(self) -> bool:
         return self._held is not None
 
     async def hold(self) -> None:
@@ -211,7 +269,7 @@ class Recorder:
         done, self._held = self._held[:count], self._held[count:]
         for _, receipt in done:
             self.unacked -= 1
-            self.outside.run(receipt.acknowledged, at)
+            self.life.outside.run(receipt.acknowledged, at)
 
     def take_back(self, nth: int) -> None:
         """The n-th of them did not happen: it loses its number, and those after it move up. Nobody has seen any of them."""
@@ -237,6 +295,12 @@ class Recorder:
                 self._post(append, receipt)
         self.progress.set()
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it is so, or the run leaves memory; looks whenever a write is acknowledged or a body has ended."""
+        while not (holds() or self.life.closing):
+            self.progress.clear()
+            await self.progress.wait()
+
     async def let_through(self) -> None:
         """Wait until nothing is kept back."""
         while self._held is not None:
@@ -247,9 +311,9 @@ class Recorder:
         self, kind: str, key: str | None, data: dict[str, Any], text: str | None = None, **more: Any
     ) -> Event:
         """Record, and go on once it is durable. One that leaves memory meanwhile is cancelled."""
-        written: asyncio.Future[Event] = self.loop.create_future()
+        written: asyncio.Future[Event] = self.life.loop.create_future()
         self.record(kind, key, data, text, then=lambda event: settle(written, event, None), **more)
-        if self.closing:
+        if self.life.closing:
             raise Suspended
         self.unacked += 1  # until the one who waits here goes on: in between nobody may think that nothing moves
         try:
@@ -258,10 +322,14 @@ class Recorder:
             self.unacked -= 1
             self.progress.set()
 
+    def keep_only(self, blobs: set[str | None]) -> None:
+        """Forget large values that nobody can ask for any more."""
+        self.texts = {digest: text for digest, text in self.texts.items() if digest in blobs}
+
     def stored(self, shape: Shape, value: object, where: str) -> tuple[str, Any]:
         """A value as text, and the copy that live code gets."""
         text, copy = shape.store(value, where)
-        checked_size(text, self.host.value_limit_bytes, where)
+        checked_size(text, self._value_limit_bytes, where)
         return text, copy
 
     def text_of(self, event: Event) -> str:
@@ -270,12 +338,77 @@ class Recorder:
             return event.value
         return "null" if event.blob is None else self.texts[event.blob]
 
-    # What only this run has
 
-    def derived(self, label: str) -> str:
-        """A hex string that only this run and label have."""
-        return hashlib.sha256(f"{self.run.uid}\0{label}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+class Outflow:
+    """The text of one attempt at a run on its way to the store."""
 
-    def idempotency_key(self, key: str, digest: str) -> str:
-        """Of a call: its place and its input. After a retry of the run another call may come to stand in that place."""
-        return f"hf_{self.derived(f'{key}:{digest}')}"
+    __slots__ = ("_clock", "_growing", "_pen", "_room", "_size", "_timer", "_unwritten", "_waiting")
+
+    def __init__(self, pen: Recorder, host: Host) -> None:
+        self._pen, self._clock = pen, host.clock
+        self._waiting: list[Piece] = []
+        self._growing: dict[str, Piece] = {}  # of those the last one of each stream, if it is text
+        self._size = self._unwritten = 0  # characters that wait; and those together with what is being written
+        self._timer: Timer | None = None
+        self._room: asyncio.Event | None = None
+
+    def add(self, piece: Piece, text: str = "") -> None:
+        """The next piece of a stream: text, which may grow one that waits, or a mark."""
+        growing = self._growing.get(piece.stream)
+        if text and growing is not None and growing.key == piece.key and growing.attempt == piece.attempt:
+            growing.parts.append(text)
+            growing.position = piece.position
+        else:
+            if text:
+                piece.parts.append(text)
+                self._growing[piece.stream] = piece
+            else:
+                self._growing.pop(piece.stream, None)
+            self._waiting.append(piece)
+        self._size += len(text)
+        self._unwritten += len(text)
+        self.soon()
+
+    def soon(self) -> None:
+        """Have what waits written before long, if the run is live."""
+        pen = self._pen
+        if self._timer is None and self._waiting and pen.life.live and not pen.life.closing:
+            pen.unacked += 1
+            with Placed(None):  # it is our timer, not the agent's
+                self._timer = self._clock.after(FLUSH_S, self.flush)
+        if self._size >= FLUSH_CHARACTERS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits now."""
+        pen, run = self._pen, self._pen.life.run
+        if self._timer is None or pen.life.closing:
+            return
+        self._timer.cancel()
+        self._timer = None
+        append = Append(run.id, run.lease_epoch, pen.next_seq, pieces=self._waiting)
+        size, self._size = self._size, 0
+        self._waiting = []
+        self._growing.clear()
+        pen.unacked -= 1
+        pen.write(append, Landed(pen, size))
+
+    def landed(self, size: int) -> None:
+        """There is room for more."""
+        self._unwritten -= size
+        self._pen.on_rest()
+        if self._room is not None and self._unwritten < MOST_CHARACTERS:
+            self._room.set()
+            self._room = None
+
+    @property
+    def full(self) -> bool:
+        """Must whoever writes wait?"""
+        return self._unwritten >= MOST_CHARACTERS
+
+    async def room(self) -> None:
+        """Wait until the store has come after."""
+        while self.full:
+            if self._room is None:
+                self._room = asyncio.Event()
+            await self._room.wait()

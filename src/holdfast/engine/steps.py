@@ -6,6 +6,9 @@ attempt is due, write the intent where a crash must be noticed, run the body, an
 Crash points. Before the intent: nothing happened. Between intent and outcome: in doubt, the policy decides. Without an
 intent (policy 'retry') a crash leaves no trace and the body runs again with the same idempotency key. After the outcome:
 never again.
+
+In doubt: a body ran and nobody knows whether it had its effect. The step's policy decides before any further attempt
+(`_resolve`). A probe is tried again like a step; a person's answer may come days later, in another process.
 """
 
 from __future__ import annotations
@@ -13,30 +16,77 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import functools
 import inspect
+import json
 import time
 from asyncio.events import _get_running_loop
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from holdfast.engine.approvals import withdraw
-from holdfast.engine.attempts import RUN_IT, Ended, Past
-from holdfast.engine.bills import Bill
-from holdfast.engine.bodies import NotBegun
-from holdfast.engine.calls import Call, loaded, tagged
-from holdfast.engine.divergence import unfit
-from holdfast.engine.doubts import resolve
+from holdfast.declare import NotDone
+from holdfast.engine.approvals import answered, approval_id, withdraw
+from holdfast.engine.attempt import Attempt, Call, tagged
+from holdfast.engine.host import RUN_IT, Ended, Work
 from holdfast.engine.limits import Passage, doze
-from holdfast.engine.streams import Attempt
-from holdfast.errors import BadArguments, InDoubt, LeaseLost, NotStorable, StepTimeout, Suspended
-from holdfast.runtime import StepContext, StepSpec, _here
+from holdfast.engine.outlets import BodyStreams
+from holdfast.errors import BadArguments, InDoubt, NotStorable, StepTimeout, Suspended
+from holdfast.runtime import Placed, StepContext, StepSpec
+from holdfast.store.approvals import NewApproval
 from holdfast.values import failures
-from holdfast.values.codec import kept
+from holdfast.values.codec import UNTYPED, kept
 from holdfast.values.signature import Bound
+from holdfast.values.tagged import read_noting
 from holdfast.words import salvage
+from holdfast.words.budget import Bill
+from holdfast.words.clock import Timer
 from holdfast.words.limits import lane_of
 from holdfast.words.model import Event
+from holdfast.words.people import writable
+
+
+@dataclass(slots=True)
+class Past:
+    """What the journal knows of the attempts so far."""
+
+    attempt: int = 0
+    failures: int = 0
+    due: int | None = None
+    in_doubt: bool = False
+    started: Event | None = None  # the last start of a body that was recorded
+    probes: int = 0  # of this attempt, that failed
+    undone: int = 0  # attempts in a row that the database undid
+    turn: int | None = None  # the place of the turn of the step's rate that this attempt has reserved
+    given: Event | None = None  # has the arguments of the call, as far as its digest does not tell them
+    question: str | None = None
+    loop: bool = False  # the question is whether to go on with a loop
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Past:
+        past = cls()
+        for event in events:
+            if past.given is None and _gives(event):
+                past.given = event
+            if event.kind == "step.started":
+                past.attempt, past.in_doubt, past.started = event.data["attempt"], True, event
+                past.question, past.loop = None, False
+                past.probes, past.due, past.turn = 0, None, None
+            elif event.kind == "step.retrying":
+                past.attempt, past.failures = event.data["attempt"], event.data["failures"]
+                past.probes, past.undone = event.data.get("probes", 0), event.data.get("undone", 0)
+                past.due, past.in_doubt, past.turn = event.at + event.data["wait_ms"], past.probes > 0, None
+            elif event.kind == "step.held":
+                past.turn = event.data.get("place", event.data["at"] * 1000)
+            elif event.kind == "approval.asked":
+                past.question, past.loop = event.data["approval"], event.data["kind"] == "loop"
+            elif event.kind == "approval.withdrawn":
+                past.question, past.loop = None, False
+        return past
+
+
+def _gives(event: Event) -> bool:
+    has_text = event.value is not None or event.blob is not None
+    return has_text and (event.kind.startswith("step.") or bool(event.data.get("given")))
 
 
 class Account:
@@ -47,21 +97,22 @@ class Account:
     def __init__(self, call: StepCall) -> None:
         self._call, self._began_s = call, time.monotonic()
         self._data: dict[str, Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def tell(self, data: dict[str, Any]) -> None:
         """Now, or when it is time again."""
         if self._timer is not None:
             self._data = data
             return
-        execution, call = self._call.execution, self._call
-        execution.record("step.progress", call.key, call.facts(**data), call.keep())
+        attempt, call = self._call.attempt, self._call
+        attempt.pen.record("step.progress", call.key, call.facts(**data), call.keep())
         gap_s = max(0.5, (time.monotonic() - self._began_s) / 50)
-        self._timer = execution.loop.call_later(gap_s, self._again, context=execution.outside)
+        with Placed(None):
+            self._timer = attempt.host.clock.after(gap_s, self._again)
 
     def _again(self) -> None:
         data, self._data, self._timer = self._data, None, None
-        if data is not None and not (self._call.numbered or self._call.withdrawn or self._call.execution.closing):
+        if data is not None and not (self._call.numbered or self._call.withdrawn or self._call.attempt.life.closing):
             self.tell(data)
 
     def end(self) -> None:
@@ -97,7 +148,8 @@ class StepCall(Call):
         "target",
     )
 
-    def prepare(self, spec: StepSpec, target: object, bound: Bound) -> None:
+    def __init__(self, attempt: Attempt, key: str, spec: StepSpec, target: object, bound: Bound) -> None:
+        super().__init__(attempt, key, spec.name, bound.digest, bound.preview)
         self.spec, self.target, self.bound = spec, target, bound
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = None
@@ -114,26 +166,25 @@ class StepCall(Call):
         return self.bound.lean or self.bound.digest
 
     def ask(self) -> None:
-        execution = self.execution
-        execution.asks(self)
-        if self.key in execution.journal.begun and self.key not in execution.journal.closed and not execution.closing:
+        attempt = self.attempt
+        attempt.asks(self)
+        if self.key in attempt.journal.begun and self.key not in attempt.journal.closed and not attempt.life.closing:
             self._recall()
 
     def _recall(self) -> None:
         """Go on with the arguments that are on record, whatever the defaults are by now: with these a body ran, or was shown."""
-        given, execution = Past.of(self.past()).given, self.execution
-        text = self.bound.text if given is None else execution.text_of(given)
+        given, attempt = Past.of(self.past()).given, self.attempt
+        text = self.bound.text if given is None else attempt.pen.text_of(given)
         self._kept = given is not None
         if text == self.bound.text:
             return
         try:
             self.bound = self.spec.signature.recorded(text, self.bound)
         except (BadArguments, NotStorable) as error:
-            unfit(
-                execution,
-                f"NondeterminismError: run {execution.run.id!r}: the arguments that the journal has under the key {self.key!r} do "
+            attempt.life.does_not_fit(
+                f"NondeterminismError: run {attempt.run.id!r}: the arguments that the journal has under the key {self.key!r} do "
                 f"not fit the step any more: {error}. Nothing was done and nothing was written. Bring the old parameters and types "
-                "back (new ones need a default), then resume the run",
+                "back (new ones need a default), then resume the run"
             )
             return
         self.preview, self.whole = self.bound.preview, self.weigh()
@@ -146,7 +197,7 @@ class StepCall(Call):
     def begin(self) -> None:
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
-        self._resumed = self.execution.edge_due is not None  # perhaps it ran before, and wrote to streams
+        self._resumed = self.attempt.edge_due is not None  # perhaps it ran before, and wrote to streams
         self._again = self._resumed and self.spec.in_doubt == "retry" and self._may_have_run()
         self._began_at, self._limit_s = 0, self.spec.timeout_s
         if self.bound.varies:
@@ -154,35 +205,25 @@ class StepCall(Call):
             self.whole = "" if whole == self.digest else whole
             self.lean = self.lean or self.bound.lean
         self.bill = Bill()
-        self._task = self.execution.start_driver(self._drive, self._fail, self._context)
+        self._task = self.attempt.bodies.start(self._drive, self._fail, self._context)
         self._context = None
 
     def _may_have_run(self) -> bool:
-        """Can an earlier owner have begun a body of which nothing is recorded, because it died or was stopped?
-
-        It can if the last outcome that the agent had seen when it asked was recorded by an earlier owner: that one may
-        have come to this call as well.
-        """
-        journal, epoch = self.execution.journal, self.execution.run.lease_epoch
-        before = 0 if journal.checkpoint is None else journal.checkpoint.data["delivered"]
-        place = min(self.asked - before, len(journal.outcomes))
-        seen = journal.outcomes[place - 1] if place > 0 else journal.checkpoint
-        return epoch > 1 and (seen is None or seen.epoch < epoch)
+        return self.attempt.journal.may_have_begun(self.asked, self.attempt.run.lease_epoch)
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""
-        spec, past, execution = self.spec, self.so_far, self.execution
+        spec, past, attempt = self.spec, self.so_far, self.attempt
         ended = RUN_IT
         if self._resumed:
-            await execution.streams.know()
+            await attempt.streams.know()
         if past.in_doubt:
-            ended = await resolve(self, InDoubt(self._broken_off()), crashed=True)
+            ended = await self._resolve(InDoubt(self._broken_off()), crashed=True)
         while True:
             while ended is RUN_IT:
                 if past.due is not None:
                     await self.until_due()
-                watched = execution.watch is not None or execution.meter is not None
-                refused = await self._refused() if watched else None
+                refused = await self._refused() if attempt.guards else None
                 if refused is not None:
                     ended = Ended(error=refused, final=True)
                     break
@@ -191,7 +232,7 @@ class StepCall(Call):
                 ended = await self._let_through() if spec.flow is not None else await self._attempt()
                 if ended.doubt and spec.in_doubt != "retry":
                     assert ended.error is not None
-                    ended = await resolve(self, ended.error, crashed=False)
+                    ended = await self._resolve(ended.error, crashed=False)
             past.in_doubt = False
             if ended.error is None:
                 self._complete(ended.value)
@@ -199,15 +240,19 @@ class StepCall(Call):
             past.failures += 1
             wait_s = None if ended.final else spec.retry.delay_s(past.failures, ended.error, self.key)
             if wait_s is None:
-                await execution.streams.recall(self.key)
+                await attempt.streams.recall(self.key)
                 self._fail(ended.error)
                 return
             await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
             ended = RUN_IT
 
+    def looked_at(self) -> None:
+        """A person has looked at the loop that this call would go on with."""
+        self.so_far.question, self.so_far.loop, self.looped = None, False, True
+
     def _broken_off(self) -> str:
         """What came while the body ran of which no end is recorded: its owner was told to pause at once, died, or let go."""
-        started, journal = self.so_far.started, self.execution.journal
+        started, journal = self.so_far.started, self.attempt.journal
         if started is not None and journal.stopped.get(started.epoch, -1) > started.seq:
             return "it was stopped by a pause while the body ran"
         if started is None or started.epoch in journal.crashed:
@@ -216,17 +261,19 @@ class StepCall(Call):
 
     async def _refused(self) -> Exception | None:
         """Why no body may begin, if none may; it may be asked for and waited for first."""
-        watch, meter = self.execution.watch, self.execution.meter
-        looped = None if watch is None else await watch.let_in(self)
-        return looped if looped is not None or meter is None else await meter.let_in(self)
+        for guard in self.attempt.guards:
+            refused = await guard.let_in(self)
+            if refused is not None:
+                return refused
+        return None
 
     async def _let_through(self) -> Ended:
         """One attempt of a step that has a rate or a limit."""
-        flow, execution = self.spec.flow, self.execution
+        flow, attempt = self.spec.flow, self.attempt
         assert flow is not None
         passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.identity), self.so_far.turn)
         await passage.enter(
-            lambda turn: execution.record("step.held", self.key, self.facts(**passage.told(turn)), self.keep())
+            lambda turn: attempt.pen.record("step.held", self.key, self.facts(**passage.told(turn)), self.keep())
         )
         self.so_far.turn, known = None, len(self.bill.spendings)
         try:
@@ -237,40 +284,113 @@ class StepCall(Call):
         finally:
             passage.leave()
 
+    # In doubt
+
+    async def _resolve(self, error: Exception, *, crashed: bool) -> Ended:
+        """The policy, before any further attempt: what happened, or that it must run (again)."""
+        policy = self.spec.in_doubt
+        if policy == "probe":
+            found = await self._probe()
+            if found is not None:
+                return found
+            return RUN_IT if crashed else Ended(error=error)
+        if policy == "ask":
+            return await self._ask(error)
+        if policy == "fail":
+            timed_out = isinstance(error, StepTimeout)  # which says by itself that the effect is not known
+            unknown = error if timed_out else InDoubt(f"whether the effect happened is not known: {error}")
+            return Ended(error=unknown, final=True)
+        return RUN_IT
+
+    async def _probe(self) -> Ended | None:
+        """Look whether the effect happened; None when it did not. A probe that fails is tried again like a step."""
+        attempt, spec, past = self.attempt, self.spec, self.so_far
+        assert spec.probe is not None
+        while True:
+            await self.until_due()
+            await attempt.bodies.permission()
+            attempt.bodies.begun()
+            try:
+                ended = await attempt.host.perform(self._work(spec.probe, False, self.context(), None))
+            finally:
+                attempt.bodies.ended()
+            error = ended.error
+            if error is None:
+                return None if isinstance(ended.value, NotDone) else ended
+            past.probes += 1
+            wait_s = spec.retry.delay_s(past.probes, error, f"{self.key}:probe")
+            if wait_s is None:
+                unknown = InDoubt(f"the probe failed, so what happened is not known: {error!r}")
+                unknown.__cause__ = error
+                return Ended(error=unknown, final=True)
+            await self.put_off(wait_s, error, probes=past.probes)
+
+    async def _ask(self, error: Exception) -> Ended:
+        """Ask a person; the answer may come days later, in another process."""
+        attempt, past = self.attempt, self.so_far
+        question = past.question or approval_id(attempt, self.key)
+        if past.question is None:
+            text = (
+                f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
+                f"Its idempotency key is {self.idempotency_key()}. "
+                'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
+            )
+            past.question = question
+            await self._put_question(question, text)
+        decided = await answered(self, question)
+        past.question = None
+        answer, notes = read_noting(attempt.pen.text_of(decided))
+        if answer == "run":
+            return RUN_IT
+        if answer == "fail":
+            by = decided.data.get("by")
+            unknown = InDoubt(f"whether the effect happened is not known; {by} decided to fail the step")
+            return Ended(error=unknown, final=True)
+        return Ended(self.spec.signature.returns.revive(answer["result"], notes=notes))
+
+    async def _put_question(self, question: str, text: str) -> None:
+        shown = UNTYPED.store(self.preview)[0]
+        approval = NewApproval(question, self.key, "in_doubt", writable(text), shown, self.digest)
+        approval.schema = json.dumps(self.spec.signature.returns.schema())
+        data = self.facts(kind="in_doubt", approval=question, question=approval.question[:2000], to=[])
+        await self.attempt.pen.durably("approval.asked", self.key, data, approvals=[approval])
+
     # One attempt
 
     async def _attempt(self, passage: Passage | None = None) -> Ended:
-        execution, spec = self.execution, self.spec
-        if not execution.permitted:
-            await execution.permission()
-        execution.bodies += 1  # from the intent on: a run that is given back in between would be in doubt for nothing
+        attempt, spec = self.attempt, self.spec
+        if not attempt.bodies.permitted:
+            await attempt.bodies.permission()
+        attempt.bodies.begun()  # from the intent on: a run that is given back in between would be in doubt for nothing
         try:
             if spec.in_doubt != "retry":
-                await execution.durably("step.started", self.key, self.facts(attempt=self.so_far.attempt), self.keep())
-                await execution.assurance()
-            self._began_at = execution.clock.now()
+                await attempt.pen.durably(
+                    "step.started", self.key, self.facts(attempt=self.so_far.attempt), self.keep()
+                )
+                await attempt.bodies.assurance()
+            self._began_at = attempt.host.clock.now()
             if passage is not None:
                 passage.begins(self._began_at)
             self.so_far.in_doubt = True  # until it is known how the body ended
             self.bill.bodies += 1
             context = self.context()
-            context.stream = attempt = Attempt(self)
+            context.stream = streams = BodyStreams(self, self.so_far.attempt)
             context.tell = None if spec.transaction else self.tell
-            execution.host.body_runs(spec, self.key)
+            attempt.host.body_runs(spec, self.key)
             began_s, how, known = time.perf_counter(), "stopped", len(self.bill.spendings)
             try:
                 ended = await self._perform(context)
-                attempt.end(ended.error)
+                streams.end(ended.error)
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
-                execution.host.body_ended(how, time.perf_counter() - began_s)
+                attempt.host.body_ended(how, time.perf_counter() - began_s)
                 if len(self.bill.spendings) > known:
-                    execution.host.spent(execution.run.agent, [spent for spent, _ in self.bill.spendings[known:]])
+                    attempt.host.spent(attempt.run.agent, [spent for spent, _ in self.bill.spendings[known:]])
                 if self._account is not None:
                     self._account.end()
             return ended
         finally:
-            execution.body_ended()
+            attempt.bodies.ended()
 
     async def _perform(self, context: StepContext) -> Ended:
         ended = await self._body(context)
@@ -285,78 +405,32 @@ class StepCall(Call):
     def _function(self) -> tuple[Callable[..., Any], bool]:
         """What runs, and whether in a thread."""
         spec = self.spec
-        fn = self.execution.host.replacement(spec) or spec.fn
+        fn = self.attempt.host.replacement(spec) or spec.fn
         return fn, spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
 
-    async def _body(self, context: StepContext) -> Ended:
+    def _body(self, context: StepContext) -> Awaitable[Ended]:
         fn, threaded = self._function()
+        return self.attempt.host.perform(self._work(fn, threaded, context, self._limit_s))
+
+    def _work(self, fn: Callable[..., Any], threaded: bool, context: StepContext, limit_s: float | None) -> Work:
         args = self.bound.args if self.target is None else (self.target, *self.bound.args)
-        limit = None if self._limit_s is None else asyncio.timeout(self._limit_s)
-        place = _here.set(context)
-        try:
-            if not threaded:
-                coroutine = fn(*args, **self.bound.kwargs)
-            else:
-                ended = await self._in_thread(functools.partial(fn, *args, **self.bound.kwargs))
-                if not inspect.iscoroutine(ended.value):
-                    return ended
-                coroutine = ended.value  # a decorator hid that the function is async
-            if limit is None:
-                return Ended(await coroutine)
-            async with limit:
-                return Ended(await coroutine)
-        except InDoubt as error:
-            return Ended(error=error, doubt=True)
-        except Exception as error:
-            if limit is not None and limit.expired():  # whatever the body made of being stopped
-                return Ended(error=self._timed_out(error), doubt=True)
-            return Ended(error=error)
-        except asyncio.CancelledError:
-            if self._task is not None and self._task.cancelling() == 0:  # the body's own, not ours
-                return Ended(error=RuntimeError("the body of the step was cancelled from inside"))
-            raise
-        except (KeyboardInterrupt, Suspended, LeaseLost):
-            raise
-        except BaseException as error:  # sys.exit() in a body ends the body, not the worker
-            problem = RuntimeError(f"the body of the step raised {type(error).__name__}: {error}")
-            problem.__cause__ = error
-            return Ended(error=problem)
-        finally:
-            _here.reset(place)
+        bodies = self.attempt.bodies
+        return Work(self.spec, fn, threaded, args, self.bound.kwargs, context, limit_s, self._wanted, bodies)
 
-    async def _in_thread(self, body: Any) -> Ended:
-        """Run a plain function in a thread. Nothing can stop a thread, so what it did is known only when it returns."""
-        execution, may_repeat = self.execution, self.spec.in_doubt == "retry"
-        running = execution.run_in_thread(body, lambda: not self.withdrawn)
-        execution.unstoppable += not may_repeat
-        try:
-            done, _ = await asyncio.wait([running], timeout=self._limit_s)
-            if not done:
-                if may_repeat:
-                    return Ended(error=self._timed_out(), doubt=True)
-                await asyncio.wait([running])
-            return Ended(running.result())
-        except NotBegun:
-            return RUN_IT
-        finally:
-            execution.unstoppable -= not may_repeat
-
-    def _timed_out(self, cause: Exception | None = None) -> StepTimeout:
-        timed_out = StepTimeout(f"no end within {self._limit_s:g} s")
-        timed_out.__cause__ = cause  # its traceback shows where the body was
-        return timed_out
+    def _wanted(self) -> bool:
+        return not self.withdrawn
 
     def tell(self, data: dict[str, Any]) -> None:
         """Have it in the history how far the body has come; in whatever thread the body is."""
-        execution = self.execution
-        if _get_running_loop() is execution.loop:
+        attempt = self.attempt
+        if _get_running_loop() is attempt.life.loop:
             self._tell(data)
         else:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody looks any more
-                execution.loop.call_soon_threadsafe(self._tell, data, context=execution.outside)
+                attempt.life.loop.call_soon_threadsafe(self._tell, data, context=attempt.life.outside)
 
     def _tell(self, data: dict[str, Any]) -> None:
-        if not (self.numbered or self.withdrawn or self.execution.closing):
+        if not (self.numbered or self.withdrawn or self.attempt.life.closing):
             if self._account is None:
                 self._account = Account(self)
             self._account.tell(data)
@@ -364,31 +438,31 @@ class StepCall(Call):
     async def put_off(self, wait_s: float, error: Exception, **more: Any) -> None:
         """Record that the next attempt comes later."""
         past, wait_ms = self.so_far, round(wait_s * 1000)
-        self.execution.streams.broke_off(self.key)
+        self.attempt.streams.broke_off(self.key)
         record = failures.record(error, self.spec.raises)
         data = self.ending(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
-        event = await self.execution.durably("step.retrying", self.key, data, self.keep())
+        event = await self.attempt.pen.durably("step.retrying", self.key, data, self.keep())
         self._landed(event)
         past.due = event.at + wait_ms
 
     async def until_due(self) -> None:
         """A durable wait for the next attempt: the run may leave memory meanwhile."""
         due, self.so_far.due = self.so_far.due, None
-        if due is None or due <= self.execution.clock.now():
+        if due is None or due <= self.attempt.host.clock.now():
             return  # a run that is due would only be parked to be claimed again
         await doze(self, "retry", due)
 
     def context(self) -> StepContext:
         """Where a body of this call is, or its probe."""
-        execution = self.execution
+        attempt = self.attempt
         return StepContext(
-            self.key, self.idempotency_key, self.so_far.attempt, execution.facts(), execution.host.resources,
-            spendings=self.bill.spendings, left=self.bill.left(execution.clock), clock=execution.clock.now,
+            self.key, self.idempotency_key, self.so_far.attempt, attempt.facts(), attempt.host.resources,
+            spendings=self.bill.spendings, left=self.bill.left(attempt.host.clock.now()), clock=attempt.host.clock.now,
             again=self._again or self.so_far.attempt > 1,
         )  # fmt: skip
 
     def idempotency_key(self) -> str:
-        return self.execution.idempotency_key(self.key, self.digest)
+        return self.attempt.identity.idempotency_key(self.key, self.digest)
 
     # Outcomes
 
@@ -399,45 +473,44 @@ class StepCall(Call):
         if self.looped:
             data["loop"] = True
         if bill.spendings or bill.purses is not None:
-            data |= bill.due(self.execution.clock)
+            data |= bill.due(self.attempt.host.clock.now())
         return data
 
     def _landed(self, _: Event) -> None:
-        if self.execution.meter is not None:
-            self.execution.meter.landed(self)
+        for guard in self.attempt.guards:
+            guard.landed(self)
 
     def _ended(self, **more: Any) -> dict[str, Any]:
         return self.ending(attempts=max(self.so_far.attempt, 1), began=self._began_at, **more)
 
     def _complete(self, value: Any) -> None:
         try:
-            text, self._copy = self.execution.stored(self.spec.signature.returns, value, "result")
+            text, self._copy = self.attempt.pen.stored(self.spec.signature.returns, value, "result")
         except NotStorable as error:
             self._fail(kept(error, value))
             return
         self._has_copy = self.numbered = True
-        self.execution.streams.over(self.key)
+        self.attempt.streams.over(self.key)
         # The agent's only task waits for this, so nothing else can be recorded now.
-        alone = self.execution.resting and self.execution.alone and self._account is None
+        alone = self.attempt.tasks.resting and self.attempt.tasks.alone and self._account is None
         self._task = None  # its driver ends here
-        then = None if self.execution.meter is None else self._landed
+        then = self._landed if self.attempt.guards else None
         data = self._ended()
         if then is None:
             del self.bound, self.bill, self.so_far  # as long as it is on its way nobody asks for these
-        self.execution.record("step.completed", self.key, data, text, then=then, alone=alone)
+        self.attempt.pen.record("step.completed", self.key, data, text, then=then, alone=alone)
 
     def _fail(self, error: Exception) -> None:
         self.numbered = True
         record = failures.record(error, self.spec.raises)
         data = self._ended(error=record)
-        if partial := self.execution.streams.failed(self.key):
+        if partial := self.attempt.streams.failed(self.key):
             data["partial"] = partial
-        self.execution.record("step.failed", self.key, data, then=self._landed)
+        self.attempt.pen.record("step.failed", self.key, data, then=self._landed)
 
     def settle(self, event: Event) -> None:
-        self.execution.means = event.data.get("left", self.execution.means)
-        if self.execution.watch is not None:
-            self.execution.watch.saw(self, event)
+        if self.attempt.guards or "left" in event.data:
+            self.attempt.saw_step(event)
         super().settle(event)
 
     def read(self, event: Event) -> Any:
@@ -445,27 +518,27 @@ class StepCall(Call):
             if self._has_copy:
                 return self._copy
             spec = self.spec
-            return loaded(self.execution, spec.signature.returns, event, f"a result of {self.name!r}", spec.migrate)
+            return self.attempt.loaded(spec.signature.returns, event, f"a result of {self.name!r}", spec.migrate)
         attempts = event.data.get("attempts", 1)
         error = failures.rebuild(event.data["error"], self.spec.raises, step=self.name, attempts=attempts)
         if "partial" in event.data:
-            salvage.attach(error, self.execution.streams.partial(event.data["partial"]))
+            salvage.attach(error, self.attempt.streams.partial(event.data["partial"]))
         raise tagged(error, self.key, event.seq)
 
     def abandon(self) -> None:
         """Stop the body. Whether it had its effect is not known, which the record says."""
         if self._task is not None:
-            self.execution.stop_driver(self._task)
+            self.attempt.bodies.stop(self._task)
         if self.so_far.question is not None:
-            withdraw(self.execution, self.key, self.so_far.question)
+            withdraw(self.attempt, self.key, self.so_far.question)
         if self.begun:
             self.numbered = True
-            self.execution.streams.over(self.key, well=False, reason="cancelled")
-            self.execution.record(
+            self.attempt.streams.over(self.key, well=False, reason="cancelled")
+            self.attempt.pen.record(
                 "step.cancelled", self.key, self.ending(in_doubt=self.so_far.in_doubt), then=self._landed
             )
 
     def forsake(self) -> None:
         question = Past.of(self.past()).question
         if question is not None:
-            self.execution.mailbox.forsaken[question] = self.key
+            self.attempt.inbox.mailbox.forsake(question, self.key)

@@ -11,23 +11,21 @@ attempt that fails and is tried again leaves a `break` with the reason, which re
 nothing, and that is how it is known.
 
 Crash points. Text that waits in memory is lost, as if it had not been written. An outcome is never there without the text
-before it (outflow.py).
+before it (recorder.py).
 """
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from holdfast.errors import BadArguments, HoldfastError, StepTimeout, StoreUnavailable, Suspended
+from holdfast.engine.host import Host
+from holdfast.engine.recorder import Outflow
+from holdfast.errors import HoldfastError, StepTimeout
 from holdfast.store.streams import Piece
-from holdfast.words.model import Claimed
+from holdfast.words.model import Claimed, RunRow
 from holdfast.words.salvage import Reason, Salvaged
-
-if TYPE_CHECKING:
-    from holdfast.engine.leaving import Leaving
-    from holdfast.engine.steps import StepCall
 
 Written = list[Any]  # a text in the journal: where it begins and ends in its stream, of which attempt, why it broke off
 
@@ -50,12 +48,13 @@ class Tail:
 class Streams:
     """What one life of a run knows of its streams."""
 
-    __slots__ = ("_execution", "_known", "_of_call", "_reasons", "_tails", "open_here", "texts", "written")
+    __slots__ = (
+        "_calls", "_known", "_of_call", "_outflow", "_reasons", "_run", "_store", "_tails", "open_here", "texts", "written",
+    )  # fmt: skip
 
-    def __init__(self, execution: Leaving) -> None:
-        self._execution = execution
+    def __init__(self, run: RunRow, host: Host, outflow: Outflow, calls: Container[str]) -> None:
+        self._run, self._store, self._outflow, self._calls = run.id, host.store, outflow, calls
         self._tails: dict[str, Tail] = {}
-        run = execution.run
         self._known = run.lease_epoch <= 1 or (isinstance(run, Claimed) and run.silent)  # nobody has written before
         self._of_call: dict[str, set[str]] = {}  # streams that a call has opened, until it has an outcome
         self._reasons: dict[str, Reason] = {}  # why the last attempt of a call ended
@@ -69,7 +68,7 @@ class Streams:
         """Learn where the streams stand that earlier lives wrote."""
         if self._known:
             return
-        for last in await self._execution.store.streams(self._execution.run.id):
+        for last in await self._store.streams(self._run):
             if last.stream not in self._tails:  # else somebody was quicker, and has written since
                 tail = Tail(last.stream, last.position, last.kind, last.key, last.attempt, last.began, last.reason)
                 tail.parts = None
@@ -89,7 +88,7 @@ class Streams:
     async def text(self, name: str, began: int, end: int) -> str:
         """What was written there, as it is in the store."""
         parts: list[str] = []
-        after, store, run = began, self._execution.store, self._execution.run.id
+        after, store, run = began, self._store, self._run
         while after < end and (page := await store.pieces(run, name, after)):
             parts += [one.text for one in page if one.position <= end]
             after = page[-1].position
@@ -100,7 +99,7 @@ class Streams:
     def holder(self, name: str) -> str | None:
         """The call that has this stream; perhaps it broke off in an earlier life, and will run again."""
         tail = self.tail(name)
-        broke_off = tail.kind != "end" and tail.key in self._execution.calls
+        broke_off = tail.kind != "end" and tail.key in self._calls
         return tail.holder or (tail.key if broke_off else None)
 
     def hold(self, name: str, key: str) -> Tail:
@@ -119,19 +118,31 @@ class Streams:
         if void is not None:
             self.mark(tail, "restart", void)
 
+    def keep(self, tail: Tail, attempt: int) -> None:
+        """Another attempt goes on behind what was written."""
+        tail.attempt = attempt
+
+    def forget(self, tail: Tail) -> None:
+        """Nobody will ask for what is written from here on: agent code is replayed."""
+        tail.parts = None
+
+    def release(self, tail: Tail) -> None:
+        """The call that had this stream has closed it."""
+        tail.holder = None
+
     def grow(self, tail: Tail, text: str) -> None:
         """More text."""
         if tail.parts is not None:
             tail.parts.append(text)
         tail.position += len(text)
         tail.kind, tail.reason = "data", None
-        self._execution.outflow.add(self._last(tail), text)
+        self._outflow.add(self._last(tail), text)
 
     def mark(self, tail: Tail, kind: str, reason: Reason | None) -> None:
         """A mark, which counts as one character."""
         tail.position += 1
         tail.kind, tail.reason = kind, reason
-        self._execution.outflow.add(self._last(tail))
+        self._outflow.add(self._last(tail))
 
     def _last(self, tail: Tail) -> Piece:
         return Piece(tail.name, tail.position, tail.kind, tail.key, tail.attempt, tail.began, tail.reason)
@@ -140,7 +151,7 @@ class Streams:
         """The text is whole; readers hear so at once, unless they have heard it."""
         if tail.kind != "end" or tail.reason is not None:
             self.mark(tail, "end", None)
-            self._execution.outflow.flush()
+            self._outflow.flush()
 
     # Attempts of steps
 
@@ -221,113 +232,6 @@ class Streams:
             name: Salvaged(self.texts[name, began, end], reason, attempt)
             for name, (began, end, attempt, reason) in recorded.items()
         }
-
-
-_NONE: Final[frozenset[str]] = frozenset()
-
-
-class Attempt:
-    """One attempt of a step, as its body opens streams in it."""
-
-    __slots__ = ("call", "ended", "number", "open_now", "opened")
-
-    def __init__(self, call: StepCall) -> None:
-        self.call, self.number = call, call.so_far.attempt
-        self.opened = self.open_now = _NONE
-        self.ended = False
-
-    def __call__(self, name: str) -> StepOutlet:
-        return StepOutlet(self, name)
-
-    @property
-    def over(self) -> bool:
-        """Is it too late to write? A body may swallow that it was stopped, or leave a task behind."""
-        return self.ended or self.call.withdrawn or self.call.execution.closing is not None
-
-    def end(self, error: Exception | None) -> None:
-        """The body has ended."""
-        self.ended = True
-        if self.opened and error is not None:
-            self.call.execution.streams.attempt_failed(self.call.key, error)
-
-
-class StepOutlet:
-    """A stream that the body of a step writes to."""
-
-    def __init__(self, attempt: Attempt, name: str) -> None:
-        self._attempt, self._name, self._key, self._number = attempt, name, attempt.call.key, attempt.number
-        self._execution = attempt.call.execution
-        self.salvaged: Salvaged | None = None
-        self._tail: Tail | None = None
-        self._begun = False
-
-    async def open(self) -> None:
-        if asyncio.get_running_loop() is not self._execution.loop:
-            raise BadArguments(
-                f"the stream {self._name!r} was opened in a thread with a loop of its own; write the step with `async def`"
-            )
-        try:
-            await self._open()
-        except StoreUnavailable:
-            self._execution.close("lost")  # no fault of the body's: the run is begun anew
-            raise Suspended from None
-
-    async def _open(self) -> None:
-        streams = self._execution.streams
-        await streams.know()
-        if self._name in self._attempt.open_now:
-            raise busy(self._name, self._key)
-        if self._attempt.over:
-            raise closed(self._name)
-        tail = streams.hold(self._name, self._key)
-        self._attempt.open_now |= {self._name}
-        if self._name not in self._attempt.opened:
-            self.salvaged = await streams.salvage(tail, self._key)
-            self._number = max(self._number, tail.attempt + 1 if tail.key == self._key else 0)
-        else:  # this very body wrote to it before, and goes on
-            self._number, self._begun = tail.attempt, tail.key == self._key
-        self._attempt.opened |= {self._name}
-        self._tail = tail
-
-    def keep(self) -> None:
-        if self.salvaged is None:
-            return
-        if self._begun:
-            raise HoldfastError(f"keep() of the stream {self._name!r} came after a write; call it before the first one")
-        self._begun = True
-        assert self._tail is not None
-        self._tail.attempt = self._number
-
-    def write(self, text: str) -> Any:
-        self._check()
-        if text:
-            self._execution.streams.grow(self._begin(), text)
-            if self._execution.outflow.full:
-                return self._execution.outflow.room()
-        return None
-
-    def _check(self) -> None:
-        if self._tail is None or self._attempt.over:
-            raise closed(self._name)
-
-    def _begin(self) -> Tail:
-        """The first text of this block."""
-        tail = self._tail
-        assert tail is not None
-        if not self._begun:
-            self._begun = True
-            void = None if self.salvaged is None else self.salvaged.reason
-            self._execution.streams.begin(tail, self._key, self._number, void)
-        return tail
-
-    def close(self, reason: Reason | None) -> None:
-        if reason is None and not self._attempt.over and self._tail is not None:
-            if self._begun or self.salvaged is not None:  # else nothing was written, and nothing is left of this block
-                self._execution.streams.end(self._begin())
-            self._tail.holder = None
-        self._attempt.open_now -= {self._name}
-        # Who raised may be tried again: the outcome of the step, or the next attempt, says what it was.
-        self._tail = None
 
 
 def closed(name: str) -> HoldfastError:

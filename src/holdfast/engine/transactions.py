@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from holdfast.engine.attempts import Ended
+from holdfast.engine.host import Ended
 from holdfast.engine.limits import Passage
 from holdfast.engine.steps import StepCall
 from holdfast.errors import BadArguments, LeaseLost, NotStorable, StoreUnavailable, Suspended
@@ -49,28 +49,28 @@ class TransactionCall(StepCall):
             past.attempt += 1
 
     async def _perform(self, context: StepContext) -> Ended:
-        execution, isolation = self.execution, self.spec.transaction
+        attempt, isolation = self.attempt, self.spec.transaction
         assert isolation is not None
         self.so_far.in_doubt = False
-        async with execution.turn:  # of two transactions of a run the second begins when the first is over
+        async with attempt.bodies.turn:  # of two transactions of a run the second begins when the first is over
             try:
-                if execution.store.shuts_out(isolation):
-                    await execution.hold()
-                async with execution.store.transaction(isolation) as transaction:
+                if attempt.host.store.shuts_out(isolation):
+                    await attempt.pen.hold()
+                async with attempt.host.store.transaction(isolation) as transaction:
                     return await self._inside(transaction, context)
             except Undone as error:
                 return Ended(error=error)
             except (LeaseLost, StoreUnavailable):
-                execution.let_go(lost=True)
-                execution.close("lost")
+                attempt.pen.let_go(lost=True)
+                attempt.life.close("lost")
                 raise
             finally:
                 context.connection = None  # for a thread that still runs
-                execution.let_go()
+                attempt.pen.let_go()
 
     async def _inside(self, transaction: Joint, context: StepContext) -> Ended:
         """Run the body and commit. Whatever is returned before that is rolled back."""
-        execution, longest_s = self.execution, transaction.longest_s
+        attempt, longest_s = self.attempt, transaction.longest_s
         if longest_s is not None:
             self._limit_s = longest_s if self._limit_s is None else min(longest_s, self._limit_s)
         if self._function()[1] and not transaction.in_threads:
@@ -88,20 +88,20 @@ class TransactionCall(StepCall):
                 ended.error = Undone(ended.error)
             return ended
         try:
-            text, self._copy = execution.stored(self.spec.signature.returns, ended.value, "result")
+            text, self._copy = attempt.pen.stored(self.spec.signature.returns, ended.value, "result")
         except NotStorable as error:
             return Ended(error=error, final=True)
-        await execution.hold()
+        await attempt.pen.hold()
         return await self._commit(transaction, ended, text)
 
     async def _commit(self, transaction: Joint, ended: Ended, text: str) -> Ended:
         """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
-        execution = self.execution
-        execution.record("step.completed", self.key, self._ended(), text, then=self._landed)
-        if execution.closing:
+        attempt = self.attempt
+        attempt.pen.record("step.completed", self.key, self._ended(), text, then=self._landed)
+        if attempt.life.closing:
             raise Suspended
         self.numbered = True
-        appends = execution.held()
+        appends = attempt.pen.held()
         try:
             at = await to_its_end(transaction.commit(appends))
         except (LeaseLost, StoreUnavailable):
@@ -110,8 +110,8 @@ class TransactionCall(StepCall):
             self._not_written(len(appends) - 1, appends[-1])
             return Ended(error=error)
         self._has_copy = True
-        execution.committed(len(appends), at)
-        execution.let_go()
+        attempt.pen.committed(len(appends), at)
+        attempt.pen.let_go()
         return ended
 
     def _not_written(self, nth: int, record: Append) -> None:
@@ -119,7 +119,7 @@ class TransactionCall(StepCall):
         if not self.withdrawn:
             self.numbered = False
             self.bill.take_back()
-            self.execution.take_back(nth)
+            self.attempt.pen.take_back(nth)
             return
         (event,) = record.events
         event.kind, event.data, event.value, event.blob = "step.cancelled", self.facts(in_doubt=False), None, None

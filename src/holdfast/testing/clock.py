@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import time
 from collections.abc import Callable
+
+from holdfast.words.clock import Timer
 
 
 class JumpClock:
@@ -40,6 +43,10 @@ class JumpClock:
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> _Timer:
         """Call back after so many seconds; returns a timer that can be cancelled."""
         return self.call_at(self.now() + round(delay_s * 1000), callback)
+
+    def after(self, grace_s: float, callback: Callable[[], object]) -> Timer:
+        """A grace is real time."""
+        return asyncio.get_running_loop().call_later(grace_s, callback)
 
     def next_timer(self) -> int | None:
         """Tell when the earliest timer is due."""

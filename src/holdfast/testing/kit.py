@@ -231,16 +231,16 @@ class TestClient(Client):
 
     def _moves(self) -> object:
         """What is different once any run has moved."""
-        executions = self._worker.executions.values() if self._worker is not None else ()
+        attempts = self._worker.attempts.values() if self._worker is not None else ()
         return [
             (
-                execution.run.id,
-                execution.run.lease_epoch,
-                execution.gate.activity,
-                execution.next_seq,
-                execution.unacked,
+                attempt.run.id,
+                attempt.run.lease_epoch,
+                attempt.tasks.activity,
+                attempt.pen.next_seq,
+                attempt.pen.unacked,
             )
-            for execution in executions
+            for attempt in attempts
         ]
 
     def _idle(self) -> bool:
@@ -249,10 +249,11 @@ class TestClient(Client):
         if worker is None or not self._up.is_set() or worker.loading or not worker.asleep or worker._look.is_set():
             return False
         return all(
-            execution.live and execution.resting and not execution.gate.pumping  # it may be about to leave memory
-            and not (execution.driving or execution.unacked or execution.ready or execution.holding)
-            and (execution.park_timer is None or self._settings.park_grace_s > 0)  # it leaves memory first
-            for execution in worker.executions.values()
+            attempt.life.live and attempt.tasks.resting
+            and not attempt.tasks.gate.pumping  # it may be about to leave memory
+            and not (attempt.bodies.driving or attempt.pen.unacked or attempt.journal.ready or attempt.bodies.holding)
+            and (attempt.parking.timer is None or self._settings.park_grace_s > 0)  # it leaves memory first
+            for attempt in worker.attempts.values()
         )  # fmt: skip
 
     async def _next_due(self) -> int | None:
@@ -261,7 +262,7 @@ class TestClient(Client):
             return None
         parked: int | None = await self.store.next_due(worker.serves)
         inside = self.clock.next_timer()
-        running = {name for name, execution in worker.executions.items() if execution.live}
+        running = {name for name, attempt in worker.attempts.items() if attempt.life.live}
         if parked is not None and running and inside is not None:
             return min(parked, inside)
         return inside if parked is None else parked if inside is None else min(parked, inside)
@@ -276,7 +277,7 @@ class TestClient(Client):
 
     def _writing(self) -> bool:
         """Is a write on its way?"""
-        return self._worker is not None and any(execution.unacked for execution in self._worker.executions.values())
+        return self._worker is not None and any(attempt.pen.unacked for attempt in self._worker.attempts.values())
 
     async def _unclaimed(self) -> bool:
         """Is a parked or new run due that no worker has taken yet?"""

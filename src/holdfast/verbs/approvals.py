@@ -125,7 +125,7 @@ def approve(
         asked = replace(asked, given_schema=dict(edit))
     if not_by is not None:
         asked = replace(asked, not_by_starter=True)
-    return current("approve").ask(asked).then(_decision)
+    return current("approve").call(asked).then(_decision)
 
 
 @overload
@@ -166,7 +166,7 @@ def ask(
     if default is not NO_DEFAULT:
         default = shape.store(default, "default")[1]
     asked = _question("ask", question, show, shape_of_value(show), shape, True, to, 1, expires, default, remind)
-    return current("ask").ask(asked).then(lambda answer: answer.value)
+    return current("ask").call(asked).then(lambda answer: answer.value)
 
 
 def _question(

@@ -10,6 +10,7 @@ from holdfast.runtime import StepContext, here
 from holdfast.values.text import is_whole, short
 from holdfast.words.budget import Remaining
 from holdfast.words.budget import remaining as what_remains
+from holdfast.words.durations import epoch_ms
 from holdfast.words.spent import Spent
 
 _MOST_USD: Final = 1_000_000  # of one call: more is a mistake
@@ -86,7 +87,7 @@ def remaining() -> Remaining:
     if place is None or (isinstance(place, StepContext) and place.run is None):
         raise NotInRun("remaining() works only inside a running agent or one of its steps")
     if not isinstance(place, StepContext):
-        return place.remaining()
+        return what_remains(place.kept.means, Spent(), epoch_ms(place.now()))
     spent = sum((each for each, _ in list(place.spendings)), Spent())
     return what_remains(place.left, spent, place.clock())
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, get_type_hints, overload
 
-from holdfast.runtime import Called, current
+from holdfast.runtime import Called, Checkpoint, Restore, current
 from holdfast.values.codec import UNTYPED, Shape, shape_of
 
 T = TypeVar("T")
@@ -39,8 +39,8 @@ def restore(first: Any, /, *, migrate: Callable[[Any], Any] | None = None) -> An
     if inspect.iscoroutinefunction(first):
         hints = get_type_hints(getattr(first, "fn", first), include_extras=True)
         shape = shape_of(hints["return"]) if "return" in hints else UNTYPED
-        return runtime.restore(None, shape, first, migrate)
-    return runtime.restore(first, _shape_of_value(first), None, migrate)
+        return runtime.call(Restore(None, shape, first, migrate))
+    return runtime.call(Restore(first, _shape_of_value(first), None, migrate))
 
 
 def checkpoint(state: T, /) -> Called[T]:
@@ -59,7 +59,7 @@ def checkpoint(state: T, /) -> Called[T]:
         state = await holdfast.checkpoint(state)
         ```
     """
-    return current("checkpoint").checkpoint(state)
+    return current("checkpoint").call(Checkpoint(state))
 
 
 def _shape_of_value(value: object) -> Shape:

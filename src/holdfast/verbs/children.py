@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments
-from holdfast.runtime import Called, current
+from holdfast.runtime import AwaitChild, Called, Spawn, current
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,7 +38,7 @@ class Child(Generic[R_co]):
     agent: str
 
     def __await__(self) -> Generator[Any, Any, R_co]:
-        return current("awaiting a child").child_result(self.id, self.agent).__await__()
+        return current("awaiting a child").call(AwaitChild(self.id, self.agent)).__await__()
 
 
 def spawn(agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Called[Child[R]]:
@@ -57,4 +57,4 @@ def spawn(agent: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs
     if not isinstance(agent, Agent):
         raise BadArguments(f"spawn takes an agent (a function with @holdfast.agent), not {agent!r}")
     name = agent.name
-    return current("spawn").spawn(agent.spec, args, kwargs).then(lambda child: Child(child, name))
+    return current("spawn").call(Spawn(agent.spec, args, kwargs)).then(lambda child: Child(child, name))

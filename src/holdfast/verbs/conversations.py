@@ -6,7 +6,15 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from holdfast.errors import BadArguments, HoldfastError
-from holdfast.runtime import Called, Talk, current
+from holdfast.runtime import (
+    AddToConversation,
+    Called,
+    EnterConversation,
+    LeaveConversation,
+    ReadConversation,
+    Talk,
+    current,
+)  # fmt: skip
 from holdfast.values.codec import UNTYPED, Shape, shape_of
 from holdfast.values.text import is_whole, short
 from holdfast.words.model import checked_conversation_id
@@ -60,13 +68,13 @@ class Conversation(Generic[T]):
     async def __aenter__(self) -> Self:
         if self._talk is not None:
             raise BadArguments("a conversation can be entered once; make a new one")
-        self._talk = await current("conversation").enter(self.id, self._wait)
+        self._talk = await current("conversation").call(EnterConversation(self.id, self._wait))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await current("conversation").leave(self._entered())
+        await current("conversation").call(LeaveConversation(self._entered()))
 
     def __len__(self) -> int:
         """Count its messages."""
@@ -89,7 +97,7 @@ class Conversation(Generic[T]):
         """
         length = self._entered().length
         first, end = slice_of(length, last, after, limit)
-        return current("conversation.messages").recall(self._entered(), self._shape, first, end)
+        return current("conversation.messages").call(ReadConversation(self._entered(), self._shape, first, end))
 
     def add(self, *messages: T) -> Called[None]:
         """Say this. Once it returns, the messages are stored, once, whatever happens to the run.
@@ -103,7 +111,7 @@ class Conversation(Generic[T]):
                 await talk.add("price?", "5 euros")
             ```
         """
-        return current("conversation.add").say(self._entered(), self._shape, messages)
+        return current("conversation.add").call(AddToConversation(self._entered(), self._shape, messages))
 
     def _entered(self) -> Talk:
         if self._talk is None:

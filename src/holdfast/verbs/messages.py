@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from holdfast.errors import BadArguments
-from holdfast.runtime import Called, current
+from holdfast.runtime import Called, Receive, current
 from holdfast.values.codec import UNTYPED, shape_of
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.people import checked_text
@@ -35,7 +35,7 @@ def receive(topic: str, type: Any = Any, /, *, timeout: Duration | None = None) 
         ```
     """
     timeout_ms = None if timeout is None else milliseconds(timeout)
-    return current("receive").message(checked_topic(topic), _shape(type), timeout_ms)
+    return current("receive").call(Receive(checked_topic(topic), _shape(type), timeout_ms))
 
 
 @overload

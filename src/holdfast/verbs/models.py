@@ -228,7 +228,7 @@ def _reader(check: Any) -> Any:
 
 def _choices() -> dict[str, Any]:
     place = here()
-    return {} if place is None or isinstance(place, StepContext) else place.choices
+    return {} if place is None or isinstance(place, StepContext) else place.kept.choices
 
 
 def _in_words(error: Exception) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine, Generator, Iterable, Iterator
 from typing import Any
 
+from holdfast import runtime
 from holdfast.errors import BadArguments
-from holdfast.runtime import Called, Durable, StepContext, current, here
+from holdfast.runtime import Called, Durable, Progress, StepContext, current, here
 from holdfast.values.text import MOST, short
 
 _MOST_ITEMS = 1_000
@@ -44,7 +45,7 @@ def progress(done: float, total: float | None = None, text: str = "") -> Called[
         if place.tell is not None:
             place.tell(data)
         return _Said()
-    return current("progress").progress(data)
+    return current("progress").call(Progress(data))
 
 
 class _Said(Coroutine[Any, Any, None]):
@@ -127,7 +128,7 @@ class Plan:
     def _change(self, items: list[list[Any]]) -> Durable[None]:
         if len(items) > _MOST_ITEMS:
             raise BadArguments(f"a plan has at most {_MOST_ITEMS} items, not {len(items)}; it is for people to read")
-        call = current("plan").plan(items)
+        call = current("plan").call(runtime.Plan(items))
         self._items = items  # at the call, as its identity: two changes in a gather add up
         return call
 
@@ -172,7 +173,7 @@ def plan(names: Iterable[str]) -> Called[Plan]:
         ```
     """
     made = Plan([])
-    return made._change(_merged(_checked(names), current("plan").planned)).then(lambda _: made)
+    return made._change(_merged(_checked(names), current("plan").kept.plan)).then(lambda _: made)
 
 
 def _checked(names: Iterable[str]) -> list[str]:

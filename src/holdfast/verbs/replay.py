@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, overload
 
 from holdfast.errors import BadArguments, NotInRun
-from holdfast.runtime import Called, RunFacts, StepContext, current, here
+from holdfast.runtime import Called, Note, RunFacts, Skip, StepContext, current, here
 from holdfast.words.harmless import logger
 from holdfast.words.loops import Loops, checked_loops
 from holdfast.words.model import Recorded
@@ -116,7 +116,7 @@ def note(*texts: str, **data: Any) -> Called[None]:
     place = here()
     if place is None or (isinstance(place, StepContext) and place.run is None):
         return _logged(text, data)
-    return current("note").note(text, data)
+    return current("note").call(Note(text, data))
 
 
 async def _logged(text: str, data: dict[str, Any]) -> None:
@@ -224,7 +224,7 @@ def skip(records: Sequence[Recorded], task: str) -> Called[None]:
     """Pass over the first of what is ahead. From here on this task has the name that it had when it got so far."""
     if not records:
         raise BadArguments("skip(): there is nothing to pass over; give it one or more of the records that are ahead")
-    return current("skip").skip([record.key for record in records], task)
+    return current("skip").call(Skip([record.key for record in records], task))
 
 
 # `watch_loops`: for integrations, which know that what an agent does next is up to a model.

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast.errors import BadArguments
-from holdfast.runtime import Called, Outlet, StepContext, current, here
+from holdfast.runtime import Called, Outlet, StepContext, Unfinished, current, here
 from holdfast.words.salvage import Salvaged
 
 _NAME: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
@@ -128,7 +128,7 @@ def unfinished(name: str) -> Called[Salvaged | None]:
         left = await holdfast.unfinished("answer")
         ```
     """
-    return current("unfinished").unfinished(checked_stream(name))
+    return current("unfinished").call(Unfinished(checked_stream(name)))
 
 
 def checked_stream(name: str) -> str:

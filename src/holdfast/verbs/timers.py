@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.errors import BadArguments
-from holdfast.runtime import Called, Deadline, current
+from holdfast.runtime import Called, Deadline, Sleep, current
 from holdfast.words.durations import Duration, epoch_ms, milliseconds
 
 
@@ -28,9 +28,9 @@ def sleep(duration: Duration | None = None, *, until: datetime | None = None) ->
         raise BadArguments("sleep takes either a duration, sleep('2h'), or a moment, sleep(until=...)")
     runtime = current("sleep")
     if until is not None:
-        return runtime.timer(None, epoch_ms(until))
+        return runtime.call(Sleep(None, epoch_ms(until)))
     assert duration is not None
-    return runtime.timer(milliseconds(duration), None)
+    return runtime.call(Sleep(milliseconds(duration), None))
 
 
 class timeout:  # noqa: N801 - a verb, used as `async with timeout("10m"):`

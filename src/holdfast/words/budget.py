@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeGuard
 
 from holdfast.errors import BadArguments, BudgetExceeded
 from holdfast.values.text import cut, is_whole, short
 from holdfast.words.durations import LONGEST_S, Duration, seconds, spoken
 from holdfast.words.people import checked_names
-from holdfast.words.spent import Spent, count, dollars
+from holdfast.words.spent import NOTHING, Spent, count, dollars
 
 AtLimit = Literal["ask", "fail"]
 DIMENSIONS: Final = ("usd", "tokens", "model_calls", "steps", "wall")
@@ -275,6 +275,62 @@ def remaining(noted: Mapping[str, Any], spent: Spent, now: int) -> Remaining:
 
     wall = max(noted["until"] - now, 0) / 1000 if "until" in noted else None
     return Remaining(less("usd"), less("tokens"), less("model_calls"), less("steps"), wall, noted.get("soft", False))
+
+
+class Ledger:
+    """What events of this life of a run have said was spent."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = NOTHING
+
+
+class Bill:
+    """Spending reported by a call's bodies, held until the event that ends the attempt records it.
+
+    `purses` are the budgets that hold for it, as they stood when its last body was let in.
+    """
+
+    __slots__ = ("_before", "_ledger", "_said", "_since", "bodies", "purses", "spendings")
+
+    def __init__(self) -> None:
+        self.spendings: list[tuple[Spent, str | None]] = []  # each with its model
+        self._said, self.bodies = 0, 0  # how many of them are in an event; bodies that ran since
+        self._before = (0, 0)
+        self.purses: Sequence[Purse] | None = None
+        self._ledger: Ledger | None = None
+        self._since = NOTHING
+
+    def let_in(self, purses: Sequence[Purse], ledger: Ledger) -> None:
+        """A body may begin."""
+        self.purses, self._ledger, self._since = purses, ledger, ledger.total
+
+    def left(self, now: int) -> dict[str, Any]:
+        """What is left for the body."""
+        return left(self.purses, now) if self.purses else {}
+
+    def due(self, now: int) -> dict[str, Any]:
+        """For the data of an event: what was spent since the last one, and what is left if there is a budget."""
+        self._before = (self._said, self.bodies)
+        new = self.spendings[self._said :]
+        if self.purses is None and not new:
+            return {}
+        spent = sum((each for each, _ in new), Spent(steps=0 if self.purses is None else self.bodies))
+        self._said, self.bodies = self._said + len(new), 0
+        if not spent:
+            return {}
+        models = sorted({model for _, model in new if model is not None})
+        data: dict[str, Any] = {"spent": spent.noted() | ({"models": models} if models else {})}
+        if self.purses and self._ledger is not None:
+            self._ledger.total += spent
+            since = self._ledger.total - self._since  # also by other calls of the run
+            data["left"] = left([replace(purse, spent=purse.spent + since) for purse in self.purses], now)
+        return data
+
+    def take_back(self) -> None:
+        """The event was not written: another one will say it."""
+        self._said, self.bodies = self._before
 
 
 def rebuilt(message: str, data: Any) -> BudgetExceeded:

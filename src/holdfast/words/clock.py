@@ -1,7 +1,7 @@
 """Time as a parameter: what the store and the engine ask instead of the operating system.
 
 `now()` is the durable time (milliseconds since 1970) that timers and records use; `call_at` wakes a callback on the
-loop at such a time. Leases and graces use the loop's monotonic time and never come here.
+loop at such a time. `after` is for graces, which are real time even where a test makes durable time jump.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ class Clock(Protocol):
         """Call back on the running loop after this long, whatever the wall clock does meanwhile."""
         ...
 
+    def after(self, grace_s: float, callback: Callable[[], object]) -> Timer:
+        """Call back on the running loop after a grace: real time, of which nothing is recorded."""
+        ...
+
 
 class SystemClock:
     """The computer's own clock."""
@@ -48,6 +52,8 @@ class SystemClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(delay_s, callback)
+
+    after = call_later
 
 
 class Nap:

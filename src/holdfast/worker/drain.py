@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
-from holdfast.engine import parking
-from holdfast.engine.execution import Execution
+from holdfast.engine.attempt import Attempt
 from holdfast.engine.loop import RunTask
 from holdfast.errors import StoreUnavailable
 from holdfast.words.harmless import logger
@@ -20,12 +19,12 @@ _log = logger("holdfast")
 _STRAYS_S: Final = 0.5
 
 
-async def release_all(executions: Iterable[Execution], grace_s: float) -> None:
+async def release_all(attempts: Iterable[Attempt], grace_s: float) -> None:
     """Give these runs back, each when it can be; no step of theirs begins from now on."""
-    leaving = list(executions)
-    for execution in leaving:
-        execution.may_begin.clear()
-    releases = [parking.release(execution, grace_s) for execution in leaving]
+    leaving = list(attempts)
+    for attempt in leaving:
+        attempt.bodies.hold("releasing")
+    releases = [attempt.parking.release(grace_s) for attempt in leaving]
     for problem in await asyncio.gather(*releases, return_exceptions=True):
         if isinstance(problem, Exception) and not isinstance(problem, StoreUnavailable):
             _log.error("a run could not be given back: %r", problem)
@@ -36,7 +35,7 @@ async def end_strays(strays: set[asyncio.Task[Any]]) -> None:
     for last in (False, True):
         for stray in list(strays):
             if last and isinstance(stray, RunTask):
-                stray.scope.execution.given_up = True
+                stray.scope.tasks.give_up()
             stray.cancel()
         if strays:
             await asyncio.wait(strays, timeout=_STRAYS_S)

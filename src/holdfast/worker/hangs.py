@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Final
 
-from holdfast.engine.execution import Execution
+from holdfast.engine.attempt import Attempt
 from holdfast.engine.loop import RunTask, frame_location
 from holdfast.runtime import RunFacts, StepContext, _here
 from holdfast.words.harmless import logger
@@ -30,8 +30,8 @@ _NOTICE_S: Final = 1.0
 class Hangs:
     """Watches one loop from `start` to `stop`."""
 
-    def __init__(self, settings: Settings, measures: Measures, executions: dict[str, Execution]) -> None:
-        self._settings, self._measures, self._executions = settings, measures, executions
+    def __init__(self, settings: Settings, measures: Measures, attempts: dict[str, Attempt]) -> None:
+        self._settings, self._measures, self._attempts = settings, measures, attempts
         self._asked_at = self._turned_at = 0.0  # the first is set in the thread only, the second on the loop only
         self._told, self._counted_s, self._gave_up = "", 0.0, False
         self._stopped = threading.Event()
@@ -64,7 +64,7 @@ class Hangs:
                 _log.warning("the loop turns again after %.1f s; %s", self._counted_s, self._told)
                 self._told, self._gave_up = "", False
             self._counted_s = 0.0
-            if self._executions:
+            if self._attempts:
                 self._asked_at = time.monotonic()
                 try:
                     self._loop.call_soon_threadsafe(self._turned)
@@ -92,17 +92,17 @@ class Hangs:
             self._gave_up = True
             _log.error(
                 "the loop has not turned for %.0f s: %s. The leases of all %d runs here are not prolonged any more, so "
-                "that other workers take them over", hung_s, self._told, len(self._executions),
+                "that other workers take them over", hung_s, self._told, len(self._attempts),
             )  # fmt: skip
 
     def _stepped(self) -> str:
         """Whose code runs: that of the task which the loop is stepping."""
         task = asyncio.current_task(self._loop)
         if isinstance(task, RunTask):
-            return _named(task.scope.execution.run)
-        for execution in self._executions.copy().values():
-            if task in execution.drivers:
-                return f"a step of {_named(execution.run)}"
+            return _named(task.scope.tasks.life.run)
+        for attempt in self._attempts.copy().values():
+            if task in attempt.bodies.drivers:
+                return f"a step of {_named(attempt.run)}"
         context = getattr(task, "get_context", None)  # since Python 3.12: so tasks that a body started are known too
         place = None if context is None else context().get(_here)
         if isinstance(place, StepContext) and place.run is not None:

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.engine import parking
-from holdfast.engine.execution import Execution
+from holdfast.engine.attempt import Attempt
 from holdfast.errors import HoldfastError, LeaseLost, StoreUnavailable
 from holdfast.store.appends import Append, Transition
 from holdfast.store.contract import WorkerStore
@@ -98,23 +97,23 @@ Astray = set[tuple[str, int]]  # (run, epoch): perhaps leased to us, and nobody 
 
 
 class Leases:
-    """The leases of one worker. `executions` and `loading` are the worker's own and change under way."""
+    """The leases of one worker. `attempts` and `loading` are the worker's own and change under way."""
 
     def __init__(
         self,
         store: WorkerStore,
         settings: Settings,
         measures: Measures,
-        executions: dict[str, Execution],
+        attempts: dict[str, Attempt],
         loading: dict[str, bool],
     ) -> None:
-        self._store, self._executions, self._loading = store, executions, loading
+        self._store, self._attempts, self._loading = store, attempts, loading
         self._astray: Astray = set()
         self._missing: Astray = set()  # ours at the last heartbeat, and not here
         self._idle_beats = 0
         self._renewed = asyncio.Event()
         self._returns: set[asyncio.Task[None]] = set()
-        self._hangs = Hangs(settings, measures, executions)
+        self._hangs = Hangs(settings, measures, attempts)
         self._pulse = Pulse(
             store, settings, measures, carried=self._carried, heard=self._heard, hung_s=self._hangs.hung_s
         )
@@ -143,37 +142,35 @@ class Leases:
         """Nobody carries this run here any more, though it may still be ours: it is given back when that is known."""
         self._astray.add((run, epoch))
 
-    def _carried(self) -> tuple[dict[str, Execution], Astray] | None:
+    def _carried(self) -> tuple[dict[str, Attempt], Astray] | None:
         """In the thread of the heartbeat: copies, for it can tell only about what there was before.
 
         A worker that carries nothing beats more seldom, to find what it does not know of.
         """
-        carried = self._executions.copy(), self._astray.copy()
+        carried = self._attempts.copy(), self._astray.copy()
         self._idle_beats = 0 if any(carried) or self._loading else self._idle_beats + 1
         return carried if self._idle_beats % _IDLE_BEATS == 0 else None
 
-    def _heard(self, carried: tuple[dict[str, Execution], Astray], leases: list[Lease], until: float) -> None:
+    def _heard(self, carried: tuple[dict[str, Attempt], Astray], leases: list[Lease], until: float) -> None:
         """What the heartbeat told: runs that are lost, and runs that have something in their inbox.
 
         It tells of those that were here when it began. One that came since has its own time, of its claim.
         """
         held = {(lease.run, lease.epoch): lease for lease in leases}
-        executions, astray = carried
-        for name, execution in executions.items():
-            lease = held.get((name, execution.run.lease_epoch))
-            execution.unsure = lease is None
+        attempts, astray = carried
+        for name, attempt in attempts.items():
+            lease = held.get((name, attempt.run.lease_epoch))
+            attempt.bodies.leased(None if lease is None else until)
             if lease is None:
                 # One that is just ending or being given back has no lease any more: its write on the way tells.
-                if not (execution.unacked or execution.holding):
-                    execution.close("lost")
-                continue
-            execution.lease_until = max(execution.lease_until, until)
-            if lease.inbox_count > execution.inbox_seen:
-                parking.notice(execution)
+                if not (attempt.pen.unacked or attempt.bodies.holding):
+                    attempt.life.close("lost")
+            elif lease.inbox_count > attempt.inbox.seen:
+                attempt.inbox.notice()
         self._renewed.set()
         # A claim whose commit was unknown may have happened after all, when it had been given up: then a run is ours and
         # nobody carries it. One that is claimed at this moment is not here yet either, so it must be missing twice.
-        missing = {key for key in held if key[0] not in self._executions and key[0] not in self._loading}
+        missing = {key for key in held if key[0] not in self._attempts and key[0] not in self._loading}
         astray |= missing & self._missing
         self._missing = missing
         self._astray -= astray

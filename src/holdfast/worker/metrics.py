@@ -73,7 +73,7 @@ def _one(number: Callable[[Worker], float | Histogram]) -> Callable[[Sight], Ite
 
 
 def _running(worker: Worker) -> int:
-    return len(worker.executions) + len(worker.loading)
+    return len(worker.attempts) + len(worker.loading)
 
 
 def _tokens(sight: Sight) -> Iterable[Sample]:
@@ -143,7 +143,7 @@ METRICS: Final[tuple[Described[Sight], ...]] = (
     Described("holdfast_running_runs_limit", "gauge", "Runs this worker has in memory at the most.", (),
               _one(lambda worker: worker.settings.concurrency)),
     Described("holdfast_running_steps", "gauge", "Bodies of steps that run in this worker now.", (),
-              _one(lambda worker: sum(each.bodies for each in list(worker.executions.values())))),
+              _one(lambda worker: sum(each.bodies.running for each in list(worker.attempts.values())))),
     Described("holdfast_step_seconds", "histogram",
               "Seconds each attempt at a step took, by how it ended: completed, failed, in_doubt or stopped.",
               ("outcome",),

@@ -12,14 +12,15 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.declare import Step
-from holdfast.engine import control, parking
+from holdfast.engine import parking
+from holdfast.engine.attempt import Attempt
 from holdfast.engine.execute import begin
-from holdfast.engine.execution import Execution
-from holdfast.engine.limits import Freed
 from holdfast.engine.loop import install
+from holdfast.engine.performer import perform
+from holdfast.engine.slots import Freed
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
@@ -36,6 +37,7 @@ from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.settings import Settings
 
+T = TypeVar("T")
 _log = logger("holdfast")
 _LONGEST_SLEEP_S = 5.0
 _RECOVER_EVERY_S = 1.0
@@ -59,12 +61,12 @@ class Worker:
         self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
         self.resources, self.slots = OpenResources(self.settings.replace), Freed()
         self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
-        self.executions: dict[str, Execution] = {}
+        self.attempts: dict[str, Attempt] = {}
         self.loading: dict[str, bool] = {}  # claimed and not yet running; True: a signal came meanwhile
         self._meanwhile: set[str] = set()  # runs that changed while a claim was on its way: it may have taken them
         self._carriers: set[asyncio.Task[None]] = set()
         self._strays: set[asyncio.Task[Any]] = set()
-        self._leases = Leases(store, self.settings, self.measures, self.executions, self.loading)
+        self._leases = Leases(store, self.settings, self.measures, self.attempts, self.loading)
         self.trusted, self.trust = self._leases.trusted, self._leases.trust
         observer = self.settings.observer
         self.recorded: Callable[[Event], None] | None = None if observer is None else observer.recorded
@@ -109,15 +111,15 @@ class Worker:
         self._stopping = True
         grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
         self._tasks[0].cancel()  # claim no more; leases are kept until the last run is given back
-        await drain.release_all(self.executions.values(), grace_s)
+        await drain.release_all(self.attempts.values(), grace_s)
         await self._put_down()
 
     async def abandon(self) -> None:
         """Drop everything as a killed process would: nothing is given back."""
         self._stopping = True
         self._leases.stop()
-        for execution in list(self.executions.values()):
-            execution.close("lost")
+        for attempt in list(self.attempts.values()):
+            attempt.life.close("lost")
         await self._put_down()
 
     async def _put_down(self) -> None:
@@ -162,7 +164,7 @@ class Worker:
 
     def _carried(self) -> int:
         """How many runs are here, those included that are still being loaded."""
-        return len(self.executions) + len(self.loading)
+        return len(self.attempts) + len(self.loading)
 
     def _full(self) -> bool:
         return self._carried() >= self.settings.concurrency or bool(self._group)
@@ -197,8 +199,8 @@ class Worker:
 
     def _under_suspicion(self, run: str) -> bool:
         """A run that was suspected and has made progress is one like all others."""
-        execution = self.executions.get(run)
-        return run in self.loading or (execution is not None and not execution.new_outcomes)
+        attempt = self.attempts.get(run)
+        return run in self.loading or (attempt is not None and not attempt.pen.new_outcomes)
 
     async def _sleep(self, begin_s: float) -> None:
         """Until a change, or until the next run is due. Polling is the truth; being told only shortens it.
@@ -236,13 +238,13 @@ class Worker:
         for run, news in changes.items():
             if news >= News.DUE:
                 self._heard_of(run)
-            elif news == News.STOPPED and run in self.executions:
-                control.look_for_owner(self.executions[run])
+            elif news == News.STOPPED and run in self.attempts:
+                self.attempts[run].control.look_for_owner()
 
     def _heard_of(self, run: str) -> None:
-        execution = self.executions.get(run)
-        if execution is not None and not execution.closing:
-            parking.notice(execution, sure=True)
+        attempt = self.attempts.get(run)
+        if attempt is not None and not attempt.life.closing:
+            attempt.inbox.notice(sure=True)
             return
         if run in self.loading:
             self.loading[run] = True
@@ -250,9 +252,9 @@ class Worker:
             self._meanwhile.add(run)
         if not run:
             self.loading = dict.fromkeys(self.loading, True)
-            for execution in self.executions.values():
-                if any(wait.token is not None for wait in execution.waits.values()):
-                    parking.notice(execution)
+            for attempt in self.attempts.values():
+                if any(wait.token is not None for wait in attempt.parking.waits.values()):
+                    attempt.inbox.notice()
         self._look.set()
 
     # One run
@@ -264,7 +266,7 @@ class Worker:
         carrier.add_done_callback(self._carriers.discard)
 
     async def _carry_on(self, run: RunRow, lease_until: float) -> None:
-        execution: Execution | None = None
+        attempt: Attempt | None = None
         try:
             try:
                 if suspects.guilty(run):
@@ -272,25 +274,27 @@ class Worker:
                     return
                 spec = self._served.spec_of(run.agent, run.version)
                 assert spec is not None, f"run {run.id!r} was claimed, and no agent {run.agent!r} is served"
-                execution = await self._begun(run, spec)
-                if execution is None:
+                attempt = await self._begun(run, spec)
+                if attempt is None:
                     return
-                execution.lease_until = lease_until
-                self.executions[run.id] = execution
+                attempt.bodies.leased(lease_until)
+                self.attempts[run.id] = attempt
             finally:
                 came = self.loading.pop(run.id)
             if came:
-                parking.notice(execution)
+                attempt.inbox.notice()
             if self._stopping:  # it was being loaded when the worker was told to stop
-                await parking.release(execution, 0.0)
-            outcome = await execution.ended
-            if execution.left is not None and execution.left.due_at is not None:
+                await attempt.parking.release(0.0)
+            outcome = await attempt.life.ended
+            if attempt.life.left is not None and attempt.life.left.due_at is not None:
                 self._look.set()  # it is due some time, and whoever heard so when it was written took it for one that is here
-            await control.put_away(execution)
-            self._remember(execution, outcome)
+            if attempt.control.is_put_away:
+                await attempt.unwound()
+                await attempt.control.put_away()
+            self._remember(attempt, outcome)
             if outcome == "unfit":
-                _log.error("%s", execution.unfit)
-                await self.store.refuse(run, execution.unfit)
+                _log.error("%s", attempt.life.unfit)
+                await self.store.refuse(run, attempt.life.unfit)
             if outcome == "lost":
                 self._leases.lead_astray(run.id, run.lease_epoch)
         except StoreUnavailable as problem:
@@ -302,15 +306,15 @@ class Worker:
             _log.exception("run %r could not be carried on; it will be tried again", run.id)
         finally:
             was_full = self._full()
-            if self.executions.get(run.id) is execution:
-                self.executions.pop(run.id, None)
+            if self.attempts.get(run.id) is attempt:
+                self.attempts.pop(run.id, None)
             if was_full or (self._suspect.waits and not self._carried()):  # there is room again, or for a suspect
                 self._look.set()
-            if execution is not None:
-                execution.close("lost")
-                await execution.unwound()
+            if attempt is not None:
+                attempt.life.close("lost")
+                await attempt.unwound()
 
-    async def _begun(self, run: RunRow, spec: AgentSpec) -> Execution | None:
+    async def _begun(self, run: RunRow, spec: AgentSpec) -> Attempt | None:
         """The run, in memory; None when it cannot be set up by this code, and would fail in the same way each time."""
         try:
             return await begin(self, run, spec)
@@ -329,15 +333,15 @@ class Worker:
             await self.store.refuse(run, reason)
             return None
 
-    def _remember(self, execution: Execution, outcome: str) -> None:
+    def _remember(self, attempt: Attempt, outcome: str) -> None:
         """A park that brought nothing new doubles the next one's grace, so that a run does not flap."""
-        run, left = execution.run.id, execution.left
+        run, left = attempt.run.id, attempt.life.left
         self.measures.left[outcome] += 1
         if outcome == "ended" and left is not None:
-            self.measures.finished[execution.run.agent, left.status] += 1
+            self.measures.finished[attempt.run.agent, left.status] += 1
         if self.settings.observer is not None and left is not None and outcome in ("parked", "paused"):
             self.settings.observer.left(run, left.status, left.waits_for or left.reason or "")
-        if outcome != "parked" or execution.new_outcomes:
+        if outcome != "parked" or attempt.pen.new_outcomes:
             self._graces.pop(run, None)
         elif self.settings.park_grace_s > 0:
             self._graces[run] = min(self.park_grace_s(run) * 2, _LONGEST_GRACE_S)
@@ -416,6 +420,14 @@ class Worker:
 
     def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
         return self._served.spec_of(agent, version)
+
+    perform = staticmethod(perform)
+
+    def new_task(self, make: Callable[[], T]) -> T:
+        return make()
+
+    def patched(self, patch: str) -> bool | None:
+        return None
 
     def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
         return self._replace.get(spec)

@@ -39,6 +39,8 @@ class DatabaseClock:
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(delay_s, callback)
 
+    after = call_later
+
     async def begin(self, connection: Connection) -> None:
         """Measure until it is known well: a timer counts from what we take for now."""
         for _ in range(_TRIES):

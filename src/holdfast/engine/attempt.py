@@ -1,0 +1,566 @@
+"""One attempt at one run: the calls that its agent has open, and the parts that carry them out.
+
+The life of a call: asked (its key is claimed in the journal) -> begun (only once every recorded outcome is through) ->
+numbered (its outcome has a place in the journal) -> durable -> settled (delivered through the gate). A waiter that is
+cancelled withdraws the call; once numbered, the outcome is delivered to nobody and nothing more is recorded.
+
+Replay. Recorded outcomes are delivered in order, each when the run has settled; no body starts and nothing is written
+until the last one is through and the run has settled once more. That moment is the edge (`reach_edge`): what the journal holds
+and the code did not ask for is a divergence, found before any effect. Then unanswered calls begin, in the order asked.
+
+Live. A call begins when asked. Its outcome is numbered (`pen.record`), becomes durable, and is delivered in that order.
+
+`deliver_next` is the only way by which an outcome reaches the agent. It is called when the run has settled (`execute.Loop`);
+and at once when the run has one task and that waits for what comes, because then the run has settled the moment it waits.
+
+Each part owns its state, and only its module assigns it. Parts import nothing from here; calls and verbs of the engine do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, ClassVar, Protocol
+
+from holdfast.engine.bodies import Bodies
+from holdfast.engine.control import REQUESTS, Control
+from holdfast.engine.gate import Settling
+from holdfast.engine.host import Host
+from holdfast.engine.identity import Identity
+from holdfast.engine.inbox import Inbox
+from holdfast.engine.journal import Divergence, Journal, arrives
+from holdfast.engine.life import Life
+from holdfast.engine.loop import GateFuture, Tasks
+from holdfast.engine.parking import Parking
+from holdfast.engine.patches import Patches
+from holdfast.engine.recorder import Receipt, Recorder
+from holdfast.engine.streams import Streams
+from holdfast.engine.talks import Talks
+from holdfast.engine.unrecorded import Unrecorded
+from holdfast.errors import NotStorable, Suspended
+from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here, outside
+from holdfast.store.appends import Append, Transition
+from holdfast.values.codec import Migrate, Shape
+from holdfast.words.clock import Timer
+from holdfast.words.harmless import logger
+from holdfast.words.model import KINDS, Event, RunRow, Signal
+from holdfast.words.overrides import Override, active, enter
+
+_log = logger("holdfast")
+_UNWIND_S = 1.0
+
+
+class Site(Protocol):
+    """Where a call is made: one task of a run, or one named block of it. It hands out keys in program order."""
+
+    attempt: Attempt
+    path: str
+    named: str
+
+    def key(self, label: str) -> str: ...
+    def rename(self, path: str) -> None:
+        """Go on as the task of this path."""
+        ...
+
+
+class Guard(Protocol):
+    """Looks at every step of a run before a body of it begins: a budget, or who watches for loops."""
+
+    async def let_in(self, call: Any) -> Exception | None:
+        """Wait until a body of the call may begin; or why it may not."""
+
+    def saw(self, event: Event) -> None:
+        """The outcome of a step was delivered."""
+
+    def landed(self, call: Any) -> None:
+        """An event that ends an attempt of the call is in the store."""
+
+    def begin_era(self) -> None:
+        """The agent has taken a checkpoint, or goes on from one."""
+
+
+class Kept:
+    """What agent code has settled on, or was told, so far. A checkpoint carries most of it."""
+
+    __slots__ = ("asked_any", "choices", "means", "overrides", "plan", "shape")
+
+    def __init__(self) -> None:
+        self.asked_any = False  # the agent has made a durable call
+        self.shape: Shape | None = None  # of its state, from `restore` on
+        self.plan: list[list[Any]] = []
+        self.choices: dict[str, Any] = {}
+        self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
+        self.overrides: tuple[Override, ...] = ()  # those that held when the code began
+
+    def ask(self) -> None:
+        self.asked_any = True
+
+    def has_state(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def plans(self, items: list[list[Any]]) -> None:
+        self.plan = items
+
+    def has_left(self, means: dict[str, Any]) -> None:
+        self.means = means
+
+    def carried(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        kept = {"plan": self.plan, "choices": dict(self.choices), "means": self.means}
+        return {name: value for name, value in kept.items() if value}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """From the checkpoint."""
+        self.plan, self.choices = kept.get("plan", []), dict(kept.get("choices", {}))
+        self.means = kept.get("means", self.means)
+
+
+class Attempt:
+    """One attempt at one run. Verbs come in through `Scope`; outcomes go out through the gate."""
+
+    __slots__ = (
+        "__weakref__", "_facts", "_waited", "arrivals", "bodies", "calls", "control", "edge_due", "guards", "host", "identity",
+        "inbox", "journal", "kept", "life", "parking", "patches", "pen", "spec", "streams", "talks", "tasks", "unawaited",
+        "unrecorded",
+    )  # fmt: skip
+
+    def __init__(
+        self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal], settling: Settling
+    ) -> None:
+        self.host, self.spec, self.journal = host, spec, journal
+        self._waited = bool(signals) and run.lease_epoch > 1
+        self._facts: RunFacts | None = None
+        self.calls: dict[str, Call] = {}
+        self.unawaited: dict[int, Durable[Any]] = {}
+        self.edge_due: list[tuple[int, int, Callable[[], None]]] | None = (
+            None  # while it goes live: what is due already
+        )
+        self.guards: list[Guard] = []
+        self.arrivals: dict[str, Callable[[Event], None]] = {}  # by kind of event, who takes it
+        self.kept = Kept()
+        self.life = life = Life(run, asyncio.get_running_loop(), outside())
+        self.identity = Identity(run)
+        self.tasks = tasks = Tasks(life, host, self.identity, settling)
+        self.pen = pen = Recorder(life, host, self._landed, self._rested, journal.numbered)
+        self.bodies = bodies = Bodies(life, host, pen, tasks, self._begin_asked)
+        self.inbox = inbox = Inbox(life, host, journal, pen, bodies, tasks, signals)
+        self.unrecorded = Unrecorded(life, host, journal, pen, bodies, tasks)
+        self.parking = Parking(life, host, journal, pen, bodies, tasks, inbox, self.unrecorded, self._all_begun)
+        self.control = Control(life, host, journal, pen, bodies, tasks, inbox, self.parking)
+        self.patches = Patches(life, host, journal, pen)
+        self.streams = Streams(run, host, pen.outflow, self.calls)
+        self.talks = Talks(journal, self.identity, pen, inbox.mailbox, self.parking)
+        life.when_closing(self._let_go, self.parking.disarm, self.control.disarm, bodies.stop_all, tasks.cancel_all)
+
+    @property
+    def run(self) -> RunRow:
+        return self.life.run
+
+    def start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Start the agent's code from its first line."""
+        context = contextvars.copy_context()
+        enter(self.host.overrides(self.run.root_id or self.run.id), context)
+        self.kept.overrides = context.run(active)
+        self.tasks.start(lambda: self.spec.fn(*args, **kwargs), context)
+
+    # Asking
+
+    def offered(self, name: str, begin: Callable[[], Generator[Any, Any, Any]]) -> Durable[Any]:
+        """A durable call that now has its identity; whoever made it must await it."""
+        number = self.identity.next_call()
+        call = Durable(name, begin, number, self._awaited)
+        self.unawaited[number] = call
+        return call
+
+    def _awaited(self, call: Durable[Any]) -> None:
+        self.unawaited.pop(call.number, None)
+
+    def enter(self, call: Call | None) -> Generator[Any, Any, None]:
+        """A verb is awaited: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
+        if call is not None and not self.life.closing:
+            self.kept.ask()
+            if self.journal.awaits_restore:
+                self._before_restore(call)
+        if self.life.closing:
+            yield from self.tasks.refusal()
+
+    def _before_restore(self, call: Call) -> None:
+        assert self.journal.checkpoint is not None
+        found = f"the agent called {call.name}({call.preview}) before restore()"
+        self.diverge(Divergence.of(self.journal.checkpoint), found)
+
+    def asks(self, call: Call) -> None:
+        """Claim the call in the journal, and begin it if the run is live."""
+        if self.life.closing:
+            return
+        journal = self.journal
+        self.kept.asked_any = True
+        if journal.checkpoint is not None and not journal.restored:
+            self._before_restore(call)
+            return
+        divergence = journal.claim(call.key, call.name, call.digest, call.of)
+        if divergence is not None and not call.is_of(divergence):
+            self.diverge(divergence, divergence.found(call.name, call.preview, call.of))
+            return
+        call.asked = journal.delivered
+        self.calls[call.key] = call
+        self.tasks.asked()
+        if self.life.live and self.bodies.may_begin.up:
+            self._begin(call)
+
+    def _begin(self, call: Call) -> None:
+        call.begun = True
+        token = _here.set(None)  # what begins here (timers, drivers) is ours, not the agent's
+        try:
+            call.begin()
+        finally:
+            _here.reset(token)
+
+    def _begin_asked(self) -> None:
+        """Nothing holds the run back any more: what was asked meanwhile begins."""
+        for call in list(self.calls.values()):
+            if self.life.live and not call.begun and not call.withdrawn:
+                self._begin(call)
+        self.tasks.gate.kick()
+
+    def _all_begun(self) -> bool:
+        return all(call.begun for call in self.calls.values())
+
+    def rest(self, call: Call) -> Generator[Any, Any, Event]:
+        """Wait until the gate has delivered the call's outcome.
+
+        With one live task the run has settled the moment that task waits, so nothing needs to be counted: a recorded
+        outcome is handed over at once (with one turn of the loop, so that others get theirs).
+        """
+        future, tasks = call.future, self.tasks
+        if tasks.alone:
+            self._hurry(future)
+            if future.done():
+                yield
+                if self.life.closing:
+                    yield from tasks.refusal()
+                result: Event = future.result()
+                return result
+            if self.life.closing:
+                yield from tasks.refusal()
+            tasks.rest()
+            nothing_comes = self.journal.ready or not (self.bodies.drivers or self.pen.unacked)
+            (tasks.gate.kick if nothing_comes else tasks.gate.cease)()
+        else:
+            tasks.gate.kick()
+        event: Event = yield from future
+        return event
+
+    def withdraw(self, call: Call) -> None:
+        """The waiter is gone. Before the outcome is numbered this stops the call; afterwards it changes nothing."""
+        if self.life.closing or call.settled or call.withdrawn:
+            return
+        call.withdrawn = True
+        if not call.numbered and call.key not in self.journal.closed:
+            self.calls.pop(call.key, None)
+            with Placed(None):
+                (call.abandon if call.begun else call.forsake)()
+        self.tasks.gate.kick()
+
+    def drop(self, call: Call) -> None:
+        """A call whose outcome is an arrival is over."""
+        self.calls.pop(call.key, None)
+        self.parking.waits.pop(call.key, None)
+
+    # Delivering
+
+    def deliver_next(self, awaited: asyncio.Future[Any] | None = None) -> bool:
+        """Deliver the outcome that is next; False if there is none, or it cannot be delivered yet."""
+        event = self.journal.next()
+        if event is None or not self._deliver(event, awaited):
+            return False
+        self.journal.move_on()
+        return True
+
+    def _hurry(self, awaited: asyncio.Future[Any]) -> None:
+        """Deliver what can be delivered to the only task there is, while it waits for this at the gate."""
+        while not awaited.done() and not self.life.closing:
+            if not self.deliver_next(awaited):
+                if self.life.live or self.journal.next() is not None:
+                    return
+                with Placed(None):
+                    self.reach_edge()
+
+    def _landed(self, event: Event) -> None:
+        """An outcome is durable: it waits for its turn. The only task there is, when it is at rest, need not wait at all."""
+        journal, tasks = self.journal, self.tasks
+        first = not journal.ready
+        if first:
+            awaited = tasks.awaited
+            if awaited is not None and self._deliver(event, awaited):
+                if not awaited.done():
+                    tasks.gate.kick()  # what wakes nobody leaves it to the run to come to rest again
+                return
+            if tasks.never_settle and event.kind in REQUESTS and self._deliver(event):
+                tasks.gate.kick()
+                return
+            tasks.gate.awaited()
+        journal.land(event)
+        tasks.gate.kick()
+
+    def _deliver(self, event: Event, awaited: asyncio.Future[Any] | None = None) -> bool:
+        """Hand one outcome to the agent: the only way by which one reaches it. False when it cannot be handed over yet.
+
+        On replay it cannot if nobody has asked for it. `awaited`: the run was not seen to settle, but its only task waits for
+        this. Then only what that task waits for is delivered, what nobody waits for any more, and what arrives.
+        """
+        call = self.calls.get(event.key or "")
+        if awaited is not None and (call is None or call.future is not awaited):
+            if not arrives(event) and (call is None or not call.withdrawn):
+                return False
+            with Placed(None):  # a timer that is set here is ours, though the agent runs
+                return self._deliver(event)
+        takes = self.arrivals.get(event.kind)
+        if takes is None and (call is None or (event.kind == "step.cancelled" and not call.withdrawn)):
+            if not self.life.live:
+                return False
+            call = None  # nobody is left to take it
+        self.pen.undelivered.pop(event.seq, None)
+        self.journal.saw(event)
+        self.tasks.stir()
+        if takes is not None:
+            takes(event)
+        elif call is not None:
+            del self.calls[event.key or ""]  # one call may take the outcomes of several keys
+            call.settled = True
+            call.settle(event)
+        return True
+
+    def passed(self, event: Event) -> None:
+        """The outcome that is next was taken without the call that it belongs to."""
+        self.journal.move_on()
+        del self.calls[event.key or ""]
+        self.pen.undelivered.pop(event.seq, None)
+        self.journal.saw(event)
+        self.tasks.stir()
+
+    def saw_step(self, event: Event) -> None:
+        """The outcome of a step is delivered: what is left of budgets is known, and that the step was made."""
+        means = event.data.get("left")
+        if means is not None:
+            self.kept.has_left(means)
+        for guard in self.guards:
+            guard.saw(event)
+
+    def pass_over(self) -> None:
+        """The agent has ended: recorded outcomes that nobody waited for any more the first time are through as well."""
+        while (event := self.journal.next()) is not None:
+            call = self.calls.get(event.key or "")
+            if not KINDS[event.kind].arrives and (call is None or not call.withdrawn):
+                return
+            self._deliver(event)
+            self.journal.move_on()
+
+    def _rested(self) -> None:
+        self.bodies.rested()
+
+    # The edge
+
+    def reach_edge(self) -> None:
+        """Every recorded outcome is through and the run has settled: from here on the run acts."""
+        left_over = self.journal.left_over()
+        if left_over is not None:
+            self.diverge(left_over, "the code did not ask for it" + self.asks_instead() + self.unrecorded.where())
+            return
+        self.life.go_live()
+        pending = self.edge_due = []
+        self.control.look_ahead()
+        for call in list(self.calls.values()):
+            if not (call.begun or call.withdrawn or self.bodies.holding):
+                self._begin(call)
+        # What was pending while nobody looked comes in the order of its own times; signals in the order in which they came.
+        signals = self.inbox.take_signals()
+        times = accumulate((signal.sent_at for signal in signals), max)  # senders' clocks differ
+        pending += [(at, n, partial(self.inbox.arrive, signals[n])) for n, at in enumerate(times)]
+        self.edge_due = None
+        for _, _, happen in sorted(pending, key=lambda entry: entry[:2]):
+            happen()
+        self.control.look_back()
+        self.inbox.look()
+
+    def arm(self, due: int, fire: Callable[[], None]) -> Timer | None:
+        """Have a durable timer fire at its time; one that is due at the edge fires in the order of due times."""
+        clock = self.host.clock
+        if self.edge_due is not None and due <= clock.now():
+            self.edge_due.append((due, len(self.edge_due), fire))
+            return None
+        return clock.call_at(due, fire)
+
+    # When code and journal do not fit: the run is paused with the reason, before any effect and without a write to its
+    # journal. It is never raised into the agent, which could catch it and act upon it.
+
+    def diverge(self, divergence: Divergence, found: str) -> None:
+        """The code does not fit its journal."""
+        self.pause(f"NondeterminismError: {divergence.told(self.run.id, found)}")
+
+    def pause(self, reason: str) -> None:
+        """Stop here; only a person or other code makes the run go on."""
+        if self.life.closing:
+            return
+        _log.error("%s", reason)
+        append = Append(self.run.id, self.run.lease_epoch, self.pen.next_seq)
+        append.transition = self.life.leaves(Transition("paused", reason=reason))
+        self.pen.write(append, Receipt(self.pen))
+        self.life.close("paused")
+
+    def loaded(self, shape: Shape, event: Event, what: str, migrate: Migrate | None = None) -> Any:
+        """A recorded value. One that does not fit the code is no exception to be caught and acted upon: the run leaves."""
+        try:
+            return shape.load(self.pen.text_of(event), migrate=migrate)
+        except NotStorable as error:
+            self.life.does_not_fit(
+                f"NondeterminismError: run {self.run.id!r}: what the journal has under the key {event.key or ''!r}, "
+                f"{what}, does not fit its type: {error}. Nothing was done and nothing was written. Bring the "
+                "old type back, give new fields a default, or say what became of renamed ones (migrate=), then resume the run"
+            )
+            raise Suspended from None
+
+    def asks_instead(self) -> str:
+        """The calls that the code makes where it does not do what is recorded, of which the journal knows nothing."""
+        journal = self.journal
+        new = [call for call in self.calls.values() if call.key not in journal.closed and call.key not in journal.begun]
+        told = [f"{call.name}({call.preview}) under the key {call.key!r}" for call in new[:3] if not call.begun]
+        more = f" and {len(new) - 3} more" if len(new) > 3 else ""
+        return f"; it now calls {', '.join(told)}{more}, which the journal does not have" if told else ""
+
+    # Leaving
+
+    def _let_go(self) -> None:
+        for call in self.calls.values():
+            call.let_go()
+
+    async def unwound(self) -> None:
+        """Wait a little for the tasks to unwind; what does not end is kept, never left to the garbage collector."""
+        loop, tasks, drivers = self.life.loop, self.tasks.alive, self.bodies.drivers
+        until = loop.time() + _UNWIND_S
+        while loop.time() < until:
+            awake = {*(task for task in tasks if not task.stirring.asleep), *drivers}
+            if not awake:
+                break
+            await asyncio.wait(awake, timeout=_UNWIND_S / 20)
+        for stray in (*tasks, *drivers):
+            self.host.keep(stray)
+
+    # Facts
+
+    def facts(self) -> RunFacts:
+        replaying = self._replaying()
+        if self._facts is None or self._facts.replaying != replaying:
+            run = self.run
+            labels = json.loads(run.labels)
+            self._facts = RunFacts(run.id, run.agent, labels, run.parent_id, run.root_id, replaying)
+        return self._facts
+
+    def _replaying(self) -> bool:
+        """Has the code that runs now run before? Past all that is recorded only if the run waited for an arrival."""
+        if self.life.live:
+            return False
+        journal = self.journal
+        return self._waited or journal.awaits_restore or not journal.exhausted or bool(journal.unclaimed)
+
+
+class Call:
+    """One durable call. Subclasses say how it begins and what its outcome means."""
+
+    of: ClassVar[str] = ""  # which kinds of events are its own: those that begin with this word
+    __slots__ = (
+        "asked", "attempt", "begun", "digest", "future", "key", "lean", "name", "numbered", "preview", "settled", "whole",
+        "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, attempt: Attempt, key: str, name: str, digest: str, preview: str) -> None:
+        self.attempt, self.key, self.name, self.digest, self.preview = attempt, key, name, digest, preview
+        self.whole = ""  # the digest of the input with all that is at its default, if it is another
+        self.lean = ""  # and of that which has less of it than the digest needs
+        self.asked = 0  # how many outcomes the run had seen when this was asked
+        self.begun = self.numbered = self.settled = self.withdrawn = False
+        self.future: asyncio.Future[Any] = GateFuture(loop=attempt.life.loop)
+
+    def ask(self) -> None:
+        """The agent waits for this. The run may leave now, because the call diverged: whoever asks looks whether it does."""
+        self.attempt.asks(self)
+
+    def wait(self) -> Generator[Any, Any, Any]:
+        """Ask, and wait for the outcome."""
+        attempt = self.attempt
+        self.ask()
+        if attempt.life.closing:
+            yield from attempt.tasks.refusal()
+        try:
+            event = yield from attempt.rest(self)
+        except asyncio.CancelledError:
+            attempt.withdraw(self)
+            raise
+        return self.read(event)
+
+    def begin(self) -> None:
+        """Start, now that the run is live."""
+        raise NotImplementedError
+
+    def settle(self, event: Event) -> None:
+        """Take the outcome."""
+        if not self.future.done():
+            self.future.set_result(event)
+
+    def read(self, event: Event) -> Any:
+        """What the agent gets for the outcome."""
+
+    def abandon(self) -> None:
+        """The waiter is gone and there is no outcome yet: stop what was begun."""
+
+    def forsake(self) -> None:
+        """The waiter is gone while the run is replayed: nothing was begun in this life, but perhaps in an earlier one."""
+
+    def let_go(self) -> None:
+        """The run leaves memory: cancel timers."""
+
+    def facts(self, **more: Any) -> dict[str, Any]:
+        """The data of an event: what identifies the call, and more."""
+        data = {"name": self.name, "digest": self.digest, "input": self.preview, "asked": self.asked, **more}
+        if self.whole:
+            data["whole_digest"] = self.whole
+        if self.lean:
+            data["lean_digest"] = self.lean
+        return data
+
+    def weigh(self) -> str:
+        """The digest of the input with all that is at its default."""
+        return self.digest
+
+    def thin(self) -> str:
+        """The digest of the input with as little as possible of that."""
+        return self.digest
+
+    def is_of(self, record: Divergence) -> bool:
+        """Is this the call of a record that has another digest? It is if the input is the same with all that is at its default.
+
+        Then a default has become what the code gives, or what it gives was the default. It also is if the input is the same
+        with nothing of it but what tells members of unions apart: then a field was added to one. The call keeps the digest that
+        it is known by, because its idempotency key is made of that.
+        """
+        if (record.family, record.name) != (self.of, self.name):
+            return False
+        if record.whole != self.weigh() and record.lean != self.thin():
+            return False
+        self.digest, self.whole = record.digest, "" if record.whole == record.digest else record.whole
+        self.lean = "" if record.lean == record.digest else record.lean
+        return True
+
+    def past(self) -> Sequence[Event]:
+        """What the journal says was begun under this key."""
+        return self.attempt.journal.begun.get(self.key, ())
+
+
+def tagged(error: Exception, key: str, seq: int, child: str | None = None) -> Exception:
+    """Remember which outcome an exception came from, so that a retry of the run knows where to cut."""
+    error.__holdfast__ = {"key": key, "seq": seq, "child": child}  # type: ignore[attr-defined]
+    return error

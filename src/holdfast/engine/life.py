@@ -1,0 +1,79 @@
+"""The life of one attempt at a run: replaying, live, leaving. Look here for how a run comes to act, and how it leaves memory.
+
+Replay reads what earlier attempts recorded, and does nothing. Once all of it is through, the run goes live (`go_live`): from
+then on bodies run and events are written.
+
+Leaving has one door, `close`, and is for good: nothing is recorded any more, results and exceptions are ignored, every task is
+unwound and every verb refuses. A run is parked, released, paused, lost to another worker and ended that way alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+
+from holdfast.store.appends import Transition
+from holdfast.words.model import RunRow
+
+
+class Life:
+    """Where one attempt at a run is in its life, and how it left."""
+
+    __slots__ = (
+        "_on_close", "_on_live", "closing", "ended", "finishing", "left", "live", "loop", "outside", "run", "unfit",
+    )  # fmt: skip
+
+    def __init__(self, run: RunRow, loop: asyncio.AbstractEventLoop, outside: contextvars.Context) -> None:
+        self.run, self.loop, self.outside = run, loop, outside
+        self.live = False
+        self.finishing = False  # its end is recorded, and on its way to the store
+        self.closing: str | None = None  # how it leaves, once it does
+        self.left: Transition | None = None  # how it was parked, paused or ended
+        self.unfit = ""  # why its records do not fit this code
+        self.ended: asyncio.Future[str] = loop.create_future()
+        self._on_live: tuple[Callable[[], None], ...] = ()
+        self._on_close: tuple[Callable[[], None], ...] = ()
+
+    def when_live(self, *follow: Callable[[], None]) -> None:
+        """Say what follows when the run goes live, in this order."""
+        self._on_live = follow
+
+    def when_closing(self, *follow: Callable[[], None]) -> None:
+        """Say what follows when the run leaves memory, in this order."""
+        self._on_close = follow
+
+    def go_live(self) -> None:
+        """Everything recorded is through: write first what was found out on the way."""
+        self.live = True
+        for write in self._on_live:
+            write()
+
+    def leaves(self, transition: Transition) -> Transition:
+        """Remember how the run is being given back, paused or ended."""
+        self.left = transition
+        return transition
+
+    def finish(self, transition: Transition) -> Transition:
+        """The agent has ended, or its time is over."""
+        self.finishing = True
+        return self.leaves(transition)
+
+    def does_not_fit(self, reason: str) -> None:
+        """A record does not fit the types of this code: perhaps it fits those of another worker.
+
+        The run leaves without a write to its journal, and the host gives it back, or pauses it if no worker is left.
+        """
+        if not self.closing:
+            self.unfit = reason
+            self.close("unfit")
+
+    def close(self, outcome: str) -> None:
+        """Leave memory, for good: 'ended', 'parked', 'released', 'paused', 'unfit' or 'lost'."""
+        if self.closing:
+            return
+        self.closing = outcome
+        for let_go in self._on_close:
+            let_go()
+        if not self.ended.done():
+            self.ended.set_result(outcome)
