@@ -208,8 +208,8 @@ def error_texts() -> Lines:
 @functools.cache
 def is_error(name: str) -> bool:
     """Is this the name of an exception: of Python, of click, or of ours by any of its bases?"""
-    ours = lineage(name) if name in classes() else []
-    bases = [base for each in ours for base in classes()[each][1].bases]
+    ours = [each for known in classes() if known.endswith(f":{name}") for each in lineage(known)]
+    bases = [base for each in ours for base in classes()[each].bases]
     names = [name, *(getattr(base, "attr", getattr(base, "id", "")) for base in bases)]
     kinds = [getattr(builtins, each, None) or getattr(click, each, None) for each in names]
     return name.endswith("Error") or any(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds)
