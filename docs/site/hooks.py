@@ -142,5 +142,6 @@ def command_lines(command: click.Command, context: click.Context) -> list[str]:
 
 
 def cell(text: str, *, code: bool = True) -> str:
-    plain = " ".join(text.split()).replace("|", "\\|")
-    return f"`{plain}`" if code else plain.replace("<", "&lt;").replace("*", "\\*")
+    """Write a cell of a table. In code a bar needs no backslash, and would show it."""
+    plain = " ".join(text.split())
+    return f"`{plain}`" if code else plain.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
