@@ -354,8 +354,8 @@ async def test_three_days_of_waiting_hold_nothing():
         before = await hf.store.run("patient")
         for _ in range(3):
             await hf.advance("1 day")
-            gc.collect()
-            assert not [each for each in gc.get_objects() if isinstance(each, Attempt) and each.run.id == "patient"]
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, Attempt) and each.run.id == "patient"]
         assert await hf.store.run("patient") == before
         await hf.approve("patient", by="ana")
         assert await run.result() is True

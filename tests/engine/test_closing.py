@@ -62,7 +62,8 @@ def noisy(noise):
 
 
 @pytest.mark.by_day(
-    "shutdown-*",
+    "shutdown-swallows_everything",
+    "shutdown-has_tasks_that_ignore_cancellation",
     "park-*",
     "crash-swallows_everything",
     "crash-has_tasks_that_ignore_cancellation",

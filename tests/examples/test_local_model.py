@@ -89,6 +89,7 @@ def test_it_calls_tools_and_tells_what_they_returned(served):
         assert words.content and not words.tool_calls
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 async def test_the_research_agent_runs_on_it_over_a_crash(served, monkeypatch):
     """Killed in the middle of an answer, it goes on; a run that is over costs the model nothing when it is asked for again."""
@@ -121,6 +122,7 @@ async def test_the_research_agent_runs_on_it_over_a_crash(served, monkeypatch):
             assert made() == paid > 20
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 async def test_the_support_chat_runs_on_it_over_a_crash(served, tmp_path, monkeypatch):
     """It looks an order up and speaks of it, then of another one after a crash; the conversation has all of it."""
