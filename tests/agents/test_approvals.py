@@ -134,14 +134,6 @@ async def test_an_edit_is_checked_by_the_type_of_what_is_shown():
         assert await run.result() == "True ana  False Access(groups=['ops'], days=1)"
 
 
-async def test_what_may_not_be_edited_stays():
-    """Without edit= there is nothing to enter."""
-    async with holdfast.testing.open(agents=[report]) as hf:
-        await waiting(hf, report, "otters")
-        with pytest.raises(BadArguments, match="cannot be edited; leave out data=, or deny it"):
-            await hf.approve("r", by="ana", data="seals")
-
-
 @pytest.mark.parametrize(("shown", "fits", "wrong", "seen"), [
     (["a"], ["b", "c"], ["b", 3], None),
     (["a"], [], {"a": 1}, None),

@@ -62,15 +62,6 @@ async def test_two_must_agree():
         assert await kinds(hf, "r") == ["approval.asked", "approval.voted", "approval.decided", "run.completed"]
 
 
-async def test_one_no_ends_it():
-    """However many agree."""
-    async with holdfast.testing.open(agents=[grant]) as hf:
-        run = await waiting(hf, grant, ["dev"], 3)
-        await hf.approve("r", by=ANA)
-        await hf.deny("r", by="bob")
-        assert (await run.result())[:2] == [False, "bob"]
-
-
 @pytest.mark.parametrize("crash", [False, True])
 async def test_how_many_must_agree_depends_on_the_edited_value(crash):
     """Only the worker knows; who edits to something that needs two has cast one vote, wherever it was edited."""

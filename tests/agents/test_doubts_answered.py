@@ -12,7 +12,7 @@ from tests.agents.runs import history, kinds
 
 import holdfast
 import holdfast.testing
-from holdfast import NOT_DONE, AlreadyDecided, BadArguments, InDoubt, StepFailed, UnknownApproval
+from holdfast import NOT_DONE, BadArguments, InDoubt, StepFailed, UnknownApproval
 
 
 @dataclass
@@ -144,18 +144,6 @@ async def test_an_answer_has_a_name(by):
         await asked(hf, 3)
         with pytest.raises(BadArguments, match=r"names nobody|give the name of whoever acts"):
             await hf.answer("r", "run", by=by)
-
-
-async def test_a_question_is_decided_once():
-    """The second answer is refused with who decided what and when; the first one stands."""
-    async with holdfast.testing.open(agents=[buy]) as hf:
-        run = await asked(hf, 3)
-        (question,) = await run.approvals()
-        await hf.answer(question, {"result": {"number": 1}}, by="ana")
-        for again in (question, question.id):
-            with pytest.raises(AlreadyDecided, match=r"by 'ana' on \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"):
-                await hf.answer(again, "run", by="bob")
-        assert await run.result() == [1]
 
 
 async def test_a_question_must_be_found():

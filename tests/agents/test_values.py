@@ -225,7 +225,7 @@ async def test_what_a_body_has_paid_for_is_kept_though_it_cannot_be_stored(value
 RAISED_ELSEWHERE = {
     "StepFailed": "test_failures", "StepTimeout": "test_failures", "RunFailed": "test_failures", "NotStorable": "here",
     "UnknownAgent": "test_runs", "BadArguments": "test_runs", "RunExists": "test_runs", "RunFinished": "test_events",
-    "AlreadyDecided": "test_doubts_answered", "UnknownApproval": "test_doubts_answered", "UnknownRun": "test_runs",
+    "AlreadyDecided": "test_approvals", "UnknownApproval": "test_doubts_answered", "UnknownRun": "test_runs",
     "RunActive": "test_events", "RunPaused": "test_events", "NotInRun": "test_declarations",
     "LeafError": "test_declarations",
     "HoldfastError": "test_steps", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
