@@ -44,7 +44,7 @@ from holdfast.words.people import (
 _SHOWN: Final = ("by", "yes", "note", "at", "digest")
 _DONE: Final = {"approve": "approved", "ask": "answered", "in_doubt": "answered"}
 _MOST_SAID: Final = (
-    1_000_000  # characters of votes and notes, from which on a question is changed and passed on no more
+    1_000_000  # characters of votes and notes; a question that has more is changed and passed on no more
 )
 _DEEDS: Final = {"approved": "approve", "answered": "answer", "denied": "deny"}
 

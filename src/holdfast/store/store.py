@@ -83,9 +83,8 @@ class Store(
 
     url: str
     refuses: str | None = None  # why nothing may be written, if so: it is only looked at
-    read_limit_s: Callable[
-        [], float | None
-    ]  # how long a caller that reads now waits for a server; None: until it answers
+    # Tells how long a caller that reads now waits for a server; None: until it answers.
+    read_limit_s: Callable[[], float | None]
 
     def __init__(self, clock: Clock, name: str = "") -> None:
         self.clock, self.worker_id = clock, f"{name}-{secrets.token_hex(8)}".lstrip("-")

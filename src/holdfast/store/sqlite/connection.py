@@ -144,10 +144,8 @@ class Nap:
     """Waits for another process's lock in short random naps: SQLite's own handler naps 100 ms and starves a writer."""
 
     def __init__(self, wanted: Callable[[], bool] = lambda: True) -> None:
-        self._until, self._wanted = (
-            0.0,
-            wanted,
-        )  # asked before each nap: does a caller still wait for what needs the lock?
+        self._until = 0.0
+        self._wanted = wanted  # asked before each nap: does a caller still wait for what needs the lock?
         self.patient = True  # False: do not wait at all
 
     def __call__(self, naps_before: int) -> bool:
