@@ -35,6 +35,7 @@ PAGES = {
 LINK = re.compile(r"(?<=\]\()(?P<file>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"^```python\n# [\w: .]+\n", re.MULTILINE)
+CONSOLE = re.compile(r"^```console\n(?![$])", re.MULTILINE)
 LANGUAGES = {".py": "python", ".sql": "sql", ".yaml": "yaml", ".json": "json", "": "docker"}
 OUTSIDE = re.compile(
     r"<(?:script|img|iframe)[^>]+src=\"?(?:https?:)?//|<link[^>]+stylesheet[^>]+href=\"?(?:https?:)?//"
@@ -60,9 +61,9 @@ def on_files(files: Any, *, config: Any) -> Any:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Lead links to where their files appear on the site, and fill the reference of the command line.
 
-    The first line of a block of Python, by which its test finds it, is left out.
+    The first line of a block of Python, by which its test finds it, is left out. Commands without a prompt are no output.
     """
-    markdown = NAME.sub("```python\n", markdown)
+    markdown = CONSOLE.sub("```bash\n", NAME.sub("```python\n", markdown))
     found = {place(source): source for source in [ROOT / name for name in PAGES]}
     source = found.get(page.file.src_uri) or ROOT / "docs" / page.file.src_uri
     if page.file.src_uri == "reference/cli.md":
