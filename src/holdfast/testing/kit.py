@@ -196,7 +196,7 @@ class TestClient(Client):
         await self._settled()
         self.clock.jump_to(self.clock.now() + milliseconds(duration))
         if self._worker is not None:
-            self._worker._look.set()
+            self._worker.scheduler.wake()
         await self._settled()
 
     # Time jumps when every run waits and the test waits for a run
@@ -223,7 +223,7 @@ class TestClient(Client):
                 if due is not None and self._idle() and self._nothing_heard() and before == self._moves():
                     self.clock.jump_to(due)
                     if self._worker is not None:
-                        self._worker._look.set()
+                        self._worker.scheduler.wake()
 
     def _nothing_heard(self) -> bool:
         """Does the test wait for a run, and has nothing happened that it is about to look at?"""
@@ -246,7 +246,7 @@ class TestClient(Client):
     def _idle(self) -> bool:
         """Does nothing move: no body, no write on its way, no run that could still act by itself?"""
         worker = self._worker
-        if worker is None or not self._up.is_set() or worker.loading or not worker.asleep or worker._look.is_set():
+        if worker is None or not self._up.is_set() or worker.loading or not worker.scheduler.asleep:
             return False
         return all(
             attempt.life.live and attempt.tasks.resting

@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments
 from holdfast.runtime import AgentSpec
+from holdfast.store.contract import WorkerStore
 from holdfast.words.limits import default_texts
 
 # Which agents an agent may call, as far as its code tells: whoever serves it serves them too.
@@ -150,7 +151,14 @@ class Served:
         """The code of a run."""
         return self._newest.get(agent) if version is None else self._exact.get((agent, version))
 
-    def unpublished(self) -> list[AgentSpec]:
-        """What was added since this was asked, the newest version of a name last."""
+    async def publish(self, store: WorkerStore) -> None:
+        """Tell the store of the agents that were added since, the newest version of a name last."""
+        if not self._unpublished:
+            return
         found, self._unpublished = self._unpublished, []
-        return sorted(found, key=lambda spec: self._newest[spec.name] is spec)
+        found.sort(key=lambda spec: self._newest[spec.name] is spec)
+        try:
+            await store.publish([(spec.name, spec.version, schema_of(spec)) for spec in found])
+        except BaseException:
+            self._unpublished = found + self._unpublished
+            raise

@@ -1,21 +1,21 @@
-"""A worker: claims what is due, runs many runs on one loop, and gives them back when it stops.
+"""A worker: carries many runs on one loop, and gives them back when it stops.
 
-One loop decides (`_work`): claim what is due, then sleep until something changes or the next run is due. Everything else
-reacts: a thread keeps the leases (leases.py), changes of the store wake runs that wait for a message, dead workers' runs
-are taken over the moment their lock can be had, and a worker that is told to stop gives everything back (draining.py).
+Look here for what happens to a run between being claimed and leaving this process, as far as it is not the run's own affair
+(engine/execute.py).
+
+One loop decides (`_work`): claim what is due, carry it, rest until something changes (scheduler.py). Everything else reacts:
+a thread keeps the leases (leases.py), changes of the store wake runs that wait for a message, the runs of dead workers are
+taken over the moment their lock can be had, and a worker that is told to stop gives everything back (drain.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from holdfast.declare import Step
-from holdfast.engine import parking
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
@@ -24,7 +24,6 @@ from holdfast.engine.slots import Freed
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
-from holdfast.store.changes import Changes, News
 from holdfast.store.contract import WorkerStore
 from holdfast.values.text import cut, type_name
 from holdfast.words.harmless import logger
@@ -32,22 +31,19 @@ from holdfast.words.model import Event, RunRow
 from holdfast.words.overrides import Override
 from holdfast.words.spent import Spent
 from holdfast.worker import drain, suspects
-from holdfast.worker.agents import Served, schema_of
+from holdfast.worker.agents import Served
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
+from holdfast.worker.scheduler import Scheduler
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
 _log = logger("holdfast")
-_LONGEST_SLEEP_S = 5.0
-_RECOVER_EVERY_S = 1.0
-_AGAIN_S = 1.0
-_ERASE_EVERY_S = 3600.0
-_LONGEST_GRACE_S = 60.0
-_MOST_CLAIMED = 100  # at once
-_FIRST_CLAIMED = 10
-_BEGIN_S = 0.005  # for what was claimed to begin
-_MOST_GRACES = 1_000  # remembered; runs that wait elsewhere, or for ever, must not cost memory here
+_RECOVER_EVERY_S: Final = 1.0
+_AGAIN_S: Final = 1.0
+_ERASE_EVERY_S: Final = 3600.0
+_LONGEST_GRACE_S: Final = 60.0
+_MOST_GRACES: Final = 1_000  # remembered; runs that wait elsewhere, or for ever, must not cost memory here
 
 
 class Worker:
@@ -63,7 +59,6 @@ class Worker:
         self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
         self.attempts: dict[str, Attempt] = {}
         self.loading: dict[str, bool] = {}  # claimed and not yet running; True: a signal came meanwhile
-        self._meanwhile: set[str] = set()  # runs that changed while a claim was on its way: it may have taken them
         self._carriers: set[asyncio.Task[None]] = set()
         self._strays: set[asyncio.Task[Any]] = set()
         self._leases = Leases(store, self.settings, self.measures, self.attempts, self.loading)
@@ -73,14 +68,9 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._graces: dict[str, float] = {}
         self._served = Served(specs)
+        self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
         store.code_version, store.queues = self.settings.version, self.settings.queues
-        self._look, self.asleep = asyncio.Event(), False  # asleep: nothing is due, as far as it knows
-        self._sure = False  # the time has come at which a run is due
         self._stopping = False
-        self._ours: dict[str, Any] = {"root": self.settings.root, "queues": self.settings.queues}  # what may be claimed
-        self._group = suspects.Group()
-        self._asked_for = 1
-        self._suspect, self._suspected = suspects.Wait(), True  # one that waits; one may be due
 
     # Life
 
@@ -88,9 +78,9 @@ class Worker:
         """Take over what dead workers left, then work."""
         install(asyncio.get_running_loop())
         self._loop = asyncio.get_running_loop()
-        self.store.on_change(self._changed)
+        self.store.on_change(self.scheduler.changed)
         self.store.observe(self.measures.commit)
-        await self._publish()
+        await self._served.publish(self.store)
         if await self.store.held():
             _log.warning(
                 "%s is a copy that was restored from a backup, and is held: no run is carried before it is activated, with"
@@ -143,16 +133,12 @@ class Worker:
 
     async def _work(self) -> None:
         while True:
-            self._look.clear()
             try:
-                claimed = await self._claim()
+                claimed = await self.scheduler.claim()
                 self.measures.claim(claimed)
                 for run in claimed:
                     self._carry(run)
-                if len(claimed) < self._asked_for or self._full():
-                    await self._sleep(_BEGIN_S if claimed else 0.0)
-                else:
-                    await asyncio.sleep(0)
+                await self.scheduler.rest(len(claimed))
             except StoreUnavailable as problem:  # what cannot be read now may be readable again soon
                 if self._stopping:  # it was on its way when the store was closed
                     return
@@ -162,106 +148,11 @@ class Worker:
                 _log.exception("looking for work failed; trying again")
                 await asyncio.sleep(_AGAIN_S)
 
-    def _carried(self) -> int:
-        """How many runs are here, those included that are still being loaded."""
-        return len(self.attempts) + len(self.loading)
-
-    def _full(self) -> bool:
-        return self._carried() >= self.settings.concurrency or bool(self._group)
-
-    async def _claim(self) -> list[RunRow]:
-        """Take due runs. Suspects are taken only when nothing else runs here, or has run here for too long.
-
-        Not more at once than are here already: workers that wake up together share what there is, and one with much to do
-        still claims much.
-        """
-        self._meanwhile.clear()
-        self._group.look(self._under_suspicion, time.monotonic())
-        free = self.settings.concurrency - self._carried()
-        if self._group or free <= 0:
-            return []
-        await self._publish()
-        ttl_ms = round(self.settings.lease_ttl_s * 1000)
-        started = time.monotonic()
-        claimed, overdue = list[RunRow](), self._suspect.over(started)
-        if not overdue:
-            sure, self._sure = self._sure, False
-            self._asked_for = min(free, max(_FIRST_CLAIMED, self._carried()), _MOST_CLAIMED)
-            claimed = await self.store.claim(self._served.names, self._asked_for, ttl_ms, sure=sure,
-                                             early_ms=parking.EARLY_MS, **self._ours)  # fmt: skip
-        if overdue or (not claimed and not self._carried() and self._suspected):
-            self._suspected = False
-            claimed = await self.store.claim(self._served.names, free, ttl_ms, alone=True, **self._ours)
-            if self._group.watch(claimed, started):
-                self._suspect = suspects.Wait()
-        self._claimed_until = started + self.settings.trust_s
-        return claimed
-
-    def _under_suspicion(self, run: str) -> bool:
-        """A run that was suspected and has made progress is one like all others."""
-        attempt = self.attempts.get(run)
-        return run in self.loading or (attempt is not None and not attempt.pen.new_outcomes)
-
-    async def _sleep(self, begin_s: float) -> None:
-        """Until a change, or until the next run is due. Polling is the truth; being told only shortens it.
-
-        What was just claimed begins before it is looked when that is.
-        """
-        timer = None
-        if begin_s and await self._woken(begin_s):
-            return
-        if not self._full():
-            due = await self.store.next_due(self._served.names, alone=not self._carried(), **self._ours)
-            if due is not None:  # it may have become due since the claim, or is a suspect: then the timer fires at once
-                now, early = self.clock.now(), due - parking.EARLY_MS
-                self._suspected = due <= now
-                timer = self.clock.call_at(early if early > now else due, self._is_due)
-        try:
-            self.asleep = True
-            await self._woken(_LONGEST_SLEEP_S)
-        finally:
-            self.asleep = False
-            if timer is not None:
-                timer.cancel()
-
-    async def _woken(self, within_s: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                return await self._look.wait()
-        return False
-
-    def _is_due(self) -> None:
-        self._sure = True
-        self._look.set()
-
-    def _changed(self, changes: Changes) -> None:
-        for run, news in changes.items():
-            if news >= News.DUE:
-                self._heard_of(run)
-            elif news == News.STOPPED and run in self.attempts:
-                self.attempts[run].control.look_for_owner()
-
-    def _heard_of(self, run: str) -> None:
-        attempt = self.attempts.get(run)
-        if attempt is not None and not attempt.life.closing:
-            attempt.inbox.notice(sure=True)
-            return
-        if run in self.loading:
-            self.loading[run] = True
-        else:
-            self._meanwhile.add(run)
-        if not run:
-            self.loading = dict.fromkeys(self.loading, True)
-            for attempt in self.attempts.values():
-                if any(wait.token is not None for wait in attempt.parking.waits.values()):
-                    attempt.inbox.notice()
-        self._look.set()
-
     # One run
 
     def _carry(self, run: RunRow) -> None:
-        self.loading[run.id] = run.id in self._meanwhile or "" in self._meanwhile
-        carrier = self._loop.create_task(self._carry_on(run, self._claimed_until))
+        self.loading[run.id] = self.scheduler.changed_meanwhile(run.id)
+        carrier = self._loop.create_task(self._carry_on(run, self.scheduler.lease_until))
         self._carriers.add(carrier)
         carrier.add_done_callback(self._carriers.discard)
 
@@ -287,7 +178,7 @@ class Worker:
                 await attempt.parking.release(0.0)
             outcome = await attempt.life.ended
             if attempt.life.left is not None and attempt.life.left.due_at is not None:
-                self._look.set()  # it is due some time, and whoever heard so when it was written took it for one that is here
+                self.scheduler.wake()  # it is due some time; when that was written, it was still here and not looked for
             if attempt.control.is_put_away:
                 await attempt.unwound()
                 await attempt.control.put_away()
@@ -305,11 +196,10 @@ class Worker:
             self._leases.lead_astray(run.id, run.lease_epoch)
             _log.exception("run %r could not be carried on; it will be tried again", run.id)
         finally:
-            was_full = self._full()
+            was_full = self.scheduler.full
             if self.attempts.get(run.id) is attempt:
                 self.attempts.pop(run.id, None)
-            if was_full or (self._suspect.waits and not self._carried()):  # there is room again, or for a suspect
-                self._look.set()
+            self.scheduler.left(was_full=was_full)
             if attempt is not None:
                 attempt.life.close("lost")
                 await attempt.unwound()
@@ -318,14 +208,8 @@ class Worker:
         """The run, in memory; None when it cannot be set up by this code, and would fail in the same way each time."""
         try:
             return await begin(self, run, spec)
-        except (
-            StoreUnavailable,
-            LeaseLost,
-            Suspended,
-            OSError,
-            MemoryError,
-        ):  # the store is away, another has it, or there is no room now
-            raise
+        except (StoreUnavailable, LeaseLost, Suspended, OSError, MemoryError):
+            raise  # the store is away, another worker has the run, or there is no room now
         except Exception as error:
             told = f"{type_name(type(error))}: {cut(str(error), 300)}"
             reason = f"run {run.id!r} cannot be set up: {told}. Mend the cause and resume it, or cancel it"
@@ -356,11 +240,9 @@ class Worker:
             try:
                 if recovered := await self.store.recover():
                     self.measures.recovered += recovered
-                    self._look.set()
+                    self.scheduler.wake()
                 await self.store.reconsider()
-                await self._look_for_suspects()
-                if not self._full() and await self.store.let_in(self._served.names, **self._ours):
-                    self._look.set()
+                await self.scheduler.look_around()
             except StoreUnavailable as problem:
                 _log.debug("looking for dead workers failed; trying again: %s", problem)
             except Exception:
@@ -379,39 +261,22 @@ class Worker:
                 _log.exception("values in the audit could not be erased; trying again")
             await asyncio.sleep(min(max(retention_s, _AGAIN_S), _ERASE_EVERY_S))
 
-    async def _look_for_suspects(self) -> None:
-        names, ours = self._served.names, self._ours
-        if not self._carried():
-            self._suspect = suspects.Wait()
-            due = await self.store.next_due(names, **ours)
-            if due is not None and due <= self.clock.now():
-                self._look.set()
-            return
-        first, other = [await self.store.next_due(names, alone=alone, **ours) for alone in (True, False)]
-        self._suspect.look(time.monotonic(), first, other, self.clock.now())
-        if self._suspect.over(time.monotonic()):
-            self._look.set()
-
     # What a run needs of its host
 
     def park_grace_s(self, run: str) -> float:
         grace_s = self._graces.get(run, self.settings.park_grace_s)
-        return 0.0 if self._full() else grace_s
+        return 0.0 if self.scheduler.full else grace_s
 
     def serve(self, spec: AgentSpec) -> None:
         if self._served.add(spec):
-            self._look.set()
+            self.scheduler.wake()
 
     async def serve_instead(self, specs: Iterable[AgentSpec]) -> None:
         """Serve these, in the place of those that had their names and versions."""
         for spec in specs:
             self._served.replace(spec)
-        await self._publish()
-        self._look.set()
-
-    async def _publish(self) -> None:
-        if specs := self._served.unpublished():
-            await self.store.publish([(spec.name, spec.version, schema_of(spec)) for spec in specs])
+        await self._served.publish(self.store)
+        self.scheduler.wake()
 
     @property
     def serves(self) -> list[str]:
