@@ -132,7 +132,7 @@ def recorded(path: Path, durability: Any) -> list[Deed]:
     writer = Writer(open_file, SystemClock(), "me", deliver=deliver, committed=lambda _: None, moved=lambda: None,
                     died=lambda: None, faults=None)  # fmt: skip
 
-    writer.checkpoint_pages = 40
+    writer.log.longest_pages = 40
 
     def submit(*operations: Operation) -> None:
         writer.submit(list(operations))

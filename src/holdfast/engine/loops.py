@@ -55,7 +55,7 @@ class Watch:
     async def let_in(self, call: StepCall) -> LoopDetected | None:
         """Wait for a person if the call goes on with a loop; or why it may not."""
         past = call.so_far
-        if call.looped:
+        if past.looped:
             return None
         found = None
         if not past.loop:

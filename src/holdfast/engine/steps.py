@@ -22,7 +22,7 @@ import time
 from asyncio.events import _get_running_loop
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from holdfast.declare import NotDone
 from holdfast.engine.approvals import answered, approval_id, withdraw
@@ -44,10 +44,12 @@ from holdfast.words.limits import lane_of
 from holdfast.words.model import Event
 from holdfast.words.people import writable
 
+_NOT_HERE: Final = object()
+
 
 @dataclass(slots=True)
 class Past:
-    """What the journal knows of the attempts so far."""
+    """The attempts at one call so far, as the journal tells of them, and the one that runs now."""
 
     attempt: int = 0
     failures: int = 0
@@ -60,6 +62,10 @@ class Past:
     given: Event | None = None  # has the arguments of the call, as far as its digest does not tell them
     question: str | None = None
     loop: bool = False  # the question is whether to go on with a loop
+    looped: bool = False  # a person has looked at the loop that the call would go on with
+    resumed: bool = False  # an earlier life of the run may have begun the call, and written to streams
+    again: bool = False  # a body may have run of which the journal has no trace
+    began_at: int = 0
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Past:
@@ -130,32 +136,16 @@ class StepCall(Call):
 
     of = "step"
     __slots__ = (
-        "_account",
-        "_again",
-        "_began_at",
-        "_context",
-        "_copy",
-        "_has_copy",
-        "_kept",
-        "_limit_s",
-        "_resumed",
-        "_task",
-        "bill",
-        "bound",
-        "looped",
-        "so_far",
-        "spec",
-        "target",
-    )
+        "_account", "_context", "_copy", "_kept", "_task", "bill", "bound", "so_far", "spec", "target",
+    )  # fmt: skip
 
     def __init__(self, attempt: Attempt, key: str, spec: StepSpec, target: object, bound: Bound) -> None:
         super().__init__(attempt, key, spec.name, bound.digest, bound.preview)
         self.spec, self.target, self.bound = spec, target, bound
         self._task: asyncio.Task[None] | None = None
-        self._copy: Any = None
-        self._has_copy = self._kept = False
+        self._copy: Any = _NOT_HERE  # of the result, if the body ran here
+        self._kept = False
         self._account: Account | None = None  # what the body says of how far it has come
-        self.looped = False  # a person has looked at the loop that it would go on with
         # The body sees the caller's context variables, live and resumed alike.
         self._context: contextvars.Context | None = contextvars.copy_context()
 
@@ -197,9 +187,8 @@ class StepCall(Call):
     def begin(self) -> None:
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
-        self._resumed = self.attempt.edge_due is not None  # perhaps it ran before, and wrote to streams
-        self._again = self._resumed and self.spec.in_doubt == "retry" and self._may_have_run()
-        self._began_at, self._limit_s = 0, self.spec.timeout_s
+        if self.attempt.edge_due is not None:
+            self.so_far.resumed, self.so_far.again = True, self.spec.in_doubt == "retry" and self._may_have_run()
         if self.bound.varies:
             whole = self.whole or self.bound.whole
             self.whole = "" if whole == self.digest else whole
@@ -215,7 +204,7 @@ class StepCall(Call):
         """From an unanswered call to its recorded outcome."""
         spec, past, attempt = self.spec, self.so_far, self.attempt
         ended = RUN_IT
-        if self._resumed:
+        if past.resumed:
             await attempt.streams.know()
         if past.in_doubt:
             ended = await self._resolve(InDoubt(self._broken_off()), crashed=True)
@@ -248,7 +237,7 @@ class StepCall(Call):
 
     def looked_at(self) -> None:
         """A person has looked at the loop that this call would go on with."""
-        self.so_far.question, self.so_far.loop, self.looped = None, False, True
+        self.so_far.question, self.so_far.loop, self.so_far.looped = None, False, True
 
     def _broken_off(self) -> str:
         """What came while the body ran of which no end is recorded: its owner was told to pause at once, died, or let go."""
@@ -368,9 +357,9 @@ class StepCall(Call):
                     "step.started", self.key, self.facts(attempt=self.so_far.attempt), self.keep()
                 )
                 await attempt.bodies.assurance()
-            self._began_at = attempt.host.clock.now()
+            self.so_far.began_at = attempt.host.clock.now()
             if passage is not None:
-                passage.begins(self._began_at)
+                passage.begins(self.so_far.began_at)
             self.so_far.in_doubt = True  # until it is known how the body ended
             self.bill.bodies += 1
             context = self.context()
@@ -393,7 +382,7 @@ class StepCall(Call):
             attempt.bodies.ended()
 
     async def _perform(self, context: StepContext) -> Ended:
-        ended = await self._body(context)
+        ended = await self._body(context, self.spec.timeout_s)
         self._still_wanted()
         return ended
 
@@ -408,9 +397,9 @@ class StepCall(Call):
         fn = self.attempt.host.replacement(spec) or spec.fn
         return fn, spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
 
-    def _body(self, context: StepContext) -> Awaitable[Ended]:
+    def _body(self, context: StepContext, limit_s: float | None) -> Awaitable[Ended]:
         fn, threaded = self._function()
-        return self.attempt.host.perform(self._work(fn, threaded, context, self._limit_s))
+        return self.attempt.host.perform(self._work(fn, threaded, context, limit_s))
 
     def _work(self, fn: Callable[..., Any], threaded: bool, context: StepContext, limit_s: float | None) -> Work:
         args = self.bound.args if self.target is None else (self.target, *self.bound.args)
@@ -458,7 +447,7 @@ class StepCall(Call):
         return StepContext(
             self.key, self.idempotency_key, self.so_far.attempt, attempt.facts(), attempt.host.resources,
             spendings=self.bill.spendings, left=self.bill.left(attempt.host.clock.now()), clock=attempt.host.clock.now,
-            again=self._again or self.so_far.attempt > 1,
+            again=self.so_far.again or self.so_far.attempt > 1,
         )  # fmt: skip
 
     def idempotency_key(self) -> str:
@@ -470,7 +459,7 @@ class StepCall(Call):
         """What an event that ends an attempt says of the call, with what it has spent."""
         data, bill = self.facts(), self.bill
         data.update(more)
-        if self.looped:
+        if self.so_far.looped:
             data["loop"] = True
         if bill.spendings or bill.purses is not None:
             data |= bill.due(self.attempt.host.clock.now())
@@ -481,7 +470,7 @@ class StepCall(Call):
             guard.landed(self)
 
     def _ended(self, **more: Any) -> dict[str, Any]:
-        return self.ending(attempts=max(self.so_far.attempt, 1), began=self._began_at, **more)
+        return self.ending(attempts=max(self.so_far.attempt, 1), began=self.so_far.began_at, **more)
 
     def _complete(self, value: Any) -> None:
         try:
@@ -489,7 +478,7 @@ class StepCall(Call):
         except NotStorable as error:
             self._fail(kept(error, value))
             return
-        self._has_copy = self.numbered = True
+        self.numbered = True
         self.attempt.streams.over(self.key)
         # The agent's only task waits for this, so nothing else can be recorded now.
         alone = self.attempt.tasks.resting and self.attempt.tasks.alone and self._account is None
@@ -515,7 +504,7 @@ class StepCall(Call):
 
     def read(self, event: Event) -> Any:
         if event.kind == "step.completed":
-            if self._has_copy:
+            if self._copy is not _NOT_HERE:
                 return self._copy
             spec = self.spec
             return self.attempt.loaded(spec.signature.returns, event, f"a result of {self.name!r}", spec.migrate)

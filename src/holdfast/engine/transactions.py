@@ -70,9 +70,9 @@ class TransactionCall(StepCall):
 
     async def _inside(self, transaction: Joint, context: StepContext) -> Ended:
         """Run the body and commit. Whatever is returned before that is rolled back."""
-        attempt, longest_s = self.attempt, transaction.longest_s
+        attempt, longest_s, limit_s = self.attempt, transaction.longest_s, self.spec.timeout_s
         if longest_s is not None:
-            self._limit_s = longest_s if self._limit_s is None else min(longest_s, self._limit_s)
+            limit_s = longest_s if limit_s is None else min(longest_s, limit_s)
         if self._function()[1] and not transaction.in_threads:
             problem = BadArguments(
                 f"step {self.name!r} is a plain function, which runs in a thread, but the connection of its transaction "
@@ -80,7 +80,7 @@ class TransactionCall(StepCall):
             )
             return Ended(error=problem, final=True)
         context.connection = transaction.connection
-        ended = await self._body(context)
+        ended = await self._body(context, limit_s)
         self._still_wanted()
         ended.doubt = False
         if ended.error is not None:
@@ -88,13 +88,13 @@ class TransactionCall(StepCall):
                 ended.error = Undone(ended.error)
             return ended
         try:
-            text, self._copy = attempt.pen.stored(self.spec.signature.returns, ended.value, "result")
+            text, copy = attempt.pen.stored(self.spec.signature.returns, ended.value, "result")
         except NotStorable as error:
             return Ended(error=error, final=True)
         await attempt.pen.hold()
-        return await self._commit(transaction, ended, text)
+        return await self._commit(transaction, ended, text, copy)
 
-    async def _commit(self, transaction: Joint, ended: Ended, text: str) -> Ended:
+    async def _commit(self, transaction: Joint, ended: Ended, text: str, copy: Any) -> Ended:
         """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
         attempt = self.attempt
         attempt.pen.record("step.completed", self.key, self._ended(), text, then=self._landed)
@@ -109,7 +109,7 @@ class TransactionCall(StepCall):
         except Exception as error:
             self._not_written(len(appends) - 1, appends[-1])
             return Ended(error=error)
-        self._has_copy = True
+        self._copy = copy
         attempt.pen.committed(len(appends), at)
         attempt.pen.let_go()
         return ended

@@ -13,6 +13,10 @@ import contextlib
 import os
 from typing import Final
 
+import apsw
+
+from holdfast.store.sqlite.connection import CHECKPOINT_PAGES
+
 _FRAME_HEADER: Final = 24
 _CHUNK: Final = 256 * 1024
 _AHEAD: Final = 8  # pages that a commit may need
@@ -42,3 +46,40 @@ class Runway:
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._end = None, 0
+
+
+class Log:
+    """The log of one connection: how long it is, and when it is moved into the file."""
+
+    def __init__(self, runway: Runway | None) -> None:
+        self._runway, self._pages = runway, 0
+        self.longest_pages = CHECKPOINT_PAGES
+
+    def watch(self, db: apsw.Connection) -> None:
+        """Take the place of automatic checkpoints, which would come inside a commit."""
+        self._pages = 0
+        db.set_wal_hook(self._grown)
+
+    def _grown(self, _db: apsw.Connection, _name: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
+
+    @property
+    def is_long(self) -> bool:
+        return self._pages >= self.longest_pages
+
+    def shorten(self, db: apsw.Connection) -> None:
+        """Move what the log holds into the file, when it has grown."""
+        if self.is_long:
+            with contextlib.suppress(apsw.Error):  # it is tried again after the next commit
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._pages = 0
+
+    def make_room(self) -> None:
+        """Have room for a commit."""
+        if self._runway is not None:
+            self._runway.reach(self._pages)
+
+    def close(self) -> None:
+        if self._runway is not None:
+            self._runway.close()

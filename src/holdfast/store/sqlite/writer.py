@@ -32,9 +32,9 @@ from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one
 from holdfast.store.changes import News
 from holdfast.store.operations import Crash, Faults, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.queries import QUERIES
-from holdfast.store.sqlite.connection import CHECKPOINT_PAGES, Nap
+from holdfast.store.sqlite.connection import Nap
 from holdfast.store.sqlite.execute import do
-from holdfast.store.sqlite.wal import Runway
+from holdfast.store.sqlite.wal import Log, Runway
 from holdfast.store.work import Transaction
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
@@ -66,6 +66,70 @@ def inject(hook: Callable[[list[str]], None], writes: list[str]) -> None:
         raise apsw.IOError(f"injected: {error!r}") from error
 
 
+class Solo:
+    """Tells whether a write is a lone one, which is best committed where it comes from.
+
+    Lone: it comes from the run that wrote last, or nobody has written for a while. Several runs that write in turn are better
+    off together in the thread. After a slow commit the thread gets the next ones, because the loop must not wait for a disk.
+    """
+
+    __slots__ = ("_held_off", "_run", "_wrote_at")
+
+    def __init__(self) -> None:
+        self._run, self._held_off, self._wrote_at = "", 0, 0.0
+
+    def allows(self, batch: list[Operation]) -> bool:
+        run = batch[0].append.run if len(batch) == 1 and type(batch[0]) is QueuedAppend else ""
+        quiet = len(batch) == 1 and batch[0].small and time.perf_counter() > self._wrote_at + _QUIET_S
+        lone, self._run = quiet or (run != "" and run == self._run), run
+        if self._held_off:
+            self._held_off -= 1
+            return False
+        return lone
+
+    def hold_off(self) -> None:
+        """Leave the next lone writes to the thread."""
+        self._held_off = _HELD_OFF
+
+    def wrote(self) -> None:
+        self._wrote_at = time.perf_counter()
+
+    def wrote_alone(self, began: float, changed: dict[str, News]) -> None:
+        """Learn from a lone write: how long it took, and which run it created, claimed or told, because that writes next."""
+        self.wrote()
+        if not self._run and len(changed) == 1:
+            self._run = next(iter(changed))
+        if self._wrote_at - began > _SLOW_S:
+            self.hold_off()
+
+
+class Poll:
+    """Looks now and then whether other connections (so other processes) committed: the truth behind wake-ups."""
+
+    __slots__ = ("_moved", "_next", "_version")
+
+    def __init__(self, moved: Callable[[], None]) -> None:
+        self._moved = moved
+        self._version, self._next = 0, 0.0
+
+    def begin(self, db: apsw.Connection) -> None:
+        self._version, self._next = db.pragma("data_version"), time.monotonic() + POLL_S
+
+    def wait_s(self) -> float:
+        """Seconds until the next look."""
+        return max(0.0, self._next - time.monotonic())
+
+    def look(self, db: apsw.Connection) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + POLL_S
+        with contextlib.suppress(apsw.Error):
+            version = db.pragma("data_version")
+            if version != self._version:
+                self._version = version
+                self._moved()
+
+
 class Writer:
     """Owns the writing connection. Everything but `submit`, `write_here`, `stop` and `kill` runs in its thread."""
 
@@ -73,16 +137,15 @@ class Writer:
                  deliver: Callable[[Sequence[Result], dict[str, News]], None],
                  committed: Callable[[dict[str, News]], float | None], moved: Callable[[], None],
                  died: Callable[[], None], faults: Faults | None, runway: Runway | None = None) -> None:  # fmt: skip
-        self._runway = runway
         self._connect, self._clock, self._worker, self._faults = connect, clock, worker, faults
-        self._deliver, self._committed, self._moved, self._died = deliver, committed, moved, died
+        self._deliver, self._committed, self._died = deliver, committed, died
+        self.log, self._poll, self._solo = Log(runway), Poll(moved), Solo()
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
         self._connection = threading.Lock()  # held by the thread that uses the connection
         self._writing: list[Operation] = []  # in the thread
-        self._lone_run, self._held_off, self._nudged, self._wrote_at = "", 0, False, 0.0
+        self._nudged = False  # the thread is about to look, though nothing is queued
         self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
         self._broken_here: apsw.Error | None = None  # what `write_here` met: the connection is not to be trusted
-        self.checkpoint_pages = CHECKPOINT_PAGES
         self._stopping, self._killed = threading.Event(), False
         self.trouble: BaseException | None = None  # what keeps us from writing now
         self._poke_in: float | None = None  # seconds until other processes must hear of what is committed
@@ -101,17 +164,9 @@ class Writer:
     def write_here(self, batch: list[Operation]) -> tuple[list[Result], dict[str, News]] | None:
         """Commit a lone write now, in the calling thread; None if the writer's thread must do it.
 
-        Lone: it comes from the run that wrote last, or nobody has written for a while. Several runs that write in turn
-        are better off together in the thread. The caller sees to it that nothing is on its way through the thread: this
-        would overtake it.
+        The caller sees to it that nothing is on its way through the thread, because this would overtake it.
         """
-        run = batch[0].append.run if len(batch) == 1 and type(batch[0]) is QueuedAppend else ""
-        quiet = len(batch) == 1 and batch[0].small and time.perf_counter() > self._wrote_at + _QUIET_S
-        lone, self._lone_run = quiet or (run != "" and run == self._lone_run), run
-        if self._held_off:
-            self._held_off -= 1
-            return None
-        if not lone or self._stopping.is_set():
+        if not self._solo.allows(batch) or self._stopping.is_set():
             return None
         if not self._connection.acquire(blocking=False):
             return None
@@ -127,17 +182,14 @@ class Writer:
             return None
         except apsw.Error as trouble:
             if isinstance(trouble, _BROKEN):
-                self._broken_here, self._held_off = trouble, _HELD_OFF
+                self._broken_here = trouble
+                self._solo.hold_off()
             return None  # the thread deals with it; `again` is set if the commit may have happened
         finally:
             self._nap.patient = True
             self._connection.release()
-        if not run and len(written[1]) == 1:
-            self._lone_run = next(iter(written[1]))  # it was created, claimed or told: what it writes comes next
-        self._wrote_at = time.perf_counter()
-        if self._wrote_at - began > _SLOW_S:
-            self._held_off = _HELD_OFF
-        if (self._poke_in is not None or self._wal_pages >= self.checkpoint_pages) and not self._nudged:
+        self._solo.wrote_alone(began, written[1])
+        if (self._poke_in is not None or self.log.is_long) and not self._nudged:
             self._nudged = True
             self._queue.put([])
         return written
@@ -163,12 +215,11 @@ class Writer:
     def _main(self) -> None:
         try:
             self._use(self._connect())
-            self._version = self._db.pragma("data_version")
+            self._poll.begin(self._db)
         except BaseException as error:  # noqa: BLE001 - it is raised by `open`
             self._opened(error)
             return
         self._opened(None)
-        self._next_poll = time.monotonic() + POLL_S
         pending: list[Operation] = []
         try:
             while not self._killed:
@@ -180,8 +231,9 @@ class Writer:
                         self._writing = pending
                         self._write(pending)
                         pending = self._writing = []
-                    self._poll()
-                    self._checkpoint()
+                    self._poll.look(self._db)
+                    if not self._killed:
+                        self.log.shorten(self._db)
                 if ended:
                     break
         except Crash:
@@ -195,29 +247,17 @@ class Writer:
             self._end(pending)
 
     def _use(self, db: apsw.Connection) -> None:
-        self._db, self._nap, self._wal_pages = db, Nap(self._is_wanted), 0
+        self._db, self._nap = db, Nap(self._is_wanted)
         db.set_busy_handler(self._nap)
-
-        def grown(_db: apsw.Connection, _name: str, pages: int) -> int:
-            self._wal_pages = pages
-            return apsw.SQLITE_OK
-
-        db.set_wal_hook(grown)  # it takes the place of automatic checkpoints, which would come inside a commit
+        self.log.watch(db)
 
     def _is_wanted(self) -> bool:
         """Does a caller wait for what is being written? If not, it need not wait for a lock, nor closing for it."""
         return not self._killed and (not self._writing or not nobody_waits(self._writing))
 
-    def _checkpoint(self) -> None:
-        """Move what the log holds into the file, when it has grown."""
-        if self._wal_pages >= self.checkpoint_pages and not self._killed:
-            with contextlib.suppress(apsw.Error):  # it is tried again after the next commit
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                self._wal_pages = 0
-
     def _take(self, batch: list[Operation]) -> bool:
         """Wait for work, then take all there is, up to a bound; True when the end was asked for."""
-        timeout = max(0.0, self._next_poll - time.monotonic())
+        timeout = self._poll.wait_s()
         if self._poke_in is not None:
             timeout = min(timeout, self._poke_in)
         try:
@@ -232,17 +272,6 @@ class Writer:
                 self._poke_in = self._committed({})
             return False
         return True
-
-    def _poll(self) -> None:
-        """Look now and then whether other connections (so other processes) committed: the truth behind wake-ups."""
-        if time.monotonic() < self._next_poll:
-            return
-        self._next_poll = time.monotonic() + POLL_S
-        with contextlib.suppress(apsw.Error):
-            version = self._db.pragma("data_version")
-            if version != self._version:
-                self._version = version
-                self._moved()
 
     def _write(self, batch: list[Operation]) -> None:
         """Commit the batch, however long that takes."""
@@ -273,7 +302,7 @@ class Writer:
                 if self.trouble is not None:
                     self.trouble = None
                     _log.info("the store can be written again")
-                self._wrote_at = time.perf_counter()
+                self._solo.wrote()
                 self._deliver(results, changes)
                 self._poke_in = self._committed(changes)
                 return
@@ -359,8 +388,7 @@ class Writer:
             inject(faults.before_commit, writes)
         if self._killed:
             raise Crash
-        if self._runway is not None:
-            self._runway.reach(self._wal_pages)
+        self.log.make_room()
         try:
             self._db.execute("COMMIT")
             if faults is not None and writes:
@@ -381,8 +409,7 @@ class Writer:
         """Start again, after an I/O error, from what is in the file: flushed pages the kernel gave up on are written again."""
         if not isinstance(trouble, _BROKEN):
             return
-        if self._runway is not None:
-            self._runway.close()
+        self.log.close()
         with contextlib.suppress(apsw.Error):
             self._db.close(force=True)
         try:
@@ -408,8 +435,7 @@ class Writer:
             self._died()
             with contextlib.suppress(apsw.Error):  # as a killed process: leave the log as it is
                 self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        if self._runway is not None:
-            self._runway.close()
+        self.log.close()
         with contextlib.suppress(apsw.Error):
             self._db.close(force=True)
         self.refuse_rest(pending)
