@@ -31,7 +31,9 @@ PAGES = {
     "examples/onboarding/README.md": "examples/onboarding.md",
     "examples/research/README.md": "examples/research.md",
     "examples/support/README.md": "examples/support.md",
+    "tests/README.md": "tests.md",
 }
+SOURCES: dict[str, Path] = {}  # page of the site -> the file outside docs/ that it comes from
 LINK = re.compile(r"(?<=\]\()(?P<file>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"^```python\n# [\w: .]+\n", re.MULTILINE)
@@ -52,6 +54,7 @@ def on_files(files: Any, *, config: Any) -> Any:
             continue
         seen.add(source)
         if ROOT / "docs" not in source.parents:
+            SOURCES[place(source)] = source
             files.append(File.generated(config, place(source), content=text_of(source)))
         if source.suffix == ".md":
             left += [target for target in targets(source) if ROOT / "docs" not in target.parents]
@@ -64,8 +67,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     The first line of a block of Python, by which its test finds it, is left out. Commands without a prompt are no output.
     """
     markdown = CONSOLE.sub("```bash\n", NAME.sub("```python\n", markdown))
-    found = {place(source): source for source in [ROOT / name for name in PAGES]}
-    source = found.get(page.file.src_uri) or ROOT / "docs" / page.file.src_uri
+    source = SOURCES.get(page.file.src_uri) or ROOT / "docs" / page.file.src_uri
     if page.file.src_uri == "reference/cli.md":
         return re.sub(r"(?<=<!-- commands -->\n)(?=<!-- /commands -->)", lambda _: commands(), markdown)
     if not source.exists():

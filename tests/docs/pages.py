@@ -44,7 +44,8 @@ def module(page: str, name: str) -> types.ModuleType:
 def pages() -> list[Path]:
     """Every page that people read, wherever it stands."""
     folders = ["docs", "examples", "deploy", "benchmarks"]
-    return sorted([*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*.md"))])
+    inside = [path for folder in folders for path in (ROOT / folder).rglob("*.md")]
+    return sorted([*ROOT.glob("*.md"), ROOT / "tests" / "README.md", *inside])
 
 
 @functools.cache
