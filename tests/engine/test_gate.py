@@ -114,6 +114,7 @@ async def ways(seed: int) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("1", "33", "34")
 @pytest.mark.parametrize("depth", [1, 20, 33, 34, 64, 200])
 async def test_a_chain_of_any_length_is_not_overtaken(depth):
     """However many callbacks carry a result to its task, no outcome is delivered before it is there."""

@@ -125,6 +125,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("postgres")
 async def test_processes_claim_each_run_once(place: Place) -> None:
     """200 runs claimed by four processes: each exactly once."""
     async with place.open() as store:
