@@ -126,6 +126,22 @@ def test_edges_ask_the_client_and_not_what_is_behind_it():
     assert not wrong, "\n".join(wrong)
 
 
+# --- prose ---
+
+HIDING = ("The same", "That of", "It", "What", "Who", "How", "Of")  # words before which no actor and no verb was named
+
+
+def test_docstrings_name_the_thing_or_the_verb_first():
+    wrong = []
+    for module, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                words = (ast.get_docstring(node) or "").split()[:2]
+                if " ".join(words) in HIDING or (words[:1] and words[0].rstrip(",:;.") in HIDING):
+                    wrong.append(f"{module}, line {getattr(node, 'lineno', 1)}: {' '.join(words)} ...")
+    assert not wrong, "\n".join(wrong)
+
+
 # --- numbers that may only go down ---
 
 RATCHETS = {

@@ -120,7 +120,7 @@ class OpenResources:
                 elif not isinstance(error, Exception):
                     error = RuntimeError(f"resource {resource.name!r} was not opened: the worker stops")
                 opened.set_exception(error)
-                opened.exception()  # whoever asked for it may be gone
+                opened.exception()  # the caller may be gone
                 return
             finally:
                 self._opening.discard(me)

@@ -74,7 +74,7 @@ class AgentSpec:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What `this_run()` tells."""
+    """The facts that `this_run()` tells."""
 
     id: str
     agent: str
@@ -94,7 +94,7 @@ _MOST_PEOPLE: Final = 1_000  # that one question needs
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Question:
-    """What an agent asks people, as `approve` and `ask` put it."""
+    """A question of an agent to people, as `approve` and `ask` put it."""
 
     kind: str  # 'approve' or 'ask'
     text: str
@@ -122,7 +122,7 @@ class Question:
         return json.dumps(self.shape.schema() if self.given_schema is None else self.given_schema)
 
     def needed(self, value: Any) -> int:
-        """How many people must agree to this value."""
+        """Count the people who must agree to this value."""
         needs = self.needs(value) if callable(self.needs) else self.needs
         if not is_whole(needs, 1, _MOST_PEOPLE):
             raise BadArguments(
@@ -133,7 +133,7 @@ class Question:
 
 @dataclass(slots=True)
 class Answer:
-    """How a question ended."""
+    """The end of a question."""
 
     value: Any
     at: datetime
@@ -145,7 +145,7 @@ class Answer:
 
 
 class Outlet(Protocol):
-    """A stream, seen from whoever writes to it. It has its identity already."""
+    """A stream, seen from its writer. It has its identity already."""
 
     salvaged: Salvaged | None
 
@@ -159,13 +159,13 @@ class Outlet(Protocol):
         ...
 
     def close(self, reason: Reason | None) -> Awaitable[None] | None:
-        """It ends here, and why if not by itself."""
+        """End the stream here; `reason` says why if not by itself."""
         ...
 
 
 @dataclass(slots=True)
 class StepContext:
-    """What `this_step()` tells, and what a body may use."""
+    """The facts that `this_step()` tells, and the means that a body may use."""
 
     key: str
     derive: Callable[[], str]  # the idempotency key, made when it is asked for: most steps have no use for one
@@ -184,7 +184,7 @@ class StepContext:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this call, different for every other call."""
+        """A key that every attempt of this call has, and no other call."""
         return self.derive()
 
 
@@ -197,7 +197,7 @@ class Resources(Protocol):
 class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
     """A durable call: it has its identity already and happens when it is awaited, once.
 
-    It is no truth value, for `if approve(...)` without await would always hold.
+    It is no truth value, because `if approve(...)` without await would always hold.
     """
 
     __slots__ = ("__name__", "__qualname__", "_begin", "_on_await", "_steps", "number")
@@ -237,7 +237,7 @@ class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
             self._steps.close()
 
     def then(self, make: Callable[[Any], S]) -> Durable[S]:
-        """The same call, its value passed through `make`."""
+        """Pass the value of this call through `make`."""
         begin = self._begin
 
         def steps() -> Generator[Any, Any, Any]:
@@ -252,7 +252,7 @@ class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
         )
 
     def _used(self, *_: object) -> NoReturn:
-        """What every operator does: the value is meant, and there is none yet."""
+        """Refuse an operator: the value is meant, and there is none yet."""
         name = self.__name__
         raise HoldfastError(
             f"{name}(...) was used in an expression without await, so it did not happen; write `(await {name}(...))` there"
@@ -298,7 +298,7 @@ class Talk(Protocol):
     def conversation(self) -> str: ...
     @property
     def length(self) -> int:
-        """How many messages it has, as far as the agent has seen."""
+        """The number of its messages, as far as the agent has seen."""
         ...
 
 
@@ -412,7 +412,7 @@ class Note:
 
 @dataclass(slots=True)
 class Progress:
-    """How far the run has come."""
+    """Record how far the run has come."""
 
     verb: ClassVar[str] = "progress"
     data: dict[str, Any]
@@ -420,7 +420,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Plan:
-    """What the run means to do: names, and whether each is done."""
+    """Record what the run means to do: names, and whether each is done."""
 
     verb: ClassVar[str] = "plan"
     items: list[list[Any]]
@@ -428,7 +428,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Unfinished:
-    """What was left in a stream, if anything was."""
+    """Ask for what was left in a stream, if anything was."""
 
     verb: ClassVar[str] = "unfinished"
     stream: str
@@ -463,7 +463,7 @@ class Skip:
 
 
 class Kept(Protocol):
-    """What agent code has settled on, or was told, so far. The same on every replay, and carried over checkpoints."""
+    """Choices that agent code has made so far, and facts it was told: equal on every replay, and carried over checkpoints."""
 
     plan: list[list[Any]]  # the items of the last plan, each a name and whether it is done
     choices: dict[str, Any]  # plain values, by name
@@ -517,13 +517,13 @@ class Runtime(Protocol):
         ...
 
     def ahead(self, names: str) -> Iterator[Recorded]:
-        """What the journal holds next in scopes whose names begin so, as far as it may be passed over."""
+        """Records that the journal holds next in scopes whose names begin so, as far as they may be passed over."""
         ...
 
 
 _here: ContextVar[Runtime | StepContext | None] = ContextVar("holdfast", default=None)
 UNSET: Final[Any] = object()  # what `_here.get(UNSET)` is in a context that knows of nothing, as opposed to: in neither
-# The methods that call a callback in a context, `self._context`: so does the loop, and so does whoever takes its place.
+# The methods that call a callback in a context, `self._context`: so does the loop, and so does what takes its place.
 CALLERS: Final[set[CodeType]] = {asyncio.Handle._run.__code__}  # noqa: SLF001
 
 

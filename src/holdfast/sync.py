@@ -22,7 +22,7 @@ Transcript = bridge.mirror(AsyncTranscript)
 
 
 class _Closing(bridge.Mirrored):
-    """What a client has that its async twin does with `async with`."""
+    """The block of a client: its async twin has `async with`."""
 
     __slots__ = ()
 

@@ -44,7 +44,7 @@ _DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as
 async def approvals(
     run: str | None, to: str | None, by: str | None, every: bool, listed: bool, db: str | None, as_json: bool
 ) -> None:
-    """What waits for a person.
+    """List what waits for a person.
 
     On a terminal they come one after the other: look at what is shown, approve, deny, edit it in $EDITOR, or skip.
     """

@@ -149,7 +149,7 @@ def _runs_table(found: Sequence[RunInfo], *, apart: bool) -> Table:
 
 
 def _said(info: RunInfo) -> Text:
-    """Its error, why it is paused, or how far it is."""
+    """The run's error, why it is paused, or how far it is."""
     said = without_id(info.error or info.reason or (str(info.progress) if info.progress else ""), info.id)
     return Text(
         cut(clean(said), 80 if console().is_terminal else 300),

@@ -60,7 +60,7 @@ class Kill:
 
 @dataclass(slots=True)
 class Play:
-    """What the demo does and has seen."""
+    """The demo's play: its acts, and all it has seen."""
 
     folder: Path
     site: Site
@@ -146,7 +146,7 @@ class Play:
         return self.approved
 
     def done(self, step: str) -> int:
-        """How many calls of a step are recorded as completed."""
+        """Count the calls of a step that are recorded as completed."""
         return sum(event.kind == "step.completed" and event.data.get("name") == step for event in self.recorded)
 
 
@@ -214,7 +214,7 @@ async def _act(stage: Play) -> None:
 
 
 def _claims(stage: Play, took_s: float) -> dict[str, Any]:
-    """What was done how often, from the files that the agent's processes and the site wrote."""
+    """Count what was done, from the files that the agent's processes and the site wrote."""
     ledger = [json.loads(each) for each in (stage.folder / "ledger.jsonl").read_text("utf-8").splitlines()]
     bodies = Counter((each["step"], each["about"]) for each in ledger)
     published = stage.folder / "publications.jsonl"

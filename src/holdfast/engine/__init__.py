@@ -1,1 +1,1 @@
-"""Replays an agent against its journal, then acts. Knows the store only as `EngineStore` of `store/contract.py`."""
+"""The engine: replays an agent against its journal, then acts. Knows the store only as `EngineStore` of `store/contract.py`."""

@@ -1,9 +1,9 @@
 """Questions to people: a call whose outcome is what a person decided, days later and perhaps in another process.
 
-The question is a row of the store, written with `approval.asked`. It ends by a signal to this run, whoever ends it: a
+The question is a row of the store, written with `approval.asked`. It ends by a signal to this run, however it is ended: a
 person, or this run itself when its time is over; of the two the store lets one be first. So there is one way in, and the
 run may leave memory meanwhile. While it is in memory, its owner reminds, expires, and says how many must agree to a value
-that a person has edited, for only here is the code that knows.
+that a person has edited, because only here is the code that knows.
 
 A question that the agent no longer waits for is withdrawn. If a crash came between, the next life finds that out while it
 replays, and withdraws it once it is live.
@@ -179,7 +179,7 @@ class ApprovalCall(Call):
         self.attempt.inbox.mailbox.hearers.pop(self._approval, None)
 
     def _ring(self) -> None:
-        """It is time to remind, or over."""
+        """Remind people, or let the question expire: its timer has fired."""
         if self.withdrawn or self.future.done() or self._asked is None:
             return
         data, late_ms = self._asked.data, self.attempt.host.clock.now() - self._asked.at

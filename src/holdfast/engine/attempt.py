@@ -84,7 +84,7 @@ class Guard(Protocol):
 
 
 class Kept:
-    """What agent code has settled on, or was told, so far. A checkpoint carries most of it."""
+    """Choices that agent code has made so far, and facts it was told. A checkpoint carries most of them."""
 
     __slots__ = ("asked_any", "choices", "means", "overrides", "plan", "shape")
 
@@ -140,7 +140,7 @@ class Attempt:
             None  # while it goes live: what is due already
         )
         self.guards: list[Guard] = []
-        self.arrivals: dict[str, Callable[[Event], None]] = {}  # by kind of event, who takes it
+        self.arrivals: dict[str, Callable[[Event], None]] = {}  # by kind of event, the part that takes it
         self.kept = Kept()
         self.life = life = Life(run, asyncio.get_running_loop(), outside())
         self.identity = Identity(run)
@@ -170,7 +170,7 @@ class Attempt:
     # Asking
 
     def offered(self, name: str, begin: Callable[[], Generator[Any, Any, Any]]) -> Durable[Any]:
-        """A durable call that now has its identity; whoever made it must await it."""
+        """A durable call that now has its identity; the agent must await it."""
         number = self.identity.next_call()
         call = Durable(name, begin, number, self._awaited)
         self.unawaited[number] = call
@@ -479,14 +479,13 @@ class Call:
 
     def __init__(self, attempt: Attempt, key: str, name: str, digest: str, preview: str) -> None:
         self.attempt, self.key, self.name, self.digest, self.preview = attempt, key, name, digest, preview
-        self.whole = ""  # the digest of the input with all that is at its default, if it is another
-        self.lean = ""  # and of that which has less of it than the digest needs
+        self.whole = self.lean = ""  # the other two digests of the input (values/codec.py), if they are others
         self.asked = 0  # how many outcomes the run had seen when this was asked
         self.begun = self.numbered = self.settled = self.withdrawn = False
         self.future: asyncio.Future[Any] = GateFuture(loop=attempt.life.loop)
 
     def ask(self) -> None:
-        """The agent waits for this. The run may leave now, because the call diverged: whoever asks looks whether it does."""
+        """The agent waits for this. The run may leave now, because the call diverged: the caller looks whether it does."""
         self.attempt.asks(self)
 
     def wait(self) -> Generator[Any, Any, Any]:
@@ -512,7 +511,7 @@ class Call:
             self.future.set_result(event)
 
     def read(self, event: Event) -> Any:
-        """What the agent gets for the outcome."""
+        """Turn the outcome into what the agent gets."""
 
     def abandon(self) -> None:
         """The waiter is gone and there is no outcome yet: stop what was begun."""
@@ -556,7 +555,7 @@ class Call:
         return True
 
     def past(self) -> Sequence[Event]:
-        """What the journal says was begun under this key."""
+        """The events by which the journal says that this call was begun."""
         return self.attempt.journal.begun.get(self.key, ())
 
 

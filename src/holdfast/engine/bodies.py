@@ -1,4 +1,6 @@
-"""Work beside the agent on behalf of its calls: bodies of steps, probes, reads of the inbox.
+"""Bodies: the work beside the agent on behalf of its calls, such as bodies of steps, probes and reads of the inbox.
+
+Look here when a body does not begin, or is not stopped.
 
 A driver is no task of the run: it does not stir it and has no keys. It ends when the run leaves memory.
 
@@ -52,7 +54,7 @@ class Bodies:
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Of the one transaction a run may have open."""
+        """The lock for the one transaction that a run may have open."""
         if self._turn is None:
             self._turn = asyncio.Lock()
         return self._turn
@@ -172,7 +174,7 @@ class Bodies:
         self.running += 1
 
     def ended(self) -> None:
-        """It has."""
+        """A body, or a probe, has ended."""
         self.running -= 1
         self._pen.progress.set()
 

@@ -3,7 +3,7 @@
 The budgets that hold for a run are its own and those of the runs above it. They are looked at in the store before each
 attempt, by runs that have or are below one that has a budget; no others pay for it. When one is spent, no body begins: the
 call ends with `BudgetExceeded`, or a person is asked for more. That question is about the run whose budget it is. There is one
-of it, however many calls and runs wait for it: whoever finds the budget spent joins those that wait, and all are told of
+of it, however many calls and runs wait for it: a call that finds the budget spent joins those that wait, and all are told of
 the answer. What people give is nowhere but in their answers; a no is the last word.
 
 Overshoot. What a body spends is known when it has ended, and nobody is stopped for it: what is spent beyond a limit is at most
@@ -69,11 +69,11 @@ class Meter:
             await self._answer(call, question.id)
 
     def landed(self, call: StepCall) -> None:
-        """What its body has spent is in the store."""
+        """The store has what the body of this call spent."""
         self._running.discard(call.bill)
 
     def saw(self, event: Event) -> None:
-        """What is left is known by the outcome itself."""
+        """Nothing to do: the outcome itself tells what is left."""
 
     def begin_era(self) -> None:
         """A budget holds over checkpoints."""
@@ -119,7 +119,7 @@ class Meter:
 
 
 def _declared(run: RunRow) -> dict[str, Any]:
-    """What the agent knows to be left before its first step has ended: all of its own budget."""
+    """The whole budget of the agent, which is left before its first step has ended."""
     if run.budget in (None, "{}"):
         return {}
     budget = Budget.of(json.loads(run.budget or "{}"))
@@ -135,7 +135,7 @@ def inherited(run: RunRow, budget: Budget | None) -> str | None:
 
 
 def _form(budget: Budget) -> dict[str, Any]:
-    """What may be entered: how much more there may be of each thing that is limited."""
+    """The form for an answer: how much more there may be of each thing that is limited."""
     kinds = {"usd": "number", "wall": "number"}
     fields = {
         name: {"type": kinds.get(name, "integer"), "minimum": 0, "maximum": MOST[name]} for name in budget.limits()

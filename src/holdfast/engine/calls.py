@@ -196,7 +196,7 @@ class NoteCall(Call):
 
 
 class ProgressCall(NoteCall):
-    """How far the run has come."""
+    """A record of how far the run has come."""
 
     of = "progress"
     __slots__ = ()
@@ -212,7 +212,7 @@ class ProgressCall(NoteCall):
 
 
 class PlanCall(ProgressCall):
-    """What the run means to do, and what of it is done. The last one is kept over checkpoints."""
+    """A plan: what the run means to do, and what of it is done. The last one is kept over checkpoints."""
 
     of = "plan"
     __slots__ = ()
@@ -226,7 +226,7 @@ class PlanCall(ProgressCall):
 
 
 def opened(attempt: Attempt, topic: str, shape: Shape, letter: Event) -> Any:
-    """What a message says. Runs of versions that dropped what a type had no field for go on so."""
+    """The value of a message. Runs of versions that dropped what a type had no field for go on so."""
     try:
         return shape.load(attempt.pen.text_of(letter), drop=attempt.run.identity is None)
     except NotStorable as error:

@@ -1,7 +1,7 @@
 """Checkpoints: the agent's state, stored once, from which a resumed run starts.
 
 A checkpoint opens a new era: counters start again, and keys, seeds and idempotency keys carry its number. It is taken in
-the root task with nothing open, for whatever is open would be unknown to the era that follows. What the run has been given
+the root task with nothing open, because whatever is open would be unknown to the era that follows. What the run has been given
 and not used (unread messages, patches) is carried along in the event itself.
 """
 
@@ -102,7 +102,7 @@ class CheckpointCall(Call):
 
 
 def _carried(attempt: Attempt) -> dict[str, Any]:
-    """What the next era must know besides the state: also messages that are in the journal and on their way to the agent."""
+    """All that the next era must know besides the state: also messages in the journal that are on their way to the agent."""
     pen = attempt.pen
     coming = [event for event in pen.undelivered.values() if event.kind == "message.received"]
     letters = [*attempt.inbox.mailbox.unread(), *coming]

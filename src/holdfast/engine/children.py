@@ -1,4 +1,4 @@
-"""Child runs: started once whoever starts them, and ended by an arrival in the parent's inbox.
+"""Child runs: started once however often they are asked for, and ended by an arrival in the parent's inbox.
 
 A child's id and uid come from its parent's uid and the key of the call, so that a second attempt at the same call finds the
 same child. Its row is written in one transaction with the event that says so.
@@ -160,7 +160,7 @@ def _check_seen(call: Call) -> None:
 
 
 def child_id(attempt: Attempt, key: str, agent: str) -> str:
-    """The same for every attempt at the call."""
+    """The id of the child that a call starts: every attempt at the call starts the same child."""
     mark = attempt.identity.derived(f"child:{key}")
     name = f"{attempt.run.id}.{plain_id(agent)}-{mark[:8]}"
     return name if len(name) <= 200 else f"{plain_id(agent)[:100]}-{mark}"
@@ -179,7 +179,7 @@ def new_child(attempt: Attempt, spec: AgentSpec, child: str, key: str, given: In
 
 
 async def look_for_end(attempt: Attempt, child: str) -> None:
-    """A child that was started before is awaited: ask its row, for nobody may tell of its end any more.
+    """A child that was started before is awaited: ask its row, because nobody may tell of its end any more.
 
     A spawned one may have ended before the last checkpoint, and one that was retried with this run before this was ready.
     """

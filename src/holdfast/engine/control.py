@@ -1,4 +1,6 @@
-"""Pause, resume and cancel, as the owner of a run carries them out; and how a run ends.
+"""Control of a run: pause, resume and cancel, as its owner carries them out; and how a run ends.
+
+Look here when a run does not stop when it is asked to, or stops in the wrong place.
 
 Pause concerns the agent's code not at all: nothing new begins, running bodies end and are recorded, and the run leaves
 memory as `paused`. The request is in the journal (`run.pausing`) from the moment it is taken from the inbox, so that it
@@ -37,7 +39,7 @@ REQUESTS = ("run.cancelling", "run.unwinding")
 
 
 class Control:
-    """What one run was asked to do, and how far that is."""
+    """Requests to one run to pause, to stop or to be put away, and how far each is."""
 
     __slots__ = (
         "_bodies", "_childless", "_ends_now", "_grace_timer", "_host", "_inbox", "_journal", "_life", "_mailbox", "_parking",
@@ -339,11 +341,11 @@ class Control:
     # Checkpoints
 
     def carried(self) -> dict[str, Any] | None:
-        """What a checkpoint keeps of a request to stop."""
+        """The part of a request to stop that a checkpoint keeps."""
         return None if self.cancelling is None else {**self.cancelling, "unwinding": self.unwinding}
 
     def restore(self, kept: dict[str, Any] | None) -> None:
-        """What the checkpoint has kept."""
+        """Go on with a request to stop that the checkpoint kept."""
         if kept is not None:
             self.cancelling, self.unwinding = kept, kept["unwinding"]
             self._is_stopping()

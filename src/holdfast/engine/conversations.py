@@ -271,7 +271,7 @@ async def recollect(store: EngineStore, events: Iterable[Event]) -> dict[str, st
 
 
 def joined(slices: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same positions in as few slices as possible."""
+    """Join slices that touch: the same positions in as few slices as possible."""
     made: list[tuple[int, int]] = []
     for first, end in sorted(slices):
         if made and first <= made[-1][1]:

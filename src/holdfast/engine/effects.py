@@ -54,7 +54,7 @@ _OWN_PURPOSES: Final = frozenset((
     "mimetypes", "multiprocessing", "pdb", "pkgutil", "platform", "profile", "pydoc", "random", "secrets", "selectors", "site",
     "sysconfig", "threading", "tokenize", "uuid", "weakref", "zoneinfo",
 ))  # fmt: skip
-# And those of them that start something for whoever calls them: not asyncio, of whose threads the loop tells.
+# And those of them that start something for their caller: not asyncio, of whose threads the loop tells.
 _STARTERS: Final = dict.fromkeys(
     (*_THREADS, "os.fork", "socket.connect", _PROCESS), ("threading", "multiprocessing", "concurrent")
 )
@@ -173,7 +173,7 @@ def _in_words(event: str, args: tuple[Any, ...]) -> str:
 
 
 def _short(value: object) -> str:
-    """What is safe to show: no repr of somebody's class, which may do anything, and no socket."""
+    """Show only what is safe: no repr of somebody's class, which may do anything, and no socket."""
     if isinstance(value, str | bytes | int | float | None):
         return repr(value if not isinstance(value, str | bytes) else value[:80])
     if isinstance(value, os.PathLike):

@@ -81,7 +81,7 @@ def assemble(host: Host, run: RunRow, spec: AgentSpec, events: list[Event], sign
     loop = Loop()
     loop.attempt = attempt = Attempt(host, run, spec, Journal.of(events, run.created_at), signals, loop)
     mailbox, control, talks = attempt.inbox.mailbox, attempt.control, attempt.talks
-    # What comes from outside, by kind of event: who takes it.
+    # Arrivals from outside: by kind of event, the part that takes it.
     attempt.arrivals.update(
         {
             "message.received": mailbox.message,

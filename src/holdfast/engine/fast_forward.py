@@ -1,4 +1,4 @@
-"""Going on from a record without making the calls again: what the journal holds next, and passing over it.
+"""The fast way through a record: what the journal holds next, and passing over it without making the calls again.
 
 An integration that keeps in its records all it needs can rebuild its state from them, and then it need not ask for each
 outcome in turn. Identity must come out the same, or the next replay would not recognise what is recorded from here on: so

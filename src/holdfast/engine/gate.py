@@ -29,13 +29,13 @@ UNSETTLED_LIMIT_S = 10.0
 
 
 class Settling(Protocol):
-    """What a gate counts for."""
+    """The owner of a gate: one attempt at a run."""
 
     def advance(self) -> bool:
-        """It has settled: deliver the next outcome. False when there is none."""
+        """The run has settled: deliver the next outcome. False when there is none."""
 
     def restless(self) -> None:
-        """It does not settle."""
+        """The run has not settled for UNSETTLED_LIMIT_S."""
 
     def hopped_far(self) -> None:
         """A chain of callbacks has gone on for QUIET_TURNS turns without a task."""
@@ -49,7 +49,7 @@ class Moving(Protocol):
 
 
 class _Counting:
-    """How many gates of a loop count just now."""
+    """A count of the gates of one loop that count turns just now."""
 
     __slots__ = ("gates",)
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Ended:
-    """How an attempt ended. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
+    """The end of an attempt. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
 
     value: Any = None
     error: Exception | None = None
@@ -73,11 +73,11 @@ class Host(Protocol):
     def value_limit_bytes(self) -> int: ...
     @property
     def slots(self) -> Freed:
-        """Who hears that a body here left a slot of its step's limit."""
+        """The slots of limits that bodies here leave, and the calls that wait to hear of it."""
         ...
 
     def park_grace_s(self, run: str) -> float | None:
-        """How long a run that waits stays in memory; None: the host takes runs out of memory by itself."""
+        """Seconds that a run which waits stays in memory; None: the host takes runs out of memory by itself."""
         ...
 
     def serve(self, spec: AgentSpec) -> None:
@@ -98,16 +98,16 @@ class Host(Protocol):
 
     def spec_of(self, agent: str) -> AgentSpec | None: ...
     def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
-        """What runs instead of the step's body, in tests."""
+        """The function that a test runs instead of the step's body."""
         ...
 
     def overrides(self, root: str) -> Iterable[Override]:
-        """What is put in place of parts of agents in the runs of this root, in tests."""
+        """Replacements that a test puts in place of parts of agents, in the runs of this root."""
         ...
 
     @property
     def recorded(self) -> Callable[[Event], None] | None:
-        """Who hears of every event that is durable, if anybody does."""
+        """The observer of every event that is durable, if there is one."""
         ...
 
     def body_runs(self, spec: StepSpec, key: str) -> None:

@@ -29,7 +29,7 @@ class Identity:
         self.open_scopes: set[str] = set()
 
     def nth(self, place: str) -> int:
-        """How often this place was named before."""
+        """Count a place: returns how often it was named before."""
         nth = self._counters.get(place, 0)
         self._counters[place] = nth + 1
         return nth
@@ -56,7 +56,7 @@ class Identity:
         return hashlib.sha256(f"{self._uid}\0{label}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def idempotency_key(self, key: str, digest: str) -> str:
-        """Of a call: its place and its input. After a retry of the run another call may come to stand in that place."""
+        """A call's place and its input: after a retry of the run another call may come to stand in that place."""
         return f"hf_{self.derived(f'{key}:{digest}')}"
 
     def open(self, path: str) -> None:
@@ -72,7 +72,7 @@ class Identity:
 
     @property
     def prefix(self) -> str:
-        """How keys of this era begin."""
+        """The text with which keys of this era begin."""
         return f"@{self.era}/" if self.era else ""
 
     def enter_era(self, era: int) -> None:

@@ -33,7 +33,7 @@ _log = logger("holdfast")
 
 @dataclass(slots=True)
 class Mailbox:
-    """Arrivals, and who waits for them. A waiter is a future that gets the event."""
+    """Arrivals, and the calls that wait for them. A waiter is a future that gets the event."""
 
     letters: dict[str, deque[Event]] = field(default_factory=dict)
     ended: dict[str, Event] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Mailbox:
     # What is kept
 
     def votes(self, approval: str) -> list[Event]:
-        """What people have said to a question without deciding it."""
+        """Votes by which people have not decided a question yet."""
         return self._said.get(approval, [])
 
     def forsake(self, approval: str, key: str) -> None:
@@ -160,7 +160,7 @@ class Inbox:
         self.seen = life.run.inbox_seen  # signals up to this one are events, or on their way to be
         self.fetching = self._noticed = False  # reading the inbox; told that there is something in it
         self._singly = False  # the run was asked to stop: what comes is looked at before it is an event
-        self.requests: dict[str, Callable[[Signal], None]] = {}  # pause, resume and cancel: who carries them out
+        self.requests: dict[str, Callable[[Signal], None]] = {}  # pause, resume and cancel: what carries them out
 
     @property
     def idle(self) -> bool:
@@ -186,7 +186,7 @@ class Inbox:
         self._singly = True
 
     def take_signals(self) -> list[Signal]:
-        """What came before the run was loaded: it arrives now."""
+        """Take the signals that came before the run was loaded: they arrive now."""
         signals, self.signals = self.signals, []
         return signals
 

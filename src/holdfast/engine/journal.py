@@ -18,7 +18,7 @@ _PAUSES = ("run.pausing", "run.paused", "run.resumed", "run.retried")
 
 @dataclass(slots=True)
 class Journal:
-    """What was recorded since the last checkpoint."""
+    """All that was recorded since the last checkpoint."""
 
     checkpoint: Event | None = None
     restored: bool = False  # the agent goes on from the checkpoint
@@ -91,7 +91,7 @@ class Journal:
 
     @property
     def numbered(self) -> int:
-        """How many outcomes have a number, over all eras."""
+        """Count the outcomes that have a number, over all eras."""
         return len(self.outcomes) + (self.checkpoint.data["delivered"] if self.checkpoint else 0)
 
     @property
@@ -199,7 +199,7 @@ class Divergence:
         return cls(event.key or "", event.kind, name, given, digest, whole, lean, _family(event))
 
     def found(self, name: str, preview: str, family: str) -> str:
-        """What the code calls now. Where that looks like what was recorded, in what it differs."""
+        """Say what the code calls now, and in what it differs from the record if the two look alike."""
         if (name, preview) != (self.name, self.input):
             return f"the code now calls {name}({preview}) there"
         if family != self.family:
@@ -224,7 +224,7 @@ class Divergence:
 
 
 def arrives(event: Event) -> bool:
-    """Does it come by itself, whoever waits? What ends the agent must find its task waiting."""
+    """Does it come by itself, whether or not a call waits? What ends the agent must find its task waiting."""
     return KINDS[event.kind].arrives and event.kind != "run.unwinding"
 
 

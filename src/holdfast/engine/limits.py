@@ -1,4 +1,6 @@
-"""Before the body of a step that has a rate or a limit: it waits for its turn and for a slot, shared by all workers.
+"""The way through rates and limits: a body waits for its turn and for a slot, which all workers share.
+
+Look here when a step is held (`step.held`), or begins too early or too late.
 
 A turn is reserved in the store. If it is not now, that is recorded (`step.held`), and the wait is durable like that for
 another attempt: the run may leave memory, and after a crash the turn is known. A turn that is used late delays
@@ -8,7 +10,7 @@ that comes when the rate is paused.
 A rate is paused by a body that was told to come again later (`Passage.learn`). That is in the store before the failure
 itself is in the journal, so that nobody, in any worker, asks in between, whatever becomes of this one.
 
-A slot is a row that counts while this run has its lease, so a crash frees it. Who finds none looks again after a while,
+A slot is a row that counts while this run has its lease, so a crash frees it. A call that finds none looks again after a while,
 longer each time, or at once when a body in this worker leaves one.
 """
 
@@ -45,7 +47,7 @@ async def doze(call: Call, waits_for: str, due: int, over: asyncio.Future[None] 
 
 
 class Passage:
-    """How the bodies of one call are let through."""
+    """The way of one call's bodies through the limit and the rate of its step."""
 
     def __init__(self, call: Call, lane: Lane, place: int | None) -> None:
         self._call, self._lane = call, lane
@@ -118,13 +120,13 @@ class Passage:
             attempt.host.slots.late.note(attempt.host.store, attempt.host.keep, key, turn, every_ms, now)
 
     def told(self, turn: Turn) -> dict[str, Any]:
-        """What the journal keeps of a turn that must be waited for: when, and of whom if others share it."""
+        """Data for the journal of a turn that must be waited for: when, and of which rate if others share it."""
         key = self._lane.rate_key or ""
         shared = {"rate": key.removeprefix(SHARED)} if key.startswith(SHARED) else {}
         return {"at": turn.at, "place": turn.place, **shared, **({"paused": True} if turn.paused else {})}
 
     async def learn(self, error: Exception | None, tokens: int = 0) -> str | None:
-        """What the end of the body means for all who share the rate; its name if it is paused now."""
+        """Tell all who share the rate how the body ended; returns the rate's name if that pauses it."""
         lane, store = self._lane, self._call.attempt.host.store
         if lane.rate_key is None:
             return None

@@ -7,7 +7,7 @@ that the run has settled; and it unwinds when the run leaves memory.
 running task or callback if that is missing, and does nothing unless the caller is agent code, so everything else on the loop
 is as it was.
 
-Async generators of agent code that were left in the middle are closed in their own run, whoever happens to run then. Python
+Async generators of agent code that were left in the middle are closed in their own run, whatever happens to run then. Python
 hands such a generator to the loop when it is collected, and the loop closes it in a task of whatever context is current: that
 of another run, or of none, where a step in its `finally` would simply run. So each generator's scope is remembered from its
 first iteration on, and the task that closes it is one of its own run: refused its verbs when the run has left memory, recorded
@@ -52,7 +52,7 @@ class Never(asyncio.Future[Any]):
 
 
 def never(loop: asyncio.AbstractEventLoop) -> Never:
-    """What a coroutine yields to sleep for ever."""
+    """A future that a coroutine yields to sleep for ever."""
     future = Never(loop=loop)
     future._asyncio_future_blocking = True
     return future
@@ -72,7 +72,7 @@ class Place(Runtime, Protocol):
 
     def at_home(self) -> Place: ...
     def runs_in(self, task: RunTask) -> None:
-        """Its code runs in this task."""
+        """The code of this place runs in this task."""
         ...
 
     def time(self) -> float: ...
@@ -89,7 +89,7 @@ class RunTask(asyncio.Task[Any]):
         super().__init__(coro, **kw)
 
     def enter(self, scope: Place) -> None:
-        """Its code is in this scope from now on."""
+        """Code of this task is in this scope from now on."""
         self.scope = scope
 
     def __hash__(self) -> int:
@@ -222,7 +222,7 @@ class Tasks:
         on_stray: Callable[[Place, Any], None],
         report: Callable[[Place, str, str], None],
     ) -> None:
-        """Say who makes scopes, and who hears of three things.
+        """Name the maker of scopes, and the hearers of three things.
 
         The agent has ended; a task of a settled run has moved by itself; agent code waits for something foreign.
         """
@@ -298,7 +298,7 @@ class Tasks:
                 task.exception()  # no loss to be reported: the agent meets the failure in its next life
 
     def give_up(self) -> None:
-        """What has not ended by now never will: a cancellation ends it whatever its code does."""
+        """Give up on tasks that have not ended by now: a cancellation ends them whatever their code does."""
         self.given_up = True
 
     def refused(self, verb: str) -> Durable[Any]:
@@ -369,7 +369,7 @@ class Tasks:
         self.resting = False
 
     def stray(self, now_s: float) -> None:
-        """It was something foreign: the loop's time goes on, or a loop that polls would never end."""
+        """Something foreign moved the run: the loop's time goes on, or code that polls would never end."""
         self.resting = self.settled = False
         self.tick(now_s)
 
@@ -441,7 +441,7 @@ def _install_order(loop: Any) -> None:
     """Count what agent code has the loop call: a run has not settled while a callback of its own is on its way.
 
     asyncio carries every result by `call_soon`, one hop for each future between a call and its task, and so do libraries.
-    Each hop runs in the context of whoever asked for it, which says whose it is; in a context that knows of no run, it is
+    Each hop runs in the context of the code that asked for it, which says whose it is; in a context that knows of no run, it is
     that of the code that asks. Steps of tasks are counted when they happen.
     """
 
@@ -588,7 +588,7 @@ class Generators:
         self._homes[number] = weakref.ref(generator, lambda _: self._dies(number)), place
 
     def _dies(self, number: int) -> None:
-        """It is about to be collected; if it was left in the middle `last` is called right after this, and else never."""
+        """A generator is about to be collected; if it was left in the middle, `last` is called right after this, and else never."""
         home = self._homes.get(number)
         if home is not None and not self._loop.is_closed():
             self._soon(self._forget, number, home)

@@ -1,6 +1,6 @@
 """Loops: before a body begins that would go on with one, a person is asked.
 
-What a loop is says `words/loops.py`. It is told by the outcomes as they are delivered, so that a resumed run knows what it knew;
+`words/loops.py` says what a loop is. One is found by the outcomes as they are delivered, so that a resumed run knows what it knew;
 at a checkpoint it begins anew. The question belongs to the call: yes lets it go on and counting begins anew, no ends the
 call with `LoopDetected`.
 """
@@ -36,7 +36,7 @@ class Watch:
         self.tail = Tail(self.tail.loops)
 
     def landed(self, call: Call) -> None:
-        """What counts is that an outcome was delivered."""
+        """Nothing to do: what counts is that an outcome was delivered."""
 
     def saw(self, event: Event) -> None:
         """An outcome was delivered."""

@@ -3,7 +3,7 @@
 In agent code, to open a stream and to close it are outcomes like any other; what is written between is not recorded.
 
 It need not be: agent code is replayed, and writes the same text again. What the store has of it already is passed over, and
-compared: another text is a divergence. Of a block that was closed the journal has the digest. A write never waits, for the
+compared: another text is a divergence. Of a block that was closed the journal has the digest. A write never waits, because the
 order in which two tasks go on would be chance.
 
 After a retry of the run the code may be another one, and what it wrote behind the failure is not in its history any more.
@@ -29,7 +29,7 @@ from holdfast.words.salvage import Reason, Salvaged
 
 
 async def recall(attempt: Attempt) -> None:
-    """What replay needs of the streams: texts of blocks that were open, and those left unfinished that the agent looks at."""
+    """Read what replay needs of the streams: texts of blocks that were open, and those left unfinished that the agent looks at."""
     streams = attempt.streams
     for event in attempt.journal.outcomes:
         if event.kind == "stream.opened" and "held_by" not in event.data:
@@ -190,7 +190,7 @@ class AgentOutlet:
         return tail
 
     def _pass_over(self, text: str) -> str:
-        """What of this text is not stored yet."""
+        """Leave out what is stored already of this text."""
         known = self._stored[self._passed : self._passed + len(text)]
         if text.startswith(known):
             self._passed += len(known)

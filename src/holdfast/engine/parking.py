@@ -1,4 +1,6 @@
-"""Leaving memory while waiting: a parked run costs a row.
+"""Parking: a run that waits leaves memory, and then costs a row.
+
+Look here when a run stays in memory, or leaves it, and should not.
 
 A run may be parked when something durable is pending and nothing else is: no body runs, no write is on its way, no asyncio
 timer of the agent is set (it would start afresh), and a grace has passed. `busy` is the one place that says what keeps a run in
@@ -54,7 +56,7 @@ class Wait(NamedTuple):
 
 
 class Parking:
-    """What one run waits for, and whether it may leave memory meanwhile."""
+    """The waits of one run, and whether it may leave memory meanwhile."""
 
     __slots__ = (
         "_all_begun", "_bodies", "_host", "_inbox", "_journal", "_life", "_pen", "_tasks", "_unrecorded", "ticks", "timer", "waits",

@@ -1,4 +1,4 @@
-"""Running a body on this machine: in the loop or in a thread, within its time, whatever it raises.
+"""The performer of bodies on this machine: in the loop or in a thread, within their time, whatever they raise.
 
 A worker's `Host.perform`. It knows nothing of runs and journals: work in, how it ended out.
 """

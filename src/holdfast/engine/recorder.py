@@ -1,4 +1,6 @@
-"""Writing the journal: every event gets its number here, in the order in which things happened.
+"""The pen of a run: every event of its journal gets its number here, in the order in which things happened.
+
+Look here for how a record becomes durable, and what waits for that.
 
 An append is queued at once and acknowledged later; the store commits the appends of a run in order. A refused write means
 that another worker owns the run: it is lost. Once the run is leaving nothing is recorded any more.
@@ -41,7 +43,7 @@ from holdfast.words.model import OUTCOMES, Event
 _log = logger("holdfast")
 FLUSH_S: Final = 0.1
 FLUSH_CHARACTERS: Final = 16_384  # so much in one row, at about the most
-MOST_CHARACTERS: Final = 131_072  # not in the store yet: then whoever writes must wait
+MOST_CHARACTERS: Final = 131_072  # not in the store yet: then writers must wait
 
 
 class Receipt:
@@ -228,7 +230,7 @@ class Recorder:
         self.unacked += 1
 
     def make_way(self, events: list[Event]) -> None:
-        """It took this many: what was recorded meanwhile moves behind them. Nobody has seen any of that."""
+        """The store took these numbers: what was recorded meanwhile moves behind them. Nobody has seen any of that."""
         assert self._held is not None
         self.unacked -= 1
         for append, _ in reversed(self._held):
@@ -260,7 +262,7 @@ class Recorder:
             await self.progress.wait()
 
     def held(self) -> list[Append]:
-        """What is kept back, in order."""
+        """Appends that are kept back, in order."""
         return [append for append, _ in self._held or ()]
 
     def committed(self, count: int, at: int) -> None:
@@ -403,7 +405,7 @@ class Outflow:
 
     @property
     def full(self) -> bool:
-        """Must whoever writes wait?"""
+        """Must writers wait?"""
         return self._unwritten >= MOST_CHARACTERS
 
     async def room(self) -> None:

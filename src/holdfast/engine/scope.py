@@ -84,7 +84,7 @@ class Scope:
         self.made_at = made_at  # the line that made the task, if its own code has none to show
 
     def runs_in(self, task: RunTask) -> None:
-        """Its code runs in this task."""
+        """The code of this scope runs in this task."""
         self.task = task
 
     def rename(self, path: str) -> None:
@@ -199,7 +199,7 @@ class Scope:
         return call
 
     def time(self) -> float:
-        """What the loop's time is to agent code: that of the last outcome, and never before a timer that has fired."""
+        """The loop's time as agent code sees it: that of the last outcome, and never before a timer that has fired."""
         return max(self.attempt.journal.time / 1000, self.tasks.ticked_s)
 
     def tick(self, delay_s: float, callback: Any, args: tuple[Any, ...], context: Any) -> Tick:

@@ -1,4 +1,4 @@
-"""Slots and turns as all runs of one worker share them: who waits for a slot, and turns of rates that were used late."""
+"""Slots and turns as all runs of one worker share them: calls that wait for a slot, and turns of rates that were used late."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logger("holdfast")
 class LateTurns:
     """Turns that were used late in this worker, until that is in the store.
 
-    Whoever comes late does not wait for the commit: those that must know of it come a window later. What comes late while one
+    A body that comes late does not wait for the commit: those that must know of it come a window later. What comes late while one
     commit is on its way is written with the next.
     """
 

@@ -96,7 +96,7 @@ def _gives(event: Event) -> bool:
 
 
 class Account:
-    """How far a body says it has come. The last is told; how often, is bounded: twice a second at first, ever more rarely then."""
+    """A body's own account of how far it has come. Only the last word is recorded: twice a second, then ever more rarely."""
 
     __slots__ = ("_began_s", "_call", "_data", "_timer")
 
@@ -240,7 +240,7 @@ class StepCall(Call):
         self.so_far.question, self.so_far.loop, self.so_far.looped = None, False, True
 
     def _broken_off(self) -> str:
-        """What came while the body ran of which no end is recorded: its owner was told to pause at once, died, or let go."""
+        """Say why no end of the body is recorded: its owner was told to pause at once, died, or let go."""
         started, journal = self.so_far.started, self.attempt.journal
         if started is not None and journal.stopped.get(started.epoch, -1) > started.seq:
             return "it was stopped by a pause while the body ran"
@@ -392,7 +392,7 @@ class StepCall(Call):
             raise Suspended
 
     def _function(self) -> tuple[Callable[..., Any], bool]:
-        """What runs, and whether in a thread."""
+        """The function that runs, and whether in a thread."""
         spec = self.spec
         fn = self.attempt.host.replacement(spec) or spec.fn
         return fn, spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
@@ -456,7 +456,7 @@ class StepCall(Call):
     # Outcomes
 
     def ending(self, **more: Any) -> dict[str, Any]:
-        """What an event that ends an attempt says of the call, with what it has spent."""
+        """Data for an event that ends an attempt: the facts of the call, and what it has spent."""
         data, bill = self.facts(), self.bill
         data.update(more)
         if self.so_far.looped:

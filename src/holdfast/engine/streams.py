@@ -46,7 +46,7 @@ class Tail:
 
 
 class Streams:
-    """What one life of a run knows of its streams."""
+    """The streams of one run, as far as this life of it knows them."""
 
     __slots__ = (
         "_calls", "_known", "_of_call", "_outflow", "_reasons", "_run", "_store", "_tails", "open_here", "texts", "written",
@@ -86,7 +86,7 @@ class Streams:
         return self._tails.setdefault(name, Tail(name))
 
     async def text(self, name: str, began: int, end: int) -> str:
-        """What was written there, as it is in the store."""
+        """Read what was written there from the store."""
         parts: list[str] = []
         after, store, run = began, self._store, self._run
         while after < end and (page := await store.pieces(run, name, after)):
@@ -156,7 +156,7 @@ class Streams:
     # Attempts of steps
 
     async def salvage(self, tail: Tail, key: str) -> Salvaged | None:
-        """What this call had written last, if nobody has written since."""
+        """Salvage what this call had written last, if nobody has written since."""
         if tail.key != key:
             return None
         if tail.parts is None:
@@ -227,7 +227,7 @@ class Streams:
         return [] if names is None else [self._tails[name] for name in sorted(names) if self._tails[name].key == key]
 
     def partial(self, recorded: dict[str, Written]) -> dict[str, Salvaged]:
-        """What a failed step had written, as its record says where."""
+        """Texts that a failed step had written, from the places that its record names."""
         return {
             name: Salvaged(self.texts[name, began, end], reason, attempt)
             for name, (began, end, attempt, reason) in recorded.items()
@@ -235,12 +235,12 @@ class Streams:
 
 
 def closed(name: str) -> HoldfastError:
-    """It is too late to write, or too early."""
+    """The error for a write that comes too late, or too early."""
     return HoldfastError(f"the stream {name!r} is not open; write inside `async with stream(...)`")
 
 
 def busy(name: str, holder: str) -> HoldfastError:
-    """Somebody else has the stream."""
+    """The error for a stream that another writer has."""
     return HoldfastError(
         f"the stream {name!r} is being written by {holder!r}; two at once would mix up their texts. Give each a name of its "
         "own, or begin when the other has ended"

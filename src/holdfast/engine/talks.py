@@ -63,7 +63,7 @@ class Talk:
         self.said = max(self.said, end)
 
     def regain(self, retried: int) -> None:
-        """Stand in line again. Whoever repeats this asks by the same request, which the store answers once."""
+        """Stand in line again. To repeat this is to ask by the same request, which the store answers once."""
         self.held = False
         talks = self._talks
         request = f"c-{talks.identity.derived(f'{self.conversation}:{retried}')[:16]}"

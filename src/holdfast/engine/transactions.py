@@ -127,4 +127,4 @@ class TransactionCall(StepCall):
         raise Suspended
 
     def _complete(self, value: Any) -> None:
-        """It is recorded already."""
+        """Nothing to do: the commit has recorded it."""

@@ -19,7 +19,7 @@ _log = logger("holdfast")
 
 
 class Unrecorded:
-    """What the code of one attempt waited for, or did, that is not recorded."""
+    """Waits and effects of one attempt's code that no journal records."""
 
     __slots__ = ("_bodies", "_clock", "_journal", "_life", "_pen", "_tasks", "effects", "foreign")
 

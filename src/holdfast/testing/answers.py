@@ -1,4 +1,4 @@
-"""What a fake provider can be told to do with a request: answer it, or fail in one of the ways real providers do.
+"""Answers of a fake provider: what it can be told to do with a request, also to fail in the ways real providers do.
 
 Each is a value with one method, `give`; whatever has one can stand in a script.
 """
@@ -88,7 +88,7 @@ class Exchange:
 
 @runtime_checkable
 class Behaviour(Protocol):
-    """What can stand in a script."""
+    """One item of a script."""
 
     async def give(self, exchange: Exchange) -> None: ...
 
@@ -363,5 +363,5 @@ def as_answer(item: object) -> Answer:
 
 
 def behaviour_of(item: object) -> Behaviour:
-    """What a script's item does."""
+    """The behaviour that a script's item stands for."""
     return item if isinstance(item, Behaviour) and not isinstance(item, type) else as_answer(item)

@@ -184,7 +184,7 @@ def message(request: Request, text: str, calls: tuple[Tool, ...]) -> Json:
 
 
 def _names(request: Request, calls: tuple[Tool, ...]) -> list[str]:
-    """The same for the same question: it may be asked again after a crash, and ids are part of what users' tests compare."""
+    """Ids for an answer, equal for equal questions: one may be asked again after a crash, and users' tests compare ids."""
     asked = hashlib.sha256(json.dumps(request.messages, sort_keys=True).encode()).hexdigest()[:8]
     return [f"call_{asked}_{index}" for index in range(len(calls))]
 
@@ -209,7 +209,7 @@ def usage_chunk(request: Request) -> Json | None:
 
 
 def usage(request: Request) -> Json:
-    """What has been paid for so far."""
+    """The usage that has been paid for so far."""
     given, taken = request.output_tokens, request.input_tokens
     return {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
 

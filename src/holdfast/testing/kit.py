@@ -34,7 +34,7 @@ _STILL_LOOKS = 50  # a run that does not move for so long while a body runs wait
 
 
 class Bodies(Counter[str]):
-    """How often each step's body ran: `bodies[publish]` or `bodies["publish"]`."""
+    """Counts of how often each step's body ran: `bodies[publish]` or `bodies["publish"]`."""
 
     def __getitem__(self, step: Any) -> int:
         return super().__getitem__(getattr(step, "name", step))
@@ -112,7 +112,7 @@ class TestClient(Client):
         super().__init__(f"sqlite:{path}", agents=agents, settings=settings)
 
     def _begins(self, run: str) -> None:
-        """What is overridden where a run is started holds in it and its children, in all their lives."""
+        """Keep the overrides that hold where a run is started: they hold in it and its children, in all their lives."""
         self._carried.setdefault(run, active())
 
     def _observe(self, spec: StepSpec, key: str) -> None:
@@ -230,7 +230,7 @@ class TestClient(Client):
         return bool(self._waiting) and not any(waiter.up for waiter in self._waiting)
 
     def _moves(self) -> object:
-        """What is different once any run has moved."""
+        """A value that differs once any run has moved."""
         attempts = self._worker.attempts.values() if self._worker is not None else ()
         return [
             (

@@ -39,7 +39,7 @@ class Call:
 
 
 class Reply:
-    """What goes back on a connection: one whole answer, or a head with chunks; or the connection is broken off."""
+    """A reply on a connection: one whole answer, or a head with chunks; or the connection is broken off."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

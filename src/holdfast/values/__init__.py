@@ -1,1 +1,1 @@
-"""How data becomes text, and text becomes data again."""
+"""Values: data becomes text, and text becomes data again."""

@@ -1,4 +1,6 @@
-"""Values: how what a step takes and returns becomes text and comes back the same.
+"""The codec: a value becomes text and comes back the same.
+
+Look here when a value is refused, is stored otherwise than expected, or when a changed type makes a recorded call diverge.
 
 One text format (`holdfast.values.tagged`), two ways into it. A plain value is written as it is. A value of an annotated type
 is first taken apart by pydantic, into plain data with all of its fields, and what is read back goes through the type's
@@ -6,12 +8,28 @@ validation. pydantic loses things in silence: secrets become stars, fields of a 
 when a value is first stored it is read back and compared, part by part; if it came back as anything else, it is refused
 with the path and the reason.
 
-A value has two texts. The whole one (`store`) is what is kept, shown and returned, so a default that changes later changes
-nothing that was recorded. The one without the fields that are at their default (`identity`) tells one input from another,
-so a field that is added with a default changes no digest. Where a type has no defaults they are the same text. The whole
-one also has notes that no reader sees but the type: which fields of a pydantic model nobody set (`model_fields_set`),
-which member of a union it is (`values/unions.py`), and which fields are at a default that is not of their type (`str = None`):
-the type would not read them as they are, so they are left to it, as long as that is its default.
+Three texts. Types change while runs wait, and a call must be recognised all the same. So an input is written in three ways, and
+its record has a digest of each. A call is the recorded one if any of the three is equal (`Call.is_of`). Where a type has no
+defaults, all are one text and only `digest` is kept.
+
+    text       digest of it   has which fields                                stays the same when
+    identity   digest         all that are not at their default               a field with a default is added
+    whole      whole_digest   all                                             a default changes, and the code gives the old one
+    lean       lean_digest    as `identity`, with less of a member of a union a field with a default is added to that member
+
+For example `Order(item: str, count: int = 1)`. `Order("tea")` has the identity {"item":"tea"} and the whole text
+{"item":"tea","count":1}. When the default becomes 2 and the code now says `Order("tea", count=1)`, its identity is another one
+and its whole text is the same. The whole text is what is kept, shown and returned, so that a default that changes later
+changes nothing that was recorded.
+
+An identity must be readable too, because that is how it is known to lose nothing. Of a union `Card | Cash`, whose members a field
+`kind: Literal["cash"] = "cash"` tells apart, pydantic cannot read a `Cash` without its `kind`, so such an identity has every field
+at its default: {"number":"4","kind":"cash","limit":0}. To add a field to `Cash` moves it. The lean text has of these fields only
+those that tell members apart, {"number":"4","kind":"cash"}, and stays. It came last: digests that were recorded must not move.
+
+Notes. The whole text also has notes that no reader sees but the type: which fields of a pydantic model nobody set
+(`model_fields_set`), which member of a union it is (`values/unions.py`), and which fields are at a default that is not of their
+type (`str = None`). The type would not read the last as they are, so they are left to it as long as that is its default.
 """
 
 from __future__ import annotations
@@ -80,7 +98,7 @@ class Unknown(Misfit):
 
 
 class Shape:
-    """How values of one annotation are stored and read."""
+    """Stores and reads the values of one annotation."""
 
     __slots__ = (
         "_adapter", "_by_names", "_declared", "_fits", "_has_notes", "_kinds", "_makes_fields", "_trusted", "annotation",
@@ -149,7 +167,7 @@ class Shape:
             self._read_back(text, copy, where, argument, zones=False, kinds=True)
         except NotStorable:
             return self.identity(value, where, argument=argument)
-        return text.replace(_NOTED_KIND, '{"$member":[')  # no note, for digests do not have these
+        return text.replace(_NOTED_KIND, '{"$member":[')  # no note, because digests do not have these
 
     def shown(self, value: Any, identity: str) -> Any:
         """A value that was stored, as plain data for people; `identity` is its text."""
@@ -242,7 +260,7 @@ class Shape:
         return text, copy
 
     def hidden(self, value: Any, text: str) -> str:
-        """The first field of a value that its text does not have, for its default cannot be written; "" if there is none."""
+        """The first field of a value that its text does not have because its default cannot be written; "" if there is none."""
         if not self.has_defaults or (self._fits is not None and self._fits(value)):
             return ""
         plain = tagged.read(text)
@@ -340,7 +358,7 @@ class Shape:
                 _keep(note.data, whole)
 
     def _as_noted(self, plain: Any, where: str, notes: Notes, drop: bool) -> Any:
-        """The value of the types that are noted, for it was read as one that has become like them. No other will do."""
+        """The value of the types that are noted, because it was read as one that has become like them. No other will do."""
         made = self._defaulted(plain, where, notes, lambda: self._by_notes(plain, where, notes, drop))
         other = restore_notes(plain, made, notes)
         if other:
@@ -470,7 +488,7 @@ class Shape:
     ) -> Any:
         plain, notes = tagged.read_noting(text)
         try:
-            # Also without the help of notes, for there are none in an identity; but what they say of defaults must hold.
+            # Also without the help of notes, because there are none in an identity; but what they say of defaults must hold.
             notes = notes if kinds else {at: note._replace(kind="") for at, note in notes.items()}
             copy = self.revive(plain, where, notes=notes)
         except Misfit as misfit:
@@ -492,7 +510,7 @@ class Shape:
             self.adapter(where)
 
     def promise(self, where: str) -> None:
-        """The same before all modules are imported: a type that is not defined yet is no reason."""
+        """Prepare before all modules are imported: a type that is not defined yet is no reason to raise."""
         try:
             self.prepare(where)
         except NotStorable as problem:
@@ -525,7 +543,7 @@ class Shape:
 
 @functools.cache
 def _strictly() -> dict[str, Any]:
-    """How pydantic is told to refuse what has no field, as far as it can be: then nothing need be looked through."""
+    """The arguments that tell pydantic to refuse what has no field, if it can be told: then nothing need be looked through."""
     known = inspect.signature(_library()[0].TypeAdapter.validate_python).parameters
     return {"extra": "forbid"} if "extra" in known else {}
 
@@ -562,7 +580,7 @@ _NO_FIELD = ("extra_forbidden", "unexpected_keyword_argument")  # what pydantic 
 
 
 def _instead(annotation: Any) -> str:
-    """What to annotate in place of what cannot be stored."""
+    """Advise what to annotate in place of what cannot be stored."""
     kinds = (bool, int, float, complex, str, bytes, dict, list, tuple, set, frozenset)
     plain = next((kind for kind in kinds if isinstance(annotation, type) and issubclass(annotation, kind)), None)
     if plain is None:
@@ -583,7 +601,7 @@ def _is_named_tuple(part: dict[str, Any]) -> bool:
 
 
 def _leaf(value: Any) -> Any:
-    """What pydantic leaves as an object because only its type can read it: enums, paths, addresses, URLs."""
+    """Write what pydantic leaves as an object because only its type can read it: enums, paths, addresses, URLs."""
     if isinstance(value, enum.Enum):
         return value.value
     for plain in (dict, tuple, set, frozenset):
@@ -683,7 +701,7 @@ def added(plain: Any, value: Any) -> Added:
 
 
 def _plain(dumped: Any, names: Notes | None = None) -> Any:
-    """What was taken apart, as it is read from its text. What cannot be written is not a value that any text has."""
+    """Make of a value that was taken apart what is read from its text. What cannot be written is no text's value."""
 
     def leaf(value: Any) -> Any:
         try:
@@ -873,7 +891,7 @@ def _lossy(found: Difference, value: Any, where: str, shape: Shape, argument: bo
 
 
 def _not_valid(error: Exception, plain: Any, where: str, name: str, refused: Exception | None = None) -> NotStorable:
-    """What does not fit. `refused` is the error of the stricter rule, which also names what there is no field for."""
+    """Say what does not fit. `refused` is the error of the stricter rule, which also names what there is no field for."""
     listed = getattr(error, "errors", None)
     if not callable(listed):
         return NotStorable(f"{where}: {name} refused the value: {type_name(type(error))}: {cut(str(error), 200)}")
@@ -896,7 +914,7 @@ def _not_valid(error: Exception, plain: Any, where: str, name: str, refused: Exc
 
 
 def _renamed(missing: tuple[Any, ...], refused: Any) -> str:
-    """What is there in the place of a field that is missing: it may have had that name."""
+    """Name what is there in the place of a field that is missing: the field may have had that name."""
     beside = [each for each in refused.errors(include_url=False) if each["loc"][:-1] == missing[:-1]]
     lacking, strange = (
         [str(each["loc"][-1]) for each in beside if each["type"] in kinds] for kinds in (("missing",), _NO_FIELD)

@@ -37,7 +37,7 @@ def qualified_name(kind: type[BaseException]) -> str:
 
 
 def record(error: BaseException, raises: tuple[type[Exception], ...] = ()) -> dict[str, Any]:
-    """What is kept of a failure: plain data, with stored texts where values are kept. Never raises."""
+    """Record a failure as plain data, with stored texts where values are kept. Never raises."""
     kind = type(error)
     declared = next((each for each in raises if isinstance(error, each)), None)
     made: dict[str, Any] = {
@@ -290,7 +290,7 @@ def _made(kind: type[Exception], record: dict[str, Any]) -> Exception | None:
         for name, value in attributes.items() if isinstance(attributes, dict) else ():
             if isinstance(name, str) and (name != "__notes__" or isinstance(value, list)):
                 vars(made)[name] = value
-        str(made)  # an instance that cannot even be printed is of no use to whoever catches it
+        str(made)  # an instance that cannot even be printed is of no use to code that catches it
     except Exception:  # noqa: BLE001 - a class may be of a kind that only its own library can make
         return None
     return made

@@ -37,7 +37,7 @@ class Stranger(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """What a type says of the keys of its plain data."""
+    """The fields of a type: what it says of the keys of its plain data."""
 
     attributes: Mapping[str, str]  # the attribute under which the value of a key is found
     closed: bool  # are there no others?
@@ -215,7 +215,7 @@ def _aliases(kind: Any) -> dict[str, str]:
 
 
 def notes_of(plain: Any, value: Any, kinds: Collection[type]) -> Notes:
-    """What is noted of the plain data of a value: fields of models that nobody set, and types, if they are of these."""
+    """Note of the plain data of a value the fields of models that nobody set, and its types that are among `kinds`."""
     notes: Notes = {}
     for data, made in structures(plain, value):
         kind, given = type(made), getattr(made, "__pydantic_fields_set__", None)
@@ -316,7 +316,7 @@ def _parts(data: dict[Any, Any], made: Any) -> Mapping[Any, Any]:
 
 
 def advice(key: str, known: Iterable[str]) -> str:
-    """What a person who gave a key that there is not may have meant."""
+    """Guess what a person meant who gave a key that does not exist."""
     names = list(known)
     found = near(key, names)
     told = f"the fields are: {', '.join(names)}" if names else "there are no fields"

@@ -1,4 +1,4 @@
-"""Is a value that was stored and read back the value it was?
+"""Sameness: is a value that was stored and read back the value it was?
 
 `==` does not answer that: `True == 1 == 1.0`, a nan is not equal to itself, `Sub() == Base()` if a class says so, and
 many objects are equal only to themselves. So values are compared part by part, and types must be the same. One
@@ -103,7 +103,7 @@ def _same_atom(before: Any, after: Any, zones: bool) -> bool:
 
 
 def _zone(value: datetime | time) -> Any:
-    """What tells a zone from others of the same offset now: it may have another one on another day, or another name."""
+    """The mark that tells a zone from others of the same offset now: it may differ on another day, or in its name."""
     zone = value.tzinfo
     if type(zone) is ZoneInfo:
         return zone.key or id(zone)

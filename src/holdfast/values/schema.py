@@ -2,7 +2,7 @@
 
 A worker publishes the JSON schema of each agent's arguments (`Signature.schema`). Here arguments are put under their
 names by it, written, and checked at once, so that a wrong start fails where it is made and not in the worker. Only what
-pydantic produces is understood; a keyword that is not known says nothing, for the worker validates once more.
+pydantic produces is understood; a keyword that is not known says nothing, because the worker validates once more.
 
 What is checked may come from anybody. Each part of a value is held against each part of the schema at most once, whatever
 unions there are, and patterns are looked for by an engine that needs time in proportion to the text.
@@ -49,14 +49,14 @@ _FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, 
 
 
 class _Wrong(Exception):
-    """What does not fit: where, what was found, what was expected."""
+    """A part that does not fit: where, what was found, what was expected."""
 
     def __init__(self, path: tuple[str, ...], found: str, expected: str) -> None:
         super().__init__(path)
         self.path, self.found, self.expected = path, found, expected
 
     def below(self, key: object) -> _Wrong:
-        """The same, seen from what holds it."""
+        """Lead the path from the container that holds this part."""
         return _Wrong((segment(key), *self.path), self.found, self.expected)
 
 
@@ -66,7 +66,7 @@ def check_against(schema: dict[str, Any], arguments: dict[str, Any], agent_name:
 
 
 def check_value(schema: dict[str, Any], value: Any, what: str, notes: Notes | None = None) -> None:
-    """The same for any value of which the schema is known. A field that is noted as a default need not fit its own."""
+    """Raise `BadArguments` if a value does not fit its schema. A field that is noted as a default need not fit its own."""
     try:
         wrong = _Form(schema, notes).wrong(schema, value)
     except RecursionError:
@@ -162,7 +162,7 @@ class _Form:
         self._lacks: dict[tuple[int, int, int], tuple[Any, Any, _LeftOut]] = {}
 
     def wrong(self, schema: Any, value: Any) -> _Wrong | None:
-        """What does not fit, if something does not."""
+        """Find the first part that does not fit."""
         schema = self._target(schema)
         if not isinstance(schema, dict):
             return _Wrong((), _spoken(value), "nothing here") if schema is False else None
@@ -344,7 +344,7 @@ _PARTED = frozenset({dict, list, tuple, set, frozenset})
 
 
 def _as_json(value: Any) -> Any:
-    """How a value of a kind JSON does not have looks to a schema: this is checked, the value itself is stored.
+    """Show a value of a kind JSON does not have as a schema sees it: this is checked, the value itself is stored.
 
     Its parts stay what they are: they are looked at in their turn.
     """

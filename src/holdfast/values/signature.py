@@ -2,8 +2,10 @@
 
 Arguments are recorded by parameter name, all of them, so a default that changes later changes no call that was made. What
 tells one call from another is the text without those that are left at their default or equal it: adding a parameter with a
-default changes no identity. A parameter marked `Local[T]` is passed as it is and is no part of the record. Type hints are
-resolved at the first call, when every module has been imported.
+default changes no identity. The head of `codec.py` tells of the three digests that follow from this.
+
+A parameter marked `Local[T]` is passed as it is and is no part of the record. Type hints are resolved at the first call, when
+every module has been imported.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ class Parameter:
         return _is_fixed(self.default)
 
     def left(self) -> str | None:
-        """The text of the default as it is now, for it may be an object that somebody changes."""
+        """The text of the default as it is now, because it may be an object that somebody changes."""
         if self.fixed or self.default_whole is None:
             return self.default_whole
         return (self.declared or self.shape).text(self.default, self.name, argument=True)
@@ -75,7 +77,7 @@ class Parameter:
 
     def read(self, plain: Any, where: str, notes: Notes, declared: Container[str]) -> Any:
         """The value of a recorded argument. What was `declared` as a default, and still is, is the default itself."""
-        shape, notes = self.shape, tagged.within(plain, notes)  # those of others, for there may be many
+        shape, notes = self.shape, tagged.within(plain, notes)  # only its own, because there may be many
         if where in declared:
             text = self.left()
             now = None if text is None else tagged.read(text)
@@ -131,7 +133,7 @@ class _Argument:
             self.text = parameter.shape.identity(value, where, argument=True)
 
     def whole(self) -> str | None:
-        """What is recorded of it."""
+        """The text of the argument that is recorded."""
         if self._whole is None:
             shape = self.parameter.shape
             if self.text is None:
@@ -141,14 +143,14 @@ class _Argument:
         return self._whole
 
     def lean(self) -> Self:
-        """The same argument, identified without the defaults that its identity has only to be read."""
+        """Identify the argument without the defaults that its identity has only so that it can be read."""
         made = copy.copy(self)
         if self.text is not None and self.text != self.parameter.default_text and self.parameter.shape.telling:
             made.text = self.parameter.shape.lean(self.fresh(), self.where, argument=True)
         return made
 
     def fresh(self) -> Any:
-        """A copy of the argument as it was when it was held: of all of it, for an identity lacks what only equals a default."""
+        """A copy of the argument as it was when it was held: of all of it, because an identity lacks what only equals a default."""
         if self.parameter.local or type(self.value) in ATOMS:
             return self.value
         text = self.whole()
@@ -275,7 +277,7 @@ class Bound:
 
     @property
     def input(self) -> Input:
-        """What a run that is called so begins with. Made at once, because the caller may change its values later."""
+        """The input of a run that is called so. Made at once, because the caller may change its values later."""
         return Input(self.text, self.identity, self.digest, self.lean)
 
     @property
@@ -362,7 +364,7 @@ class Signature:
 
     @functools.cached_property
     def parameters(self) -> list[Parameter]:
-        """What the function takes, in order."""
+        """The parameters of the function, in order."""
         return [self._parameter(found) for found in self._python.parameters.values()]
 
     def _parameter(self, found: inspect.Parameter) -> Parameter:
@@ -402,7 +404,7 @@ class Signature:
 
     @property
     def names(self) -> tuple[list[str], list[str], bool]:
-        """What may be given by name, what by position, and whether keywords of any other name are taken."""
+        """Names that may be given by name, those by position, and whether keywords of any other name are taken."""
         parts = self._parts
         by_name, positional = ([each.name for each in parts.by_name], [each.name for each in parts.positional])
         return by_name, positional, parts.extra is not None
@@ -428,7 +430,7 @@ class Signature:
         return self.identify(args, kwargs).hold()
 
     def identify(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
-        """The same for a call that is perhaps recorded: its record and copies are not to be had before it is held."""
+        """Bind a call that is perhaps recorded: its record and copies are made only once it is held (`hold`)."""
         parts = self._parts
         if parts.plain and len(args) == len(parts.positional) and not (kwargs or self.stored):
             try:
@@ -449,7 +451,7 @@ class Signature:
         return Bound(parts, given, named)
 
     def _take_objects(self, given: list[_Argument], named: dict[str, _Argument]) -> None:
-        """Pass the defaults that a function could change as arguments, for of these it gets copies."""
+        """Pass the defaults that a function could change as arguments, because of these it gets copies."""
         filled = {argument.parameter.name for argument in given}
         for parameter in self._parts.objects:
             if parameter.name in filled or parameter.name in named:
@@ -659,7 +661,7 @@ def _declared(values: dict[str, Any], notes: Notes) -> Sequence[str]:
 
 
 def _published_default(parameter: Parameter) -> dict[str, Any]:
-    """What a schema says of a default. One that JSON has no word for stands there as it is stored."""
+    """Write a default into a schema. One that JSON has no word for stands there as it is stored."""
     if parameter.declared and parameter.default_whole is not None:
         return {"x-declared": json.loads(parameter.default_whole)}
     if parameter.default_whole is None or parameter.default_text is None:
@@ -673,7 +675,7 @@ def _published_default(parameter: Parameter) -> dict[str, Any]:
 
 
 def _readings(text: str, shape: Shape) -> Iterator[Any]:
-    """What a typed text may mean, the likeliest first."""
+    """Values that a typed text may mean, the likeliest first."""
     base = base_of(shape.annotation)
     if base is not str:
         if base is Decimal:

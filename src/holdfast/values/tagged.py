@@ -68,7 +68,7 @@ _AS_IT_IS: Final = frozenset({str, bool, type(None)})
 
 
 class Note(NamedTuple):
-    """What is noted of the plain data of a model, dataclass or named tuple."""
+    """A note on the plain data of a model, dataclass or named tuple."""
 
     data: Any  # the data itself: while it is kept, its `id` is no other's
     unset: Sequence[str] = ()  # the fields that nobody set
@@ -292,7 +292,7 @@ class _Noting(_Writer):
 
 
 def refuse(value: Any) -> Any:
-    """What becomes of a value of no plain kind where no type is annotated."""
+    """Refuse a value of no plain kind where no type is annotated."""
     kind = type(value)
     is_dataclass = dataclasses.is_dataclass(kind)  # of the type: the class itself is no instance
     if isinstance(value, enum.Enum) or is_dataclass or hasattr(kind, "__pydantic_core_schema__"):
@@ -318,7 +318,7 @@ def plain_kind(value: Any) -> type | None:
 
 
 def remedy(value: Any) -> str:
-    """How a value that cannot be stored becomes one that can, if that is known."""
+    """Advise how a value that cannot be stored becomes one that can, if that is known."""
     plain = plain_kind(value)
     if plain is not None:
         return f"convert it to a plain {plain.__name__}: {plain.__name__}(...)"
@@ -459,7 +459,7 @@ def _read_names(payload: Any) -> tuple[list[str], tuple[Any, ...]]:
 
 
 def by_name(value: Any, notes: Notes) -> Any:
-    """The same data, in which the members of named tuples go by their names."""
+    """Give the members of named tuples in this data their names."""
     if type(value) is dict or type(value) is list:
         for key, each in list(value.items() if type(value) is dict else enumerate(value)):
             if type(each) in _CONTAINERS:
@@ -544,7 +544,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _weighed(untag: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
-    """The same, for one text, until its decimals are too large together."""
+    """Bound `untag` for one text: the decimals in it may not be too large together."""
     left = _EXPONENTS
 
     def untagged(found: dict[str, Any]) -> Any:
@@ -585,7 +585,7 @@ def read(text: str) -> Any:
 
 
 def read_noting(text: str) -> tuple[Any, Notes]:
-    """The same, and what is noted in it."""
+    """Read a text, and what is noted in it."""
     notes: Notes = {}
     if not _is_noted(text):
         return read(text), notes
@@ -627,7 +627,7 @@ def _check_depth(value: Any) -> None:
 
 
 def canonical(text: str) -> str:
-    """The same text for equal values: with the keys of dicts in order, as the members of sets are already."""
+    """Order the keys of dicts, as the members of sets are already: equal values have equal texts."""
     if "{" not in text:
         return text
     try:

@@ -1,4 +1,4 @@
-"""How types, places and values are named in messages and previews: short, in one line, without running user code."""
+"""Names of types, places and values in messages and previews: short, in one line, without running user code."""
 
 from __future__ import annotations
 

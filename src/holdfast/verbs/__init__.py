@@ -1,1 +1,1 @@
-"""What agents say: each verb is built from the few methods of `Runtime`."""
+"""Verbs: what agents say. Each is built from the few methods of `Runtime`."""

@@ -143,7 +143,7 @@ class Fallback(Generic[P, R_co]):
 
 
 class _Unusable(Exception):
-    """What a model answered, again and again, was not what is wanted."""
+    """A model answered, again and again, what nobody asked for."""
 
 
 @overload
@@ -232,7 +232,7 @@ def _choices() -> dict[str, Any]:
 
 
 def _in_words(error: Exception) -> str:
-    """What a model can make use of; the links of pydantic are for people."""
+    """Tell an error in words that a model can use, without the links of pydantic, which are for people."""
     lines = [line for line in str(error).splitlines() if "https://errors.pydantic.dev" not in line]
     return "\n".join(lines).strip()[:_LONGEST_PROBLEM] or type(error).__name__
 

@@ -49,7 +49,7 @@ def progress(done: float, total: float | None = None, text: str = "") -> Called[
 
 
 class _Said(Coroutine[Any, Any, None]):
-    """What `progress` gives in a body: it has happened, awaited or not."""
+    """The awaitable that `progress` gives in a body: it has happened, awaited or not."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""What a run may spend, and what is left. Data and arithmetic only: no clock and no I/O.
+"""Budgets: what a run may spend, and what is left. Data and arithmetic only: no clock and no I/O.
 
 A budget holds for a run and all below it. It bounds any of five things: money, tokens, calls of models, bodies of steps, and
 the time since the run began. What people have granted on top is added to what was declared; of time, from the moment they
-did so, for it goes on while they think.
+did so, because it goes on while they think.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Budget:
         object.__setattr__(self, "to", tuple(checked_names(self.to)))
 
     def limits(self) -> dict[str, float]:
-        """What is limited, and to how much; time in seconds."""
+        """Everything that is limited, and to how much; time in seconds."""
         found = {name: getattr(self, name) for name in DIMENSIONS}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -100,13 +100,13 @@ class Budget:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Budget:
-        """What was published. More than there can be, which was taken once, is the most that can be."""
+        """Read a published budget. More than there can be, which was taken once, is the most that can be."""
         bounded = {name: min(data[name], most) for name, most in MOST.items() if data.get(name) is not None}
         return cls(**{**data, **bounded})
 
     @classmethod
     def seen(cls, text: str | None) -> Budget | None:
-        """What a row says, for lists: one that nobody can read is none, and hides no other run."""
+        """Read the budget of a row, for lists: one that nobody can read is none, and hides no other run."""
         try:
             return None if text in (None, "{}") else cls.of(json.loads(text or ""))
         except (BadArguments, ValueError, TypeError, AttributeError):
@@ -165,7 +165,7 @@ class Remaining:
         return self.told(_usd)  # agents put this into prompts: the words of a run must not change under it
 
     def told(self, money: Callable[[float], str] = dollars) -> str:
-        """What is left, for people."""
+        """Tell people what is left."""
         left = {name: getattr(self, name) for name in DIMENSIONS}
         said = [_amount(name, value, money) for name, value in left.items() if value is not None]
         return f"{', '.join(said)} left" if said else "no limit"
@@ -197,7 +197,7 @@ class Purse:
     asked: Sequence[Asked] = ()
 
     def limits(self) -> dict[str, float]:
-        """What was declared, and what people have added."""
+        """The declared limits, with what people have added."""
         found = self.budget.limits()
         for each in self.asked:
             for name in found if each.yes else ():
@@ -208,7 +208,7 @@ class Purse:
         return found
 
     def used(self, name: str, now: int, running: int = 0) -> float:
-        """How much of it is gone; of steps, with those that run."""
+        """The part of a limit that is gone; of steps, with those that run."""
         if name == "wall":
             return max(now - self.began, 0) / 1000
         return float(getattr(self.spent, name)) + (running if name == "steps" else 0)
@@ -233,7 +233,7 @@ class Purse:
         return None if not decided or decided[-1].yes else decided[-1]
 
     def exceeded(self, now: int, running: int = 0) -> BudgetExceeded:
-        """What is raised when no more may be spent."""
+        """The exception that is raised when no more may be spent."""
         limit, denied = self.over(now, running), self.denied
         who = (
             "" if denied is None else f", and {denied.by} gives no more" + (f" ({denied.note})" if denied.note else "")
@@ -244,13 +244,13 @@ class Purse:
         )  # fmt: skip
 
     def told(self, names: Iterable[str], now: int, running: int = 0) -> str:
-        """How it stands, for people."""
+        """Tell people how the budget stands."""
         used, limits = {name: self.used(name, now, running) for name in names}, self.limits()
         return ", ".join(f"{_amount(name, used[name])} of {_amount(name, limits[name])}" for name in used)
 
 
 def left(purses: Iterable[Purse], now: int) -> dict[str, Any]:
-    """What is left of all budgets together, as an event notes it: the least of each, and until when there is time."""
+    """The rest of all budgets together, as an event notes it: the least of each, and until when there is time."""
     found: dict[str, Any] = {}
     for purse in purses:
         for name, limit in purse.limits().items():
@@ -265,7 +265,7 @@ def left(purses: Iterable[Purse], now: int) -> dict[str, Any]:
 
 
 def remaining(noted: Mapping[str, Any], spent: Spent, now: int) -> Remaining:
-    """What was noted, less what was spent since."""
+    """Take what was spent since from what was noted."""
 
     def less(name: str) -> Any:
         if name not in noted:
@@ -278,7 +278,7 @@ def remaining(noted: Mapping[str, Any], spent: Spent, now: int) -> Remaining:
 
 
 class Ledger:
-    """What events of this life of a run have said was spent."""
+    """A sum of what events of this life of a run have said was spent."""
 
     __slots__ = ("total",)
 
@@ -307,7 +307,7 @@ class Bill:
         self.purses, self._ledger, self._since = purses, ledger, ledger.total
 
     def left(self, now: int) -> dict[str, Any]:
-        """What is left for the body."""
+        """The rest of the budgets for the body."""
         return left(self.purses, now) if self.purses else {}
 
     def due(self, now: int) -> dict[str, Any]:

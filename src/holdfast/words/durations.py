@@ -67,7 +67,7 @@ def milliseconds(duration: Duration) -> int:
 
 
 def epoch_ms(moment: datetime) -> int:
-    """A moment as milliseconds since 1970; naive datetimes are refused, for they name no moment."""
+    """A moment as milliseconds since 1970; naive datetimes are refused, because they name no moment."""
     if not isinstance(moment, datetime):
         raise BadArguments(f"{short(moment)} is not a datetime")
     if moment.tzinfo is None:

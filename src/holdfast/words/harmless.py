@@ -67,7 +67,7 @@ _FILTER: Final = _Harmless()
 
 
 def logger(name: str) -> logging.Logger:
-    """A logger of our own: what it logs is harmless to whoever reads it, whatever handlers there are."""
+    """A logger of our own: what it logs is harmless to its readers, whatever handlers there are."""
     made = logging.getLogger(name)
     made.addFilter(_FILTER)
     return made

@@ -118,7 +118,7 @@ class Rate:
 
 
 def _in_a_time(n: object, every: Duration | None, most: int = _MOST) -> tuple[int, int]:
-    """How many in how many milliseconds."""
+    """Read a rate: how many in how many milliseconds."""
     if isinstance(n, str):
         found = _RATE.fullmatch(n)
         if found is None or every is not None:
@@ -141,7 +141,7 @@ def span_us(every_ms: int) -> int:
 
 
 def slack_us(every_ms: int) -> int:
-    """How late a turn may be used as if it were in time: a claim or a commit takes its time. What is later is written down."""
+    """The delay after which a turn counts as late, because a claim or a commit takes its time. Late turns are written down."""
     return every_ms * 20 or _LATE_US
 
 
@@ -151,7 +151,7 @@ def stretch_us(place: int, every_ms: int) -> int:
 
 
 def latest_us(every_ms: int) -> int:
-    """How late a turn may be used at all. Beyond this it is lost, and another is taken.
+    """The delay after which a turn may not be used at all: it is lost, and another is taken.
 
     It is less than a window, so those that must wait for a late one (a window after it) find what was written down of it.
     """
@@ -165,7 +165,7 @@ def interval_us(n: int, every_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """How one run, or one call of a step, is let through."""
+    """The way of one run, or of one call of a step, through limits and rates."""
 
     priority: int = NORMAL
     limit_key: str | None = None
@@ -180,7 +180,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What is declared of one agent or step. `name` begins its keys; `singleton` names a parameter, or is ''."""
+    """Limits that one agent or step declares. `name` begins its keys; `singleton` names a parameter, or is ''."""
 
     name: str
     queue: str | None = None
@@ -238,7 +238,7 @@ class Flow:
 
     @classmethod
     def from_published(cls, data: dict[str, Any]) -> tuple[Flow, dict[str, str]]:
-        """What was published, and the texts of the defaults."""
+        """Read what was published, and the texts of the defaults."""
         limit, rate, defaults = data["limit"], data["rate"], data["defaults"]
         if rate:
             n, every_ms, per, name = rate

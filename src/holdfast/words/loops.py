@@ -1,8 +1,8 @@
-"""Going round in circles: what of a run's last calls shows that it does, and what is shown to people. No I/O.
+"""Loops: what of a run's last calls shows that it goes round in circles, and what is shown to people. No I/O.
 
-What is looked at are the steps of one place of a run, in the order in which their outcomes came: one asyncio task, or the
+A tail holds the steps of one place of a run, in the order in which their outcomes came: one asyncio task, or the
 scopes that an integration opens there (`place:call`, of which the colon begins what tells the calls apart). Two calls are
-the same if their names, inputs and outcomes are. So who polls until something changes is not in a loop when it does. A call
+the same if their names, inputs and outcomes are. So code that polls until something changes is not in a loop when it does. A call
 of a model, which is a step that has spent tokens, is passed over unless just that was asked before: what it is asked
 grows with every turn, and would hide that it brings about the same actions again and again.
 
@@ -56,19 +56,19 @@ class Loops:
 
     @property
     def tail(self) -> int:
-        """How many calls must be remembered."""
+        """The number of calls that must be remembered."""
         return max(self.same or 0, (self.cycle or 0) * LONGEST_CYCLE)
 
 
 def checked_loops(loops: object) -> Loops | None:
-    """The same; `BadArguments` if it is something else."""
+    """Check the option `loops=`; `BadArguments` if it is something else."""
     if loops is not None and not isinstance(loops, Loops):
         raise BadArguments(f"loops={loops!r}: use Loops(), or Loops(same=5, cycle=3)")
     return loops
 
 
 class Step(NamedTuple):
-    """What is remembered of a call and its outcome."""
+    """A call and its outcome, as far as they are remembered."""
 
     name: str
     input: str  # its digest

@@ -34,7 +34,7 @@ CRASHES_AT_MOST: Final = 12  # the same, with whatever company
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a kind of event means to replay.
+    """A kind of event, and its meaning to replay.
 
     `closes`: it is the outcome of a call, so a key has at most one. `arrives`: it comes from the inbox and needs no call
     to ask for it. Both are delivered through the gate in journal order; all other kinds only say what was begun.
@@ -206,7 +206,7 @@ class Signal:
     sent_at: int
 
     def recorded(self) -> dict[str, Any] | None:
-        """What its event says; None if there will be none: a pause was called off, a child that was retried ends again."""
+        """Data for its event; None if there will be none: a pause was called off, a child that was retried ends again."""
         if self.kind in ("run.pausing", "child.ended") and not self.data:
             return None
         name = _TOPICS.get(self.kind)
@@ -280,7 +280,7 @@ def checked_statuses(states: str | Iterable[str]) -> list[str]:
 
 
 def checked_limit(limit: int) -> int:
-    """How many are listed at most, or `BadArguments`."""
+    """Check how many are listed at most; else `BadArguments`."""
     if not is_whole(limit, 0):
         raise BadArguments(f"limit={short(limit)}: give a whole number from 0 on")
     return limit

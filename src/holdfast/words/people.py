@@ -1,4 +1,4 @@
-"""Who may decide a question, and when enough people have. No I/O: rows of the store in, answers out."""
+"""People: who may decide a question, and when enough of them have. No I/O: rows of the store in, answers out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Actor:
 
 
 class Author(TypedDict):
-    """Who does something from outside and through which door, as the audit has it."""
+    """A person who does something from outside, and the door they came through, as the audit has it."""
 
     by: str
     via: str
@@ -65,7 +65,7 @@ _TERMINAL: Final = "cli:"  # begins the door of the command line; the user of th
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """What a person says to a question."""
+    """One person's answer to a question."""
 
     id: str  # random: said again, it is still said once
     by: Actor
@@ -127,12 +127,12 @@ def writable(text: str) -> str:
 
 
 def passed_on(delegations: str) -> list[tuple[str, str]]:
-    """Who passed a question on to whom, in order."""
+    """Pairs of names: each passed a question on to the other, in order."""
     return [(each["by"], each["to"]) for each in json.loads(delegations)]
 
 
 def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[str, str]]) -> bool:
-    """Is it this person's to decide? Whoever has passed it on has not, unless it was passed back."""
+    """Is it this person's to decide? A person who has passed it on may not, unless it was passed back."""
     if actor.via:
         return True
     known = {name for name in (actor.name, *actor.groups) if not name.startswith(GROUP)}
@@ -147,7 +147,7 @@ def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[s
 
 
 def starters(by: str, via: str | None) -> list[str]:
-    """The names of who started a run: as given, and as the computer knows whoever uses its command line."""
+    """The names of the person who started a run: as given, and as the computer knows the user of its command line."""
     user = (via or "").partition(_TERMINAL)[2]
     return [by, user] if user not in ("", by) else [by]
 
@@ -163,16 +163,16 @@ def is_left_out(actor: Actor, not_by: Sequence[str]) -> bool:
 
 
 def needed(needs: str, digest: str) -> int | None:
-    """How many people must agree to the value with this digest; None when only the run's worker can tell."""
+    """Count the people who must agree to the value with this digest; None when only the run's worker can tell."""
     told: int | dict[str, int] = json.loads(needs)
     return told if isinstance(told, int) else told.get(digest)
 
 
 def votes_for(votes: Sequence[dict[str, Any]], digest: str) -> list[dict[str, Any]]:
-    """What was said to the value with this digest, and not to what was there before somebody edited it."""
+    """Votes on the value with this digest, and not on what was there before somebody edited it."""
     return [vote for vote in votes if vote["digest"] == digest]
 
 
 def agreeing(votes: Sequence[dict[str, Any]], digest: str) -> set[str]:
-    """Who has said yes to the value with this digest."""
+    """Names of the people who have said yes to the value with this digest."""
     return {vote["by"] for vote in votes_for(votes, digest) if vote["yes"]}

@@ -30,7 +30,7 @@ class Progress:
 
     @classmethod
     def of(cls, data: dict[str, Any] | None) -> Progress | None:
-        """What an event says, by its data."""
+        """Read the data of an event."""
         if data is None:
             return None
         if "items" not in data:

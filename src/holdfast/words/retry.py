@@ -1,4 +1,4 @@
-"""When to try a failed step again: arithmetic, and reading what a failure says of itself; no I/O.
+"""Retries: when to try a failed step again, by arithmetic and by what a failure says of itself. No I/O.
 
 The errors of HTTP clients are known by what they carry (a status, headers), so that no client has to be imported:
 `openai`, `anthropic`, `httpx`, `requests`, `aiohttp`, `urllib` and Pydantic AI among them.
@@ -87,7 +87,7 @@ class Retry:
         try:
             return bool(self.on(error))
         except Exception as problem:
-            raise problem from error  # whoever reads of the broken predicate must see the failure it was asked about
+            raise problem from error  # a reader of the broken predicate must see the failure it was asked about
 
     def delay_s(self, failures: int, error: Exception | None, seed: str = "") -> float | None:
         """Seconds to wait after the n-th failure, or None to stop.
@@ -107,7 +107,7 @@ class Retry:
 
 
 def asked_wait_s(error: object) -> float | None:
-    """How long the failure itself asks to wait: `RetryAfter`, or the Retry-After header of an HTTP client's error."""
+    """Seconds that the failure itself asks to wait: `RetryAfter`, or the Retry-After header of an HTTP client's error."""
     if isinstance(error, RetryAfter):
         return seconds(error.after)
     after = _header(error, "retry-after")
@@ -130,7 +130,7 @@ def asked_wait_s(error: object) -> float | None:
 def pause_s(error: Exception) -> float | None:
     """For how long nobody should ask the one who refused this: he has too much to do (429, 503), and said when to come.
 
-    At most an hour: who says tomorrow is asked again in between, once, for all who share a rate wait for that word.
+    At most an hour: who says tomorrow is asked again in between, once, because all who share a rate wait for that word.
     """
     wait_s = asked_wait_s(error) if _status(error) in _BUSY else None
     return None if wait_s is None else min(wait_s, _LONGEST_PAUSE_S)

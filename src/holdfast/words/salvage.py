@@ -1,4 +1,4 @@
-"""What is left of an attempt that did not end well: the text it had written to a stream, and why there is no more of it."""
+"""Remains of an attempt that did not end well: the text it had written to a stream, and why there is no more of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was spent: amounts that are added up, and how people read them."""
+"""Spendings: amounts that are added up, and how people read them."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Spent:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Spent:
-        """What an event says; it may say more."""
+        """Read the data of an event, which may say more."""
         return cls(**{field.name: data[field.name] for field in fields(cls) if field.name in data})
 
     @classmethod
     def from_row(cls, row: Sequence[int | None]) -> Spent:
-        """What the store has summed, in the order of the fields."""
+        """Read what the store has summed, in the order of the fields."""
         usd, *rest = (number or 0 for number in row)
         return cls(usd / NANOS, *rest)
 
@@ -71,7 +71,7 @@ class Spent:
 
     @property
     def cost(self) -> str:
-        """What it has cost, in words; empty if nothing."""
+        """The cost in words; empty if there is none."""
         said = [dollars(self.usd)] if self.usd else []
         said += [count(self.tokens, "token")] if self.tokens else []
         said += [f"{count(self.unpriced, 'model call')} of unknown price"] if self.unpriced else []

@@ -1,1 +1,1 @@
-"""Takes runs that are due and carries them on."""
+"""The worker: takes runs that are due and carries them on."""

@@ -18,7 +18,7 @@ from holdfast.runtime import AgentSpec
 from holdfast.store.contract import WorkerStore
 from holdfast.words.limits import default_texts
 
-# Which agents an agent may call, as far as its code tells: whoever serves it serves them too.
+# Which agents an agent may call, as far as its code tells: a worker that serves it serves them too.
 #
 # A worker learns of a child's code when it runs the parent's call. After a restart it would learn of it too late: the
 # parent waits for the child, or has ended, and the child for a worker that knows its code. So the names in the agent's
@@ -144,7 +144,7 @@ class Served:
 
     @property
     def names(self) -> list[str]:
-        """What is served, as the store knows it: names, and names with a version after a space."""
+        """Everything that is served, as the store knows it: names, and names with a version after a space."""
         return self._names
 
     def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:

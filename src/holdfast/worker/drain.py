@@ -1,4 +1,4 @@
-"""Giving everything back: how the runs of a worker leave it when it stops, and what is done with tasks that do not end.
+"""The drain of a worker that stops: how its runs leave it, and what is done with tasks that do not end.
 
 Each run leaves by itself at its next safe point: one that waits or is between two steps at once, one with a running body
 when that has ended, at the latest after the grace. So other workers go on with most of them long before this one is gone.

@@ -1,4 +1,4 @@
-"""A loop that does not turn is noticed, and whose code keeps it is named.
+"""Hangs: a loop that does not turn is noticed, and the run whose code keeps it is named.
 
 A thread asks the loop for a sign twice a second, while there are runs on it. With none for a second it looks at what the
 loop's thread is doing: the task that is being stepped says which run it is, the frames say where. This costs the engine
@@ -96,7 +96,7 @@ class Hangs:
             )  # fmt: skip
 
     def _stepped(self) -> str:
-        """Whose code runs: that of the task which the loop is stepping."""
+        """Name the run whose code runs: that of the task which the loop is stepping."""
         task = asyncio.current_task(self._loop)
         if isinstance(task, RunTask):
             return _named(task.scope.tasks.life.run)

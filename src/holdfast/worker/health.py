@@ -1,6 +1,8 @@
-"""Is a worker alive, does it take work, and what are its numbers? Asked from another thread than the worker's.
+"""The health of a worker: is it alive, does it take work, what are its numbers? Another thread than the worker's asks.
 
-A loop that hangs cannot say so itself. So whoever asks is outside of it, and what only the loop can do (reading the store)
+Look here for what `/healthz`, `/readyz` and `/metrics` answer.
+
+A loop that hangs cannot say so itself. So the one who asks is outside of it, and what only the loop can do (reading the store)
 is handed to it and waited for a little. Alive means that a new process would do no better; ready means that it claims.
 """
 
@@ -44,7 +46,7 @@ class Verdict:
 
 
 class Health:
-    """What can be said of a worker from outside. Until it watches one, that is: it starts."""
+    """The health of a worker, seen from outside. Until there is one, it starts."""
 
     def __init__(self) -> None:
         self.worker: Worker | None = None
@@ -124,9 +126,9 @@ class Health:
 # `/healthz`, `/readyz` and `/metrics` of a worker over HTTP: three paths, read only, for probes and scrapers.
 #
 # It runs on a loop of its own in a thread of its own, so that it answers while the worker's loop hangs. One request per
-# connection; size, time and number of connections are bounded: who comes when there are too many takes the place of who has said
-# nothing for longest, so that nobody is kept out by silence. There is nothing to be secret and nothing to be changed
-# here, which is why it may listen where a cluster's probes can reach it.
+# connection; size, time and number of connections are bounded: one that comes when there are too many takes the place
+# of the one that has said nothing for longest, so that nobody is kept out by silence. There is nothing to be secret and nothing
+# to be changed here, which is why it may listen where a cluster's probes can reach it.
 
 _LARGEST_REQUEST_BYTES: Final = 8_192
 _REQUEST_S: Final = 5.0  # to send a request; as long again to be answered
@@ -199,7 +201,7 @@ class Probes:
         try:
             await self._converse(reader, writer)
         except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
-            writer.transport.abort()  # whoever asked is gone, too slow, or in the way of others
+            writer.transport.abort()  # the client is gone, too slow, or in the way of others
         finally:
             writer.close()
 

@@ -1,4 +1,7 @@
-"""Which runs are surely ours, and what becomes of those that are not any more, or that nobody here carries."""
+"""The leases of one worker: which runs are surely ours, and what becomes of those that are lost, or that nobody here carries.
+
+Look here when two workers seem to have one run, or none has it.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +146,7 @@ class Leases:
         self._astray.add((run, epoch))
 
     def _carried(self) -> tuple[dict[str, Attempt], Astray] | None:
-        """In the thread of the heartbeat: copies, for it can tell only about what there was before.
+        """In the thread of the heartbeat: copies, because it can tell only about what there was before.
 
         A worker that carries nothing beats more seldom, to find what it does not know of.
         """
@@ -152,7 +155,7 @@ class Leases:
         return carried if self._idle_beats % _IDLE_BEATS == 0 else None
 
     def _heard(self, carried: tuple[dict[str, Attempt], Astray], leases: list[Lease], until: float) -> None:
-        """What the heartbeat told: runs that are lost, and runs that have something in their inbox.
+        """Use what the heartbeat told: runs that are lost, and runs that have something in their inbox.
 
         It tells of those that were here when it began. One that came since has its own time, of its claim.
         """

@@ -1,4 +1,4 @@
-"""What a worker counts: plain numbers of one worker, kept where things happen and read by whoever asks.
+"""Measures of one worker: plain numbers, counted where things happen and read by metrics and health checks.
 
 Nothing here is global and nothing needs a library, so counting costs a few additions. Everything is changed on the worker's
 loop, but for commits, which the store's writer tells one at a time, and heartbeats and hangs, which have one thread each.
@@ -22,7 +22,7 @@ BATCH_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 
 
 class Histogram:
-    """How often a number fell below each bound."""
+    """Counts of how often a number fell below each bound."""
 
     __slots__ = ("_counts", "bounds", "total")
 
@@ -95,5 +95,5 @@ class Measures:
 
     @property
     def heartbeat_age_s(self) -> float:
-        """How long ago the store last said that leases are ours: by a heartbeat, or by a claim."""
+        """Seconds since the store last said that leases are ours: by a heartbeat, or by a claim."""
         return time.monotonic() - self._heard_at

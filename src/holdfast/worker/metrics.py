@@ -167,7 +167,7 @@ METRICS: Final[tuple[Described[Sight], ...]] = (
 
 
 class _Collector(Generic[S_contra]):
-    """What prometheus-client asks; made for one answer, so that nothing is global."""
+    """Answers prometheus-client; made for one answer, so that nothing is global."""
 
     def __init__(self, metrics: Sequence[Described[S_contra]], sight: S_contra) -> None:
         self._metrics, self._sight = metrics, sight

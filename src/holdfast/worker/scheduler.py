@@ -58,7 +58,7 @@ class Scheduler:
 
     @property
     def carried(self) -> int:
-        """How many runs are here, those included that are still being loaded."""
+        """The number of runs here, those included that are still being loaded."""
         return len(self._attempts) + len(self._loading)
 
     @property

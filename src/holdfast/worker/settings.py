@@ -1,4 +1,4 @@
-"""How a worker behaves."""
+"""Settings of a worker and a client."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ class Settings:
 
     @property
     def trust_s(self) -> float:
-        """How long after it was asked for a lease is surely ours: the rest is for slow commits and differing clocks."""
+        """Seconds for which a lease is surely ours after it was asked for: the rest is for slow commits and differing clocks."""
         return self.lease_ttl_s * 0.8

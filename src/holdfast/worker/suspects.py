@@ -27,7 +27,7 @@ LONGEST_WATCH_S = 30.0
 
 
 class Wait:
-    """How long a suspect has been due while others kept this process busy."""
+    """The wait of a suspect that is due while others keep this process busy."""
 
     def __init__(self) -> None:
         self._since: float | None = None

@@ -163,7 +163,7 @@ def _is_shown(node: Node, status: str) -> bool:
 
 
 def _is_outdone(node: Node, after: Sequence[Node]) -> bool:
-    """Of progress that follows on progress only the last says something."""
+    """Is this progress that later progress follows? Only the last says something."""
     return node.sort in ("progress", "plan") and any(each.sort == node.sort for each in after)
 
 

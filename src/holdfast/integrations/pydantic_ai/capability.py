@@ -362,7 +362,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         return {key: value for key, value in (options or {}).items() if key in _APPROVAL}
 
     def options_of(self, tool: str, metadata: Mapping[str, Any] | None) -> Options | Literal[False]:
-        """How a tool is run and asked about; False if it runs in the agent."""
+        """The options by which a tool is run and asked about; False if it runs in the agent."""
         own = (metadata or {}).get(KEY)
         if own is False:
             return False

@@ -21,7 +21,7 @@ def pinned(ctx: RunContext[Any], call: str) -> AbstractContextManager[None]:
 
 
 def scopes_of(ctx: RunContext[Any]) -> str:
-    """What the scopes of one run of an agent begin with: its id without the mark that tells it from those of other runs."""
+    """The beginning of the scopes of one run of an agent: its id without the mark that tells it from those of other runs."""
     return f"{scope_part(re.sub('@[0-9a-f]{12}$', '', ctx.run_id or ''))}:"
 
 

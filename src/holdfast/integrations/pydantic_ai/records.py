@@ -1,4 +1,4 @@
-"""What is stored of Pydantic AI's values, and how: results as JSON, requests as a few words, and each version once."""
+"""Records of Pydantic AI's values: results as JSON, requests as a few words, and each version once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True)
 class Known:
-    """What this task, and those made from it, know of what happened so far."""
+    """Events so far, as this task and those made from it know them."""
 
     # Versions in the journal; to store one twice does no harm.
     stored: set[tuple[str, str]] = field(default_factory=set)
@@ -38,7 +38,7 @@ _known: ContextVar[Known] = ContextVar("holdfast_pydantic_ai")
 
 
 def known() -> Known:
-    """What is known here; nothing if no agent was run here or above."""
+    """Events known here; none if no agent was run here or above."""
     return _known.get(None) or Known()
 
 
@@ -69,7 +69,7 @@ def _adapter(tp: Any) -> TypeAdapter[Any]:
 
 
 def returned(payload: Any) -> Any:
-    """What a tool returned, by itself: so people read it in the history, and enter it when a call is in doubt."""
+    """The value that a tool returned, by itself: so people read it in the history, and enter it when a call is in doubt."""
     own = payload.get("result")
     bare = payload.keys() == {"kind", "result"} and payload["kind"] == "tool_return"
     return payload if not bare or (isinstance(own, dict) and "kind" in own) else own
@@ -101,7 +101,7 @@ def _type_name(value: Any) -> str:
 
 
 def last_words(messages: list[ModelMessage]) -> str:
-    """What the model is asked now, for people who read the history: the prompt, or whose results it is given."""
+    """Say what the model is asked now, for people who read the history: the prompt, or whose results it is given."""
     words = [
         part.content
         if isinstance(part, UserPromptPart) and isinstance(part.content, str)

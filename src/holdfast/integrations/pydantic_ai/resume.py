@@ -33,7 +33,7 @@ _CODEC = records.Codec()
 
 
 class Names(NamedTuple):
-    """What the steps of one run of an agent are called."""
+    """The names of the steps of one run of an agent."""
 
     scopes: str  # what the names of their scopes begin with
     model_step: str
@@ -56,7 +56,7 @@ class Turn:
 
 
 def turn_of(ctx: RunContext[Any]) -> Turn:
-    """That of the run which asks."""
+    """The turn of the run which asks."""
     found: Turn = records.known().turns.setdefault(ctx.run_id, Turn())
     return found
 
@@ -147,7 +147,7 @@ def _plain_turns(agent: Names) -> tuple[list[Recorded], list[Any], list[Recorded
 
 
 def _returned(skipped: Sequence[Recorded], agent: Names) -> dict[tuple[str, str], deque[Recorded]]:
-    """What else is to be passed over than requests and events: by scope and name, in order."""
+    """Calls to be passed over besides requests and events: by scope and name, in order."""
     found: dict[tuple[str, str], deque[Recorded]] = defaultdict(deque)
     for record in skipped:
         if record.name not in (agent.model_step, agent.event_step):

@@ -1,4 +1,4 @@
-"""What the framework asks to be durable, run as steps: model requests, tool calls, and whatever else reaches out."""
+"""Steps for all that the framework asks to be durable: model requests, tool calls, and whatever else reaches out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _no_threads: ContextVar[bool] = getattr(_utils, "_disable_threads", ContextVar("
 
 
 class Durable(Protocol):
-    """What the steps need to know of the capability they belong to."""
+    """A capability, as its steps see it."""
 
     model_options: Options
     streamed: Streamed | None
@@ -151,7 +151,7 @@ class Steps(DurableOperationBackend[Options]):
         return result
 
     async def other(self, operation: DurableOperation[Any, Any, Any], params: Any) -> Any:
-        """What else reaches out: tools and instructions of a server, event handlers, operations of other capabilities."""
+        """Run all else that reaches out: tools and instructions of a server, event handlers, operations of other capabilities."""
         ctx: RunContext[Any] = getattr(params, "run_context", None) or params.ctx
         given: dict[str, Any] = {}
         match operation.operation_id:
