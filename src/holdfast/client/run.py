@@ -733,7 +733,7 @@ class Run(Generic[R_co]):
             grace: How long the agent may tidy up.
 
         Raises:
-            RunFinished: It has ended.
+            RunFinished: It has ended, and was not cancelled.
             UnknownRun: There is no such run.
 
         Example:
