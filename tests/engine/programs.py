@@ -10,6 +10,7 @@ from tests.engine.schedules import begin_life, see, work
 import holdfast
 from holdfast.errors import Suspended
 
+scale = 1.0  # of all times of a program
 LEAVES = (
     "step", "tick", "turns", "sleep", "note", "callback", "chain", "look", "receive", "put", "get", "set", "wait", "fact",
     "child", "offspring", "thread",
@@ -63,14 +64,14 @@ class Program:
         return await work(name)
 
     async def tick(self, name, size, inside):
-        return await asyncio.sleep(size * 0.003, name)
+        return await asyncio.sleep(size * 0.003 * scale, name)
 
     async def turns(self, name, size, inside):
         for _ in range(int(size * 5)):
             await asyncio.sleep(0)
 
     async def sleep(self, name, size, inside):
-        await holdfast.sleep(size * 0.003)
+        await holdfast.sleep(size * 0.003 * scale)
 
     async def note(self, name, size, inside):
         await holdfast.note(name)
@@ -127,19 +128,19 @@ class Program:
         return holdfast.receive_nowait("mail", str)
 
     async def receive(self, name, size, inside):
-        return await holdfast.receive("mail", str, timeout=size * 0.003)
+        return await holdfast.receive("mail", str, timeout=size * 0.003 * scale)
 
     async def put(self, name, size, inside):
         self.queue.put_nowait(await work(name) if size < 0.5 else name)
 
     async def get(self, name, size, inside):
-        return await asyncio.wait_for(self.queue.get(), size * 0.003)
+        return await asyncio.wait_for(self.queue.get(), size * 0.003 * scale)
 
     async def set(self, name, size, inside):
         self.event.set() if size < 0.5 else self.event.clear()
 
     async def wait(self, name, size, inside):
-        async with asyncio.timeout(size * 0.003):
+        async with asyncio.timeout(size * 0.003 * scale):
             return await self.event.wait()
 
     # Blocks
@@ -177,15 +178,15 @@ class Program:
             self.left.pop(0).cancel()
 
     async def limit(self, name, size, inside):
-        async with asyncio.timeout(size * 0.006):
+        async with asyncio.timeout(size * 0.006 * scale):
             return await self.run(inside[0])
 
     async def deadline(self, name, size, inside):
-        async with holdfast.timeout(size * 0.006):
+        async with holdfast.timeout(size * 0.006 * scale):
             return await self.run(inside[0])
 
     async def lock(self, name, size, inside):
-        async with asyncio.timeout(0.05):  # a lock inside a lock waits for itself
+        async with asyncio.timeout((0.05 + size * 0.003) * scale):  # a lock inside a lock waits for itself
             await self.mutex.acquire()
         try:
             return await self.run(inside[0])
@@ -201,7 +202,7 @@ class Program:
     async def shield(self, name, size, inside):
         task = asyncio.create_task(self.run(inside[0]))
         try:
-            return await asyncio.wait_for(asyncio.shield(task), size * 0.003)
+            return await asyncio.wait_for(asyncio.shield(task), size * 0.003 * scale)
         except TimeoutError:
             return await task
 
@@ -238,7 +239,7 @@ async def program(seed: int, depth: int = 3) -> str:
     life = Program(depth)
     names = [0]
     try:
-        async with asyncio.timeout(5):  # it may be made so that it waits for itself
+        async with asyncio.timeout((5 + seed % 997 / 997) * scale):  # it may be made so that it waits for itself
             await life.run(plan(random.Random(seed), depth, names))
     except TimeoutError:
         pass
@@ -251,4 +252,4 @@ async def program(seed: int, depth: int = 3) -> str:
     for task in life.left:
         task.cancel()
     see([str(type(end)) for end in await asyncio.gather(*life.left, return_exceptions=True)])
-    return "end"
+    return see(await work("end"))  # so that no program ends in the moment in which it begins

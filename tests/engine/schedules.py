@@ -28,8 +28,13 @@ def see(value):
     return value
 
 
+def length_s() -> float:
+    """How long a body takes that begins now; another function where that must not depend on chance."""
+    return noise.choice([0, 0, noise.random() * longest_s])
+
+
 async def _nap():
-    await asyncio.sleep(noise.choice([0, 0, noise.random() * longest_s]))
+    await asyncio.sleep(length_s())
 
 
 @holdfast.step
