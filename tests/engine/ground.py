@@ -21,7 +21,6 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.engine.execute import begin
-from holdfast.engine.loop import install
 from holdfast.engine.parking import EARLY_MS
 from holdfast.engine.performer import perform
 from holdfast.engine.slots import Freed
@@ -276,14 +275,12 @@ class MemoryStore:
         row.inbox_seen = came[-1].position
         return Taken(self.read(run, seq), more=False)
 
-    def shuts_out(self, isolation):
-        raise NotImplementedError("there are no transactions here")
-
 
 def _absent(name):
     def method(self, *args, **kwargs):
         raise NotImplementedError(f"{name}{args}: no program here needs it")
 
+    method.absent = True
     return method
 
 
@@ -300,14 +297,13 @@ class Ground:
 
     def __init__(self, clock, specs, *, seed=0, park_s=None, replace=None, late_s=0.0):
         dice = random.Random(f"ground {seed}")
-        install(asyncio.get_running_loop())
         self.clock, self.store, self.slots, self.threads = (
             clock,
             MemoryStore(clock, dice, late_s),
             Freed(),
             ThreadPoolExecutor(2),
         )
-        self.attempts, self.drops = {}, 0
+        self.attempts, self.drops, self._down = {}, 0, False
         self._specs, self._park_s, self._replace = {spec.name: spec for spec in specs}, park_s, replace or {}
         self._came = {}  # runs that are being loaded: did something come meanwhile?
         self._carriers, self._strays, self._ended = set(), set(), asyncio.Event()
@@ -346,7 +342,7 @@ class Ground:
     def _look(self, run):
         """Begin a run that is due; look again when it will be."""
         row, now = self.store.runs[run], self.clock.now()
-        if row.due_at is None or row.status not in ("ready", "waiting") or run in self._came:
+        if self._down or row.due_at is None or row.status not in ("ready", "waiting") or run in self._came:
             return
         due = row.due_at - (EARLY_MS if row.status == "waiting" else 0)
         if due > now:
@@ -358,7 +354,12 @@ class Ground:
         self._came[run] = False
         carrier = self._loop.create_task(self._carry_on(self.store.claim(run)), context=self._context.copy())
         self._carriers.add(carrier)
-        carrier.add_done_callback(self._carriers.discard)
+        carrier.add_done_callback(self._carried)
+
+    def _carried(self, carrier):
+        self._carriers.discard(carrier)
+        self.store.trouble = self.store.trouble or carrier.exception()
+        self._ended.set()
 
     async def _carry_on(self, row):
         drops = self.drops
@@ -378,7 +379,7 @@ class Ground:
 
     async def drop(self):
         """Lose every attempt, as a crash does, and begin all that was running under the next epoch."""
-        self.drops += 1
+        self.drops, self._down = self.drops + 1, True
         self.store.crash()
         for attempt in self.attempts.values():
             attempt.life.close("lost")
@@ -386,6 +387,7 @@ class Ground:
         self._came.clear()
         while self._carriers:
             await asyncio.wait(self._carriers)
+        self._down = False
         for run, row in list(self.store.runs.items()):
             if row.status == "running":
                 self._carry(run)

@@ -7,25 +7,47 @@ ground. For the same reason the one step that runs in a thread has another body 
 
 import asyncio
 import contextlib
+import inspect
 import random
 from collections import Counter
 
 import apsw
 import pytest
 from tests.engine import programs, schedules, virtual_time
-from tests.engine.ground import Ground
+from tests.engine.ground import Ground, MemoryStore
 from tests.engine.programs import program
 from tests.engine.test_schedules import check
 
 import holdfast
+from holdfast.engine.host import Host
 from holdfast.errors import RunFinished
+from holdfast.store.contract import EngineStore
 from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.worker import scheduler
 from holdfast.worker import worker as workers
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
 SCALE = 1000  # so that hardly two timers of different runs are due in the same millisecond
+
+
+@pytest.mark.parametrize(("protocol", "here"), [(Host, Ground), (EngineStore, MemoryStore)])
+def test_the_ground_has_all_that_the_engine_may_ask_for(protocol, here):
+    """What it has takes the same arguments; what no program needs is there, and refuses."""
+    ground = virtual_time.run(_made()) if here is Ground else None
+    for name in (name for name in dir(protocol) if not name.startswith("_")):
+        wanted, found = inspect.getattr_static(protocol, name), inspect.getattr_static(here, name, None)
+        if isinstance(wanted, property):
+            assert hasattr(ground, name), name
+        elif not getattr(found, "absent", False) and name != "perform":
+            assert [*inspect.signature(wanted).parameters] == [*inspect.signature(found).parameters], name
+
+
+async def _made():
+    ground = Ground(virtual_time.VirtualClock(asyncio.get_running_loop()), [])
+    await ground.close()
+    return ground
 
 
 class Sqlite:
@@ -131,7 +153,7 @@ async def play(place, news, mails, drops):
 def timely(monkeypatch):
     """Bodies take a time of their own, programs are slow, and a worker looks for what is due at once and for the dead never."""
     monkeypatch.setattr(programs, "scale", SCALE)
-    monkeypatch.setattr(workers, "_BEGIN_S", 0.0)
+    monkeypatch.setattr(scheduler, "_BEGIN_S", 0.0)
     monkeypatch.setattr(workers, "_RECOVER_EVERY_S", 10.0**9)
 
     def begin(span_s):
@@ -234,7 +256,7 @@ def test_a_program_that_is_dropped_leaves_the_same_journal_on_every_ground(timel
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("drops", [0, 1, 4])
-@pytest.mark.parametrize("first", range(1000, 3000, 200))
+@pytest.mark.parametrize("first", range(1000, 2000, 200))
 def test_large_programs_leave_the_same_journal_on_every_ground(timely, tmp_path, first, drops):
     for each in range(first, first + 200, TOGETHER):
         compare_programs(timely, tmp_path, each, TOGETHER, depth=3, drops=drops)
@@ -299,7 +321,7 @@ def test_a_program_goes_on_wherever_it_is_dropped(late_s):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("late_s", [0.0, 0.002])
-@pytest.mark.parametrize("first", range(1000, 5000, 1000))
+@pytest.mark.parametrize("first", [1000, 2000])
 def test_programs_go_on_wherever_they_are_dropped(first, late_s):
     for each in range(first, first + 1000, 10):
         assert virtual_time.run(dropped_anywhere(each, 10, late_s=late_s, drops=12)) > 1

@@ -39,15 +39,13 @@ class _Selector(selectors.DefaultSelector):
     loop = None
 
     def select(self, timeout=None):
-        if timeout is None:
-            return super().select(_THREAD_S)
-        if timeout <= 0:
+        if timeout is not None and timeout <= 0:
             return []  # what comes from a thread is in line already; its call only wakes who waits here
-        if not self.loop.works_elsewhere():
+        if timeout is not None and not self.loop.works_elsewhere():
             self.loop.skip()
             return []
         found = super().select(_THREAD_S)
-        assert found, "a thread works for the loop, and does not end"
+        assert found, "nothing is left to do, or a thread that works for the loop does not end"
         return found
 
 

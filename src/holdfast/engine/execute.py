@@ -26,6 +26,7 @@ from holdfast.engine.budgets import Meter
 from holdfast.engine.control import REQUESTS
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Divergence, Journal
+from holdfast.engine.loop import install
 from holdfast.engine.loops import Watch
 from holdfast.engine.scope import Scope
 from holdfast.errors import HoldfastError, NotStorable
@@ -40,6 +41,7 @@ FOREIGN_GRACE_S = 300.0  # and how long when it is known to wait for such things
 
 async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
     """Load a claimed run and start its agent's code; what it does next is up to its journal."""
+    install(asyncio.get_running_loop())
     attempt = await load(host, run, spec)
     try:
         text = await unspilled(host.store, run.input)

@@ -18,7 +18,6 @@ from typing import Any, Final, TypeVar
 from holdfast.declare import Step
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.execute import begin
-from holdfast.engine.loop import install
 from holdfast.engine.performer import perform
 from holdfast.engine.slots import Freed
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
@@ -76,7 +75,6 @@ class Worker:
 
     async def start(self) -> None:
         """Take over what dead workers left, then work."""
-        install(asyncio.get_running_loop())
         self._loop = asyncio.get_running_loop()
         self.store.on_change(self.scheduler.changed)
         self.store.observe(self.measures.commit)
