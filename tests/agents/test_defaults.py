@@ -178,7 +178,7 @@ def test_an_edit_that_leaves_out_what_was_shown_is_refused(tmp_path, edit, told)
             assert not (await hf.approval("r")).votes
             edited = await hf.approve("r", by="ana", data=WHOLE)
             with pytest.raises(BadArguments, match=r"leaves out amount\. .* \(now it is 6\)"):  # as it was edited last
-                await hf.approve("r", by="bob", data=without("amount"))
+                await hf.approve(edited, by="bob", data=without("amount"))
             await hf.approve(edited, by="bob")
         else:
             return await hf.get("r").result(timeout=20)
