@@ -188,7 +188,8 @@ class StepCall(Call):
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
         if self.attempt.edge_due is not None:
-            self.so_far.resumed, self.so_far.again = True, self.spec.in_doubt == "retry" and self._may_have_run()
+            before = self.attempt.journal.may_have_begun(self.asked, self.attempt.run.lease_epoch)
+            self.so_far.resumed, self.so_far.again = True, before and self.spec.in_doubt == "retry"
         if self.bound.varies:
             whole = self.whole or self.bound.whole
             self.whole = "" if whole == self.digest else whole
@@ -196,9 +197,6 @@ class StepCall(Call):
         self.bill = Bill()
         self._task = self.attempt.bodies.start(self._drive, self._fail, self._context)
         self._context = None
-
-    def _may_have_run(self) -> bool:
-        return self.attempt.journal.may_have_begun(self.asked, self.attempt.run.lease_epoch)
 
     async def _drive(self) -> None:
         """From an unanswered call to its recorded outcome."""

@@ -9,21 +9,19 @@ loses a little with time; if a new one contradicts it, a clock was set, and the 
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from typing import Final
 
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.execute import ask
-from holdfast.words.clock import Nap, Timer
+from holdfast.words.clock import SystemClock
 
 _DRIFT: Final = 2e-4  # by so much two clocks may run apart; those of computers do by a tenth of it
 _GOOD_MS: Final = 5.0  # a first measure that leaves more open than this is made again,
 _TRIES: Final = 5  # so many times in all
 
 
-class DatabaseClock:
+class DatabaseClock(SystemClock):
     """Our steady clock, and how far the database's is ahead of it at least: measured at connecting and every second."""
 
     def __init__(self) -> None:
@@ -32,14 +30,6 @@ class DatabaseClock:
 
     def now(self) -> int:
         return int(time.monotonic() * 1000 + self._ahead_ms)
-
-    def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
-        return Nap(self.now, when, callback)
-
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
-        return asyncio.get_running_loop().call_later(delay_s, callback)
-
-    after = call_later
 
     async def begin(self, connection: Connection) -> None:
         """Measure until it is known well: a timer counts from what we take for now."""

@@ -176,9 +176,7 @@ class Writer:
             written = self._transact(batch)
             self._poke_in = self._committed(written[1])
         except Crash:
-            self._killed = True
-            self._stopping.set()
-            self._queue.put(None)
+            self._end_now()
             return None
         except apsw.Error as trouble:
             if isinstance(trouble, _BROKEN):
@@ -201,11 +199,13 @@ class Writer:
 
     def kill(self) -> None:
         """End without writing what is queued; a COMMIT on its way may finish. Returns when the thread is gone."""
-        self._killed = True
-        self._stopping.set()
-        self._queue.put(None)
+        self._end_now()
         if threading.current_thread() is not self.thread and self.thread.ident is not None:
             self.thread.join(timeout=10)
+
+    def _end_now(self) -> None:
+        self._killed = True
+        self.stop()
 
     def join(self) -> None:
         self.thread.join()
