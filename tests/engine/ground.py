@@ -352,7 +352,9 @@ class Ground:
 
     def _carry(self, run):
         self._came[run] = False
-        carrier = self._loop.create_task(self._carry_on(self.store.claim(run)), context=self._context.copy())
+        carrier = self._loop.create_task(
+            self._carry_on(self.store.claim(run), self.drops), context=self._context.copy()
+        )
         self._carriers.add(carrier)
         carrier.add_done_callback(self._carried)
 
@@ -361,8 +363,7 @@ class Ground:
         self.store.trouble = self.store.trouble or carrier.exception()
         self._ended.set()
 
-    async def _carry_on(self, row):
-        drops = self.drops
+    async def _carry_on(self, row, drops):
         attempt = await begin(self, row, self._specs[row.agent])
         if drops != self.drops:
             attempt.life.close("lost")

@@ -242,11 +242,13 @@ async def patient(seed: int, depth: int = 1) -> list[str]:
 SEEDS, TOGETHER = 200, 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
 def test_a_program_leaves_the_same_journal_on_every_ground(timely, tmp_path, first):
     compare_programs(timely, tmp_path, first, TOGETHER)
 
 
+@pytest.mark.slow
 @pytest.mark.by_day("0", "100")
 @pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
 def test_a_program_that_is_dropped_leaves_the_same_journal_on_every_ground(timely, tmp_path, first):
@@ -262,6 +264,7 @@ def test_large_programs_leave_the_same_journal_on_every_ground(timely, tmp_path,
         compare_programs(timely, tmp_path, each, TOGETHER, depth=3, drops=drops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("park_s", [0.0, 0.001])
 @pytest.mark.parametrize("name", schedules.ALL)
 def test_a_schedule_leaves_the_same_journal_on_every_ground(timely, tmp_path, name, park_s):
@@ -270,6 +273,7 @@ def test_a_schedule_leaves_the_same_journal_on_every_ground(timely, tmp_path, na
         assert {end[0] for end in ends.values()} == {"completed"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("park_s", [0.0, 0.003])
 def test_a_run_that_waits_out_of_memory_leaves_the_same_journal_on_every_ground(timely, tmp_path, park_s):
     for first, drops in ((0, 0), (8, 3)):
@@ -312,6 +316,7 @@ async def dropped_anywhere(first, together, *, late_s, drops=6):
     return ground.drops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late_s", [0.0, 0.002])
 def test_a_program_goes_on_wherever_it_is_dropped(late_s):
     """In the middle of a commit too: of what was not acknowledged any part may be there."""
