@@ -36,7 +36,9 @@ _DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as
 @subcommand()
 @click.option("--run", metavar="ID", help="Only questions of this run and those below it.", shell_complete=run_ids)
 @click.option("--for", "to", metavar="NAME", help="Only what this person or group:NAME may decide.")
-@click.option("--by", metavar="NAME", help="Who decides. Default: the person of --for, else the user of this computer.")
+@click.option(
+    "--by", metavar="NAME", help="The person who decides. Default: that of --for, else the user of this computer."
+)
 @click.option("--all", "every", is_flag=True, help="Also what was decided, expired or withdrawn.")
 @click.option("--list", "listed", is_flag=True, help="Only list them, on a terminal too.")
 @db_option
@@ -46,7 +48,7 @@ async def approvals(
 ) -> None:
     """List what waits for a person.
 
-    On a terminal they come one after the other: look at what is shown, approve, deny, edit it in $EDITOR, or skip.
+    On a terminal the questions come one after the other: approve, deny, edit in $EDITOR, or skip.
     """
     async with existing(db) as hf:
         edge = Edge(hf)
@@ -134,10 +136,12 @@ def _decider_options(command: F) -> Callable[..., Any]:
     made: Callable[..., Any] = call
     for option in (
         click.option(
-            "--digest", metavar="HEX", help="Of what you were shown: nothing is asked, and nothing else is decided."
+            "--digest", metavar="HEX", help="Digest of what you were shown: decide exactly that, without being asked."
         ),
-        click.option("--note", default="", metavar="TEXT", help="A note; for a deny the reason that the agent sees."),
-        click.option("--by", metavar="NAME", help="Who decides; the user of this computer by default."),
+        click.option(
+            "--note", default="", metavar="TEXT", help="A note; of a denial it is the reason that the agent sees."
+        ),
+        click.option("--by", metavar="NAME", help="The person who decides. Default: the user of this computer."),
         click.argument("question", metavar="ID", shell_complete=run_ids),
     ):
         made = option(made)
@@ -146,12 +150,12 @@ def _decider_options(command: F) -> Callable[..., Any]:
 
 @subcommand()
 @_decider_options
-@click.option("--data", metavar="JSON|@FILE", help="In the place of all that is shown, where that may be edited.")
+@click.option("--data", metavar="JSON|@FILE", help="Replacement for all that is shown, if it may be edited.")
 async def approve(wanted: Wanted, data: str | None) -> None:
     """Approve what a run asks for.
 
-    ID is the question's, or a run's with one open question below it. It is shown, and exactly what was shown is approved; on a
-    terminal you are asked first.
+    ID is the question's, or a run's with one open question below it. The value is shown, and exactly what was shown is
+    approved; on a terminal you are asked first.
     """
     more = {} if data is None else {"data": _entered(data)}
     await _do(wanted, "Approve", lambda hf, it, who: hf.approve(it, by=who, note=wanted.note, **more), **more)
@@ -185,7 +189,7 @@ async def answer(wanted: Wanted, value: str) -> None:
 
 @subcommand()
 @_decider_options
-@click.option("--to", required=True, metavar="NAME", help="The person or group whose it is from now on.")
+@click.option("--to", required=True, metavar="NAME", help="The person or group that is to decide it.")
 async def delegate(wanted: Wanted, to: str) -> None:
     """Pass a question on to somebody else."""
     told = f"is now for {to}."

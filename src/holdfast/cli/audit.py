@@ -23,16 +23,16 @@ from holdfast.words.durations import day_and_time
 
 @subcommand()
 @click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
-@click.option("--by", metavar="NAME", help="What NAME did.")
+@click.option("--by", metavar="NAME", help="Only deeds of this person.")
 @click.option(
-    "--action", "actions", metavar="WORD", multiple=True, help="Deeds of this kind: start, approve; repeatable."
+    "--action", "actions", metavar="WORD", multiple=True, help="Only deeds of this kind: start, approve; repeatable."
 )
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="The newest N.")
-@click.option("--before", type=click.IntRange(1), metavar="N", help="Those before deed N: the page before.")
 @click.option(
-    "--erase", is_flag=True, help="Take what was decided about, and all free text, out of the deeds that fit."
+    "--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="At most the newest N."
 )
-@click.option("--older-than", metavar="TIME", help="With --erase: done longer ago than this: 90d.")
+@click.option("--before", type=click.IntRange(1), metavar="N", help="Only deeds before number N: the page before.")
+@click.option("--erase", is_flag=True, help="Erase values and free text from the deeds that fit.")
+@click.option("--older-than", metavar="TIME", help="With --erase: only deeds older than this: 90d.")
 @db_option
 @json_option
 async def audit(
@@ -41,7 +41,7 @@ async def audit(
 ) -> None:  # fmt: skip
     """Print who did what to which run.
 
-    Also through which door, and what was approved. With --erase the values go and the rows stay: who did what, when.
+    Also through which door, and what was approved. --erase takes values out; who did what, and when, stays.
     """
     if erase and (actions or before is not None):
         raise click.UsageError("--erase takes an ID, --by and --older-than, and neither --action nor --before")

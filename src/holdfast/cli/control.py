@@ -72,7 +72,7 @@ def wanted_options(command: F) -> Callable[..., Any]:
         label_option("Runs so labelled."),
         click.option("--status", "statuses", type=click.Choice(STATUSES), multiple=True, help="Runs in this state."),
         agent_option("Runs of this agent."),
-        click.option("--by", metavar="NAME", help="Who does it; the user of this computer by default."),
+        click.option("--by", metavar="NAME", help="The person who acts. Default: the user of this computer."),
         click.argument("runs", metavar="[ID]...", nargs=-1, shell_complete=run_ids),
     ):
         made = option(made)
@@ -80,7 +80,7 @@ def wanted_options(command: F) -> Callable[..., Any]:
 
 
 def _reason_option(command: F) -> F:
-    return click.option("--reason", default="", metavar="TEXT", help="Why; it is shown and kept.")(command)
+    return click.option("--reason", default="", metavar="TEXT", help="The reason, which is shown and kept.")(command)
 
 
 def _only_option(command: F) -> F:
@@ -130,7 +130,7 @@ async def resume(wanted: Wanted, only: bool) -> None:
 @subcommand()
 @wanted_options
 @_reason_option
-@click.option("--grace", default="30s", show_default=True, metavar="DURATION", help="How long it may tidy up.")
+@click.option("--grace", default="30s", show_default=True, metavar="DURATION", help="How long the agent may tidy up.")
 @db_option
 @json_option
 async def cancel(wanted: Wanted, reason: str, grace: str) -> None:
@@ -222,7 +222,7 @@ async def _each(
 @run_argument
 @click.argument("topic")
 @click.argument("value", required=False)
-@click.option("--key", metavar="KEY", help="The same key twice is one message.")
+@click.option("--key", metavar="KEY", help="A second message with this key is not delivered.")
 @db_option
 @json_option
 async def send(run: str, topic: str, value: str | None, key: str | None, db: str | None, as_json: bool) -> None:

@@ -23,9 +23,7 @@ _CHARACTERS: Final = 200  # of what is no text; --json has all of it
 
 @subcommand()
 @click.argument("conversation", metavar="[ID]", required=False)
-@click.option(
-    "--last", type=click.IntRange(1), default=50, show_default=True, help="At most so many, the newest of it."
-)
+@click.option("--last", type=click.IntRange(1), default=50, show_default=True, help="At most so many, the newest.")
 @click.option("--delete", is_flag=True, help="Delete the conversation with all that was said in it.")
 @db_option
 @json_option

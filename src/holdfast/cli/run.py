@@ -73,8 +73,8 @@ class Request:
 
 
 @subcommand()
-@typed_options("FILE.py:AGENT", "The run's id. The same id again goes on where the run stopped.")
-@budget_option("What it may spend; instead of what its agent declares.")
+@typed_options("FILE.py:AGENT", "The run's id. With the same id the run goes on where it stopped.")
+@budget_option("What the run may spend, instead of what its agent declares.")
 @db_option
 @json_option
 def run(typed: Typed, db: str | None, as_json: bool) -> int:

@@ -66,7 +66,7 @@ def _age(at: datetime) -> str:
 @click.option(
     "--search", metavar="TEXT", help="Only runs with this text in their id, agent, labels, arguments or error."
 )
-@click.option("--counts", is_flag=True, help="Only how many, by agent and state.")
+@click.option("--counts", is_flag=True, help="Only count them, by agent and state.")
 @click.option("--stuck", is_flag=True, help="Only runs that do not go on by themselves, and why.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @db_option
@@ -208,10 +208,10 @@ def _waits(info: RunInfo) -> str:
 @subcommand()
 @click.option("--older-than", required=True, metavar="TIME", help="Finished longer ago than this: 30d, 12h.")
 @click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled")),
-              help="Runs that ended so; repeatable. Default: completed and cancelled.")  # fmt: skip
+              help="Only runs that ended like this; repeatable. Default: completed and cancelled.")  # fmt: skip
 @agent_option("Only runs of this agent.")
 @label_option("Only runs so labelled.")
-@click.option("--dry-run", is_flag=True, help="Delete nothing; say what would be.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing; say what would be deleted.")
 @db_option
 @json_option
 async def prune(

@@ -50,17 +50,18 @@ _GRACE_S: Final = 5.0
     default="",
     metavar="NAME=VALUE,...",
     envvar="HOLDFAST_LIMITS",
-    help="Of connections; default: connections=2000,address=200,token=1000,head=10s,body=30s,send=20s.",
+    help="Limits of connections; default: connections=2000,address=200,token=1000,head=10s,body=30s,send=20s.",
 )
 @db_option
 def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db: str | None) -> int:
     """Serve the store over HTTP until stopped.
 
-    Runs are started and followed, and people's decisions taken; none is carried: workers do that. Needs holdfast[server].
+    Clients start and follow runs, and people decide. The server carries no run: workers do that. Needs holdfast[server].
 
-    Who asks has a token. On a store that has none one is made for you, and a link is printed that opens a session in a browser.
+    Every request needs a token. If the store has none, one is made for you, and a link is printed that opens a session in a
+    browser.
 
-    SIGTERM or Ctrl-C: whoever follows something is told to come back, and the exit code is 0. A second signal stops at once.
+    SIGTERM or Ctrl-C: clients that follow something are told to come back, and the exit code is 0. A second signal stops at once.
     """
     context, named = click.get_current_context(), (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
     if path is not None and any(context.get_parameter_source(name) in named for name in ("host", "port")):

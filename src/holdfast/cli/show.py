@@ -64,9 +64,9 @@ _CALM: Final = TerminalTheme(
 @subcommand()
 @run_argument
 @click.option("--events", is_flag=True, help="Print the raw events.")
-@click.option("--audit", is_flag=True, help="Print who did what to it.")
-@click.option("--failed", is_flag=True, help="Only what failed, and what it is in.")
-@click.option("--last", type=click.IntRange(1), metavar="N", help="Of each list only the last N.")
+@click.option("--audit", is_flag=True, help="Print who did what to the run.")
+@click.option("--failed", is_flag=True, help="Only what failed, and what it stands in.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N of each list.")
 @click.option("--svg", metavar="FILE", help="Write the picture to an SVG file.")
 @db_option
 @json_option

@@ -21,7 +21,7 @@ from holdfast.words.durations import when
 @subcommand()
 @typed_options("AGENT", "The run's id. The same id again is the same run.")
 @click.option("--after", metavar="TIME", help="Begin so long from now: 30m, 12h.")
-@budget_option("What it may spend; instead of what its agent declares.")
+@budget_option("What the run may spend, instead of what its agent declares.")
 @db_option
 @json_option
 async def start(typed: Typed, after: str | None, db: str | None, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from holdfast.client.tokens import LIFETIME, RENEW, SCOPES, Token
 @click.option("--scope", "scopes", type=click.Choice(SCOPES), multiple=True,
               help="What it may do: look, start and control runs, decide questions; repeatable. Default: all.")  # fmt: skip
 @click.option("--read-only", is_flag=True, help="The same as --scope read.")
-@click.option("--expires", metavar="TIME", help="Refuse it after so long: 30d, 12h, or never. Default: 90d.")
+@click.option("--expires", metavar="TIME", help="How long it is accepted: 30d, 12h, or never. Default: 90d.")
 @click.option("--list", "listed", is_flag=True, help="List all tokens.")
 @click.option("--revoke", metavar="ID|NAME", help="Refuse a token, or all of a name, from now on.")
 @db_option
@@ -32,7 +32,7 @@ async def token(
 ) -> None:  # fmt: skip
     """Make a token for users of `holdfast serve`.
 
-    NAME is who acts, in histories and in the audit. The token is printed once; the store has only a digest of it.
+    NAME is the actor in histories and in the audit. The token is printed once; the store has only a digest of it.
     """
     if sum((name is not None, listed, revoke is not None)) != 1:
         raise click.UsageError("give a NAME, or --list, or --revoke ID")

@@ -36,8 +36,8 @@ _MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not 
 @click.option("--grace", "stop_grace_s", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
               help="How long running steps may go on when the worker is told to stop.")  # fmt: skip
 @click.option("--lease", "lease_ttl_s", type=click.FloatRange(1), default=10.0, show_default=True, metavar="SECONDS",
-              help="After so long without a sign of life others take its runs over.")  # fmt: skip
-@click.option("--name", default="", metavar="NAME", help="Begins the worker's id, which histories show.")
+              help="Others take its runs over after so long without a sign of life.")  # fmt: skip
+@click.option("--name", default="", metavar="NAME", help="Prefix for the worker's id, as shown in histories.")
 @click.option("--code-version", "version", metavar="TEXT", envvar="HOLDFAST_CODE_VERSION",
               help="The version of the code, for people: `doctor` shows which ones run.")  # fmt: skip
 @click.option("--audit-retention", "audit_retention_s", metavar="TIME", callback=seconds_of,
@@ -48,7 +48,7 @@ _MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not 
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="The address of --port; 0.0.0.0 for a cluster's probes."
 )
-@click.option("--quiet", is_flag=True, help="Say nothing of what runs do; warnings and errors are still printed.")
+@click.option("--quiet", is_flag=True, help="Do not print what runs do; warnings and errors are still printed.")
 @db_option
 def worker(apps: tuple[str, ...], host: str, port: int | None, quiet: bool, db: str | None, **behaviour: Any) -> int:
     """Serve the agents of modules or files until stopped.
