@@ -52,6 +52,7 @@ from holdfast.words.overrides import Override, active, enter
 
 _log = logger("holdfast")
 _UNWIND_S = 1.0
+_IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "lean_digest"})
 
 
 class Site(Protocol):
@@ -523,7 +524,9 @@ class Call:
         """The run leaves memory: cancel timers."""
 
     def facts(self, **more: Any) -> dict[str, Any]:
-        """The data of an event: what identifies the call, and more."""
+        """The data of an event: what identifies the call, which replay compares, and more under other names."""
+        if more and not _IDENTIFIES.isdisjoint(more):
+            raise TypeError(f"the data of an event names its call by {', '.join(sorted(_IDENTIFIES))}; use other names")
         data = {"name": self.name, "digest": self.digest, "input": self.preview, "asked": self.asked, **more}
         if self.whole:
             data["whole_digest"] = self.whole

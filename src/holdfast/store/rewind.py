@@ -19,13 +19,6 @@ _ENDS_OF_QUESTIONS: Final = frozenset({"approval.decided", "approval.expired", "
 _QUESTIONS: Final = frozenset(
     {"approval.asked", "approval.reminded", "approval.withdrawn", "conversation.asked", "conversation.withdrawn"}
 )
-_TALK: Final = frozenset({"conversation.read", "conversation.added", "conversation.left"})
-_KEPT_IF_ASKED_BEFORE: Final = (
-    _ATTEMPTS
-    | _QUESTIONS
-    | _TALK
-    | frozenset({"step.completed", "timer.fired", "child.spawned", "note", "tick", "timer.set", "child.started"})
-)
 
 History = Sequence[tuple[int, str, str | None, dict[str, Any]]]  # seq, kind, key, data; in order, none dropped
 
@@ -60,7 +53,7 @@ def dropped_by_cut(history: History, cut: int, mended: Collection[str] = ()) -> 
         if known is not None and known.arrives:
             return data.get("child") in again  # it ends once more, and that counts
         asked = data.get("asked")
-        return not (kind in _KEPT_IF_ASKED_BEFORE and asked is not None and asked <= delivered_before)
+        return known is None or not known.stays or asked is None or asked > delivered_before
 
     dropped = {seq for seq, kind, _, data in history if goes(seq, kind, data)}
     # A failure goes with its attempts: they count from the first again, and none of them is in doubt. A cancelled call

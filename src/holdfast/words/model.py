@@ -38,11 +38,13 @@ class Kind:
 
     `closes`: it is the outcome of a call, so a key has at most one. `arrives`: it comes from the inbox and needs no call
     to ask for it. Both are delivered through the gate in journal order; all other kinds only say what was begun.
+    `stays`: a retry that cuts the history before it keeps it all the same, if its call was made before the cut.
     """
 
     meaning: str
     closes: bool = False
     arrives: bool = False
+    stays: bool = False
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -56,37 +58,37 @@ KINDS: Final[dict[str, Kind]] = {
     "run.completed": Kind("the agent returned"),
     "run.failed": Kind("the agent raised"),
     "run.cancelled": Kind("the run was cancelled"),
-    "step.started": Kind("a body is about to run (written only where a crash must be noticed)"),
-    "step.held": Kind("a body waits for its turn: its step has a rate"),
-    "step.progress": Kind("the body of a step said how far it has come"),
-    "step.retrying": Kind("an attempt failed; the next one comes later"),
-    "step.completed": Kind("a step returned", closes=True),
+    "step.started": Kind("a body is about to run (written only where a crash must be noticed)", stays=True),
+    "step.held": Kind("a body waits for its turn: its step has a rate", stays=True),
+    "step.progress": Kind("the body of a step said how far it has come", stays=True),
+    "step.retrying": Kind("an attempt failed; the next one comes later", stays=True),
+    "step.completed": Kind("a step returned", closes=True, stays=True),
     "step.failed": Kind("a step failed for good", closes=True),
     "step.cancelled": Kind("the agent stopped waiting for a step", closes=True),
-    "timer.set": Kind("a durable wait began"),
-    "timer.fired": Kind("a durable wait is over", closes=True),
-    "tick": Kind("a plain asyncio timer of the agent fired", closes=True),
+    "timer.set": Kind("a durable wait began", stays=True),
+    "timer.fired": Kind("a durable wait is over", closes=True, stays=True),
+    "tick": Kind("a plain asyncio timer of the agent fired", closes=True, stays=True),
     "message.received": Kind("a message arrived", arrives=True),
-    "child.started": Kind("a child run was started by calling an agent"),
-    "child.spawned": Kind("a child run was started by spawn", closes=True),
+    "child.started": Kind("a child run was started by calling an agent", stays=True),
+    "child.spawned": Kind("a child run was started by spawn", closes=True, stays=True),
     "child.ended": Kind("a child run ended", arrives=True),
-    "approval.asked": Kind("a person was asked"),
-    "approval.reminded": Kind("the person was reminded"),
+    "approval.asked": Kind("a person was asked", stays=True),
+    "approval.reminded": Kind("the person was reminded", stays=True),
     "approval.delegated": Kind("the question was passed on to somebody else", arrives=True),
     "approval.voted": Kind("one of several people agreed, or changed what is shown", arrives=True),
     "approval.decided": Kind("a person decided", arrives=True),
     "approval.expired": Kind("nobody decided in time", arrives=True),
-    "approval.withdrawn": Kind("the agent stopped waiting for the person"),
+    "approval.withdrawn": Kind("the agent stopped waiting for the person", stays=True),
     "budget.low": Kind("most of a budget is spent: its soft limit was passed"),
-    "conversation.asked": Kind("the agent asked for a conversation"),
+    "conversation.asked": Kind("the agent asked for a conversation", stays=True),
     "conversation.entered": Kind("the conversation is this run's until it leaves it or ends", arrives=True),
     "conversation.refused": Kind("another run has the conversation, and this one did not wait", arrives=True),
-    "conversation.withdrawn": Kind("the agent stopped waiting for the conversation"),
-    "conversation.read": Kind("the agent read a part of the conversation", closes=True),
-    "conversation.added": Kind("the agent added messages to the conversation", closes=True),
-    "conversation.left": Kind("the agent left the conversation; the next run may have it", closes=True),
+    "conversation.withdrawn": Kind("the agent stopped waiting for the conversation", stays=True),
+    "conversation.read": Kind("the agent read a part of the conversation", closes=True, stays=True),
+    "conversation.added": Kind("the agent added messages to the conversation", closes=True, stays=True),
+    "conversation.left": Kind("the agent left the conversation; the next run may have it", closes=True, stays=True),
     "patched": Kind("the run took the new side of a patched line"),
-    "note": Kind("the agent wrote a line into its history", closes=True),
+    "note": Kind("the agent wrote a line into its history", closes=True, stays=True),
     "progress": Kind("the agent said how far it has come", closes=True),
     "plan": Kind("the agent said what it means to do, and what of it is done", closes=True),
     "checkpoint": Kind("the agent's state was stored; replay starts here", closes=True),
