@@ -195,7 +195,7 @@ class Edge:
         found: dict[str, list[OpenCall]] = {}
         for run, attempt in list(worker.attempts.items()) if worker is not None else ():
             for key, call in list(attempt.calls.items()):
-                began = getattr(call, "_began_at", 0)
+                began = call.body_began_at
                 if began and not call.numbered and key not in attempt.parking.waits:
                     found.setdefault(run, []).append(OpenCall(key, call.name, call.preview, began))
         return found

@@ -534,6 +534,11 @@ class Call:
             data["lean_digest"] = self.lean
         return data
 
+    @property
+    def body_began_at(self) -> int:
+        """The time at which the body of this call began; 0 if it has none, or none that ran here."""
+        return 0
+
     def weigh(self) -> str:
         """The digest of the input with all that is at its default."""
         return self.digest

@@ -149,6 +149,12 @@ class StepCall(Call):
         # The body sees the caller's context variables, live and resumed alike.
         self._context: contextvars.Context | None = contextvars.copy_context()
 
+    @property
+    def body_began_at(self) -> int:
+        # There is none before the call begins, nor while its outcome is on its way.
+        past: Past | None = getattr(self, "so_far", None)
+        return 0 if past is None else past.began_at
+
     def weigh(self) -> str:
         return self.bound.whole or self.bound.digest
 
