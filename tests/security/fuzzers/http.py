@@ -124,12 +124,20 @@ def check(request: Request, answer: Answer) -> Any:
     if request.who not in SCOPES:
         if MARK.encode() in answer.body:
             raise Wrong("a stranger was told what is in the store")
-        path = urlsplit(request.target).path
+        path = path_of(request.target)
         if answer.status < 300 and is_plain(request) and path not in (*OPEN, "/session") and request.needs:
             raise Wrong(f"a stranger was served: {answer.status}")
     elif request.needs and request.needs not in SCOPES[request.who] and answer.status < 300 and is_plain(request):
         raise Wrong(f"a token without {request.needs!r} was served: {answer.status}")
     return said
+
+
+def path_of(target: str) -> str:
+    """The path of a target, or all of it where it cannot be split: `//[`."""
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        return target
 
 
 @dataclass
