@@ -86,6 +86,9 @@ def mutated(dice: random.Random, value: Any) -> Any:
     return nested(dice) if dice.random() < 0.05 else dice.choice([[value], {"a": value}, document(dice)])
 
 
+MOST = 1 << 24  # characters: far more than any limit, and no gigabytes that the fuzzer itself would choke on
+
+
 def mangled(dice: random.Random, given: str) -> str:
     """The same text with a piece of it cut out, doubled, moved, or another one put in."""
     at, end = sorted(dice.randint(0, len(given)) for _ in range(2))
@@ -100,6 +103,7 @@ def mangled(dice: random.Random, given: str) -> str:
         other = dice.randint(0, len(given))
         return given[:at] + given[other : other + 9] + given[end:]
     if how < 0.7:
-        return given[:at] + given[at:end] * dice.choice([2, 10, 100]) + given[end:]
+        times = dice.choice([2, 10, 100])
+        return given[:at] + given[at:end] * max(1, min(times, MOST // max(1, end - at))) + given[end:]
     end = end if how < 0.8 else at
     return given[:at] + (dice.choice(WORDS) if dice.random() < 0.6 else chr(dice.randint(1, 0x17F))) + given[end:]
