@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from tests.security.fuzzers.agents import AGENTS
-from tests.security.fuzzers.inputs import WORDS, document, mangled, mutated, nested, text
+from tests.security.fuzzers.inputs import MOST, WORDS, document, mangled, mutated, nested, text
 from tests.security.fuzzers.texts import Fixed
 
 from holdfast.http.paths import PATHS
@@ -179,7 +179,8 @@ class Requests:
         for _ in range(dice.choice([0, 0, 0, 1, 1, 3])):
             value = mutated(dice, value)
         if dice.random() < 0.003:
-            value = {"agent": "keep", "args": [[dice.choice(WORDS)] * dice.choice([10_000, 300_000])]}
+            word, times = dice.choice(WORDS), dice.choice([10_000, 300_000])
+            value = {"agent": "keep", "args": [[word] * min(times, MOST // (len(word) + 4))]}
         made = json.dumps(value, ensure_ascii=dice.random() < 0.7).encode("utf-8", "surrogatepass")
         how = dice.random()
         if how < 0.05:
