@@ -66,12 +66,11 @@ def inside_functions(tree: ast.AST) -> set[int]:
 
 
 def cycles() -> list[list[str]]:
-    """Modules that import each other in a circle, those that only name types counted; the largest circle first."""
+    """Modules that import each other in a circle, wherever the import stands and whatever it is for; the largest first."""
     graph: dict[str, set[str]] = {module: set() for module in FILES}
     for module, tree in trees().items():
-        inner = inside_functions(tree)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in inner:
+            if isinstance(node, ast.Import | ast.ImportFrom):
                 graph[module] |= set(targets(node)) & set(FILES) - {module}
     return sorted((each for each in _components(graph) if len(each) > 1), key=lambda each: (-len(each), each))
 

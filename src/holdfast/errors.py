@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from holdfast.words.salvage import Salvaged
 from holdfast.words.salvage import partial as _partial
 from holdfast.words.spent import NOTHING, Spent
+from holdfast.words.statuses import status_of
 
 
 class _Budget(Protocol):
@@ -30,11 +31,9 @@ class _Budget(Protocol):
 
 
 class _HttpStatus:
-    """Looks the status of a class up in the server's table, for callers that ask an error for it."""
+    """Looks the status of a class up in the table of them, for callers that ask an error for it."""
 
     def __get__(self, error: HoldfastError | None, kind: type[HoldfastError]) -> int:
-        from holdfast.http.statuses import status_of  # noqa: PLC0415 - of the edge, and seldom asked for
-
         return status_of(kind)
 
 

@@ -13,7 +13,7 @@ import holdfast
 from holdfast.http.errors import HINTS, REFUSALS, Refused, code_of, codes, problem
 from holdfast.http.paths import PATHS
 from holdfast.http.requests import MOST_BYTES
-from holdfast.http.statuses import STATUSES
+from holdfast.words.statuses import STATUSES
 
 OURS = [getattr(holdfast, name) for name in holdfast.__all__ if isinstance(getattr(holdfast, name), type)]
 OURS = [kind for kind in OURS if issubclass(kind, holdfast.HoldfastError)]
@@ -23,7 +23,7 @@ OURS = [kind for kind in OURS if issubclass(kind, holdfast.HoldfastError)]
 def test_every_error_has_a_status_and_a_code(kind):
     """Its status stands in the server's table, its code is the name of its class, and its message is its own."""
     status, document, _ = problem(kind("what happened"))
-    assert status == STATUSES[kind] == kind.http_status == codes()[code_of(kind)]
+    assert status == STATUSES[kind.__name__] == kind.http_status == codes()[code_of(kind)]
     assert document["error"]["code"] == code_of(kind)
     assert "what happened" in document["error"]["message"]
     assert kind in HINTS or "hint" in document["error"]

@@ -18,9 +18,9 @@ from starlette.responses import Response
 from holdfast import errors
 from holdfast.client.documents import json_bytes
 from holdfast.errors import HoldfastError
-from holdfast.http.statuses import STATUSES, status_of
 from holdfast.values.text import cut
 from holdfast.words.harmless import logger
+from holdfast.words.statuses import STATUSES
 
 _MOST_SAID: Final = 4_000  # characters: a message names what was sent
 _log = logger("holdfast.http")
@@ -78,7 +78,11 @@ class Refused(Exception):
 
 def code_of(kind: type[HoldfastError]) -> str:
     """`RunExists` is run_exists."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+    return _snake(kind.__name__)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
@@ -87,7 +91,7 @@ def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | 
         status, hint = REFUSALS[error.code]
         return status, _document(error.code, error.message, hint), error.headers
     if isinstance(error, HoldfastError):
-        kind, status = type(error), status_of(type(error))
+        kind, status = type(error), error.http_status
         hint = next((HINTS[each] for each in kind.__mro__ if each in HINTS), "")
         retry = {"Retry-After": "1"} if status == 503 else None
         if getattr(error, "lasting", False):
@@ -112,5 +116,5 @@ def _document(code: str, message: str, hint: str) -> dict[str, Any]:
 
 def codes() -> dict[str, int]:
     """Every code that an error can have, with its status: those of our exceptions, and what only a server refuses."""
-    found = {code_of(kind): status for kind, status in STATUSES.items()}
+    found = {_snake(name): status for name, status in STATUSES.items()}
     return found | {code: status for code, (status, _) in REFUSALS.items()}
