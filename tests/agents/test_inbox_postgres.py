@@ -64,9 +64,11 @@ async def listener() -> object:
 async def waits(hf, agent):
     """A run that only waits, in memory: it would be parked if the grace were over."""
     run = await hf.start(agent)
-    while not (found := hf._worker.attempts.get(run.id)) or found.parking.timer is None or found.tasks.gate.pumping:
+    while True:
+        carried = hf._worker.attempts.get(run.id)
+        if carried and carried.attempt.parking.timer is not None and not carried.attempt.tasks.gate.pumping:
+            return run, carried.attempt
         await asyncio.sleep(0.002)
-    return run, found
 
 
 async def told(hf, agent):

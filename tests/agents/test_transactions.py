@@ -473,12 +473,14 @@ def expected(seed):
 
 
 @pytest.mark.slow
-def test_beside_other_steps_in_any_order():
-    """In forty random schedules each with a crash, resumed runs see the same order, and each write is there once."""
+@pytest.mark.by_day("40")
+@pytest.mark.parametrize("schedules", [40, 200])
+def test_beside_other_steps_in_any_order(schedules):
+    """In random schedules each with a crash, resumed runs see the same order, and each write is there once."""
 
     async def test(hf):
         total = 0
-        for seed in range(40):
+        for seed in range(schedules):
             noise.seed(seed)
             run = await hf.start(mixed, seed, id=f"r{seed}")
             await asyncio.sleep(noise.random() * 0.02)
@@ -488,7 +490,7 @@ def test_beside_other_steps_in_any_order():
             assert rows(hf) == [("ana", 100), ("bo", total)], seed
             ended = [int(one.removeprefix("no ")) for one in order if not one.startswith("and")]
             assert sorted(ended) == list(range(len(ended))), order
-        assert hf.crashes == 40
+        assert hf.crashes == schedules
 
     on_table(test, mixed)
 

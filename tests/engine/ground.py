@@ -331,8 +331,8 @@ class Ground:
     def _changed(self, runs):
         for run in dict.fromkeys(runs):
             attempt = self.attempts.get(run)
-            if attempt is not None and not attempt.life.closing:
-                attempt.inbox.notice(sure=True)
+            if attempt is not None and not attempt.leaves:
+                attempt.notice(sure=True)
             elif run in self._came:
                 self._came[run] = True
             else:
@@ -366,15 +366,15 @@ class Ground:
     async def _carry_on(self, row, drops):
         attempt = await begin(self, row, self._specs[row.agent])
         if drops != self.drops:
-            attempt.life.close("lost")
+            attempt.abandon()
         else:
             self.attempts[row.id] = attempt
             if self._came.pop(row.id):
-                attempt.inbox.notice()
-        outcome = await attempt.life.ended
+                attempt.notice()
+        outcome = await attempt.ended
         await attempt.unwound()
         if drops == self.drops:
-            assert outcome in ("ended", "parked", "paused"), f"{row.id} is {outcome}: {attempt.life.unfit}"
+            assert outcome in ("ended", "parked", "paused"), f"{row.id} is {outcome}: {attempt.unfit}"
             del self.attempts[row.id]
             self._look(row.id)
 
@@ -383,7 +383,7 @@ class Ground:
         self.drops, self._down = self.drops + 1, True
         self.store.crash()
         for attempt in self.attempts.values():
-            attempt.life.close("lost")
+            attempt.abandon()
         self.attempts.clear()
         self._came.clear()
         while self._carriers:

@@ -36,7 +36,7 @@ async def settled_waiting(hf, run):
     """Until the run waits for its message, in memory or parked."""
     while not await counted(run, "step.completed"):
         await asyncio.sleep(0.001)
-    while (attempt := hf._worker.attempts.get("r")) is not None and not attempt.tasks.settled:
+    while (carried := hf._worker.attempts.get("r")) is not None and not carried.attempt.tasks.settled:
         await asyncio.sleep(0.001)
 
 
@@ -49,7 +49,7 @@ async def lose_lease(hf, run):
     try:
         (row,) = await other.claim(["agent", *hostile.ALL], 10, 60_000)
         assert row.id == run.id
-        attempt = hf._worker.attempts[run.id]
+        attempt = hf._worker.attempts[run.id].attempt
         await hf._worker.trust()
         assert attempt.life.closing == "lost"
         await attempt.unwound()

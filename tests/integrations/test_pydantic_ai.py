@@ -244,9 +244,11 @@ def test_messages_are_the_same_on_every_replay():
     assert everywhere(job, check=check) > 10
 
 
-async def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path):
-    """120 turns of 2 KB, each request given all that came before, take at most 1.5 times those 2 KB."""
-    turns, size = 120, 2048
+@pytest.mark.by_day("120")
+@pytest.mark.parametrize("turns", [120, 400])
+async def test_the_journal_of_a_conversation_is_about_its_payload(tmp_path, turns):
+    """Turns of 2 KB, each request given all that came before, take at most 1.5 times those 2 KB."""
+    size = 2048
     script = Script(lambda turn, _m: says("".join(random.Random(turn).choices(string.ascii_letters, k=size))))
     clerk = durable(script, instructions="Be kind.")
 

@@ -41,6 +41,6 @@ def test_one_of_many_that_ends_its_process_is_found(fleet, others):
         if worker.running:
             break
         deaths += 1
-    assert 4 <= deaths <= 9
+    assert (4 if others == 20 else 5) <= deaths <= 9
     assert "ended its process" in fleet.ask(lambda hf: hf.get("poison").info()).reason
     assert set(fleet.results(runs).values()) == {1}

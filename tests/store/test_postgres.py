@@ -203,17 +203,19 @@ asyncio.run(main())
 """
 
 
-async def test_many_processes_open_an_empty_database(database: Place) -> None:
-    """Ten processes that open it at once: each migration is applied once and all of them work."""
-    processes = [python(OPENER, database.url, f"run-{number}") for number in range(10)]
-    assert [line(process) for process in processes] == ["ready"] * 10
+@pytest.mark.by_day("10")
+@pytest.mark.parametrize("many", [10, 20])
+async def test_many_processes_open_an_empty_database(database: Place, many: int) -> None:
+    """Many that open it at once: each migration is applied once and all of them work."""
+    processes = [python(OPENER, database.url, f"run-{number}") for number in range(many)]
+    assert [line(process) for process in processes] == ["ready"] * many
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    assert [process.communicate()[0].split() for process in processes] == [["done"]] * 10
+    assert [process.communicate()[0].split() for process in processes] == [["done"]] * many
     async with database.open() as store, session(database) as connection:
-        assert len(await store.runs()) == 10
+        assert len(await store.runs()) == many
         assert await connection.fetchval("SELECT count(*) FROM migrations") == len(known())
 
 

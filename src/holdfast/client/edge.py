@@ -194,10 +194,8 @@ class Edge:
         worker = self._hf._worker
         found: dict[str, list[OpenCall]] = {}
         for run, attempt in list(worker.attempts.items()) if worker is not None else ():
-            for key, call in list(attempt.calls.items()):
-                began = call.body_began_at
-                if began and not call.numbered and key not in attempt.parking.waits:
-                    found.setdefault(run, []).append(OpenCall(key, call.name, call.preview, began))
+            for call in attempt.open_calls():
+                found.setdefault(run, []).append(OpenCall(*call))
         return found
 
 

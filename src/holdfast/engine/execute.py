@@ -23,6 +23,7 @@ from typing import Any
 from holdfast.engine import approvals, conversations, effects, outlets
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.budgets import Meter
+from holdfast.engine.carried import Carried
 from holdfast.engine.control import REQUESTS
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Divergence, Journal
@@ -39,7 +40,7 @@ STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may
 FOREIGN_GRACE_S = 300.0  # and how long when it is known to wait for such things: raw I/O takes its time again
 
 
-async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
+async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Carried:
     """Load a claimed run and start its agent's code; what it does next is up to its journal."""
     install(asyncio.get_running_loop())
     attempt = await load(host, run, spec)
@@ -51,10 +52,10 @@ async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
             f"run {run.id!r}: its arguments do not fit agent {spec.name!r}: {error}. Bring the old parameters back (new ones "
             "need a default), then resume the run"
         )
-        return attempt
+        return Carried(attempt)
     effects.watch()
     attempt.start(args, kwargs)
-    return attempt
+    return Carried(attempt)
 
 
 async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:

@@ -232,29 +232,17 @@ class TestClient(Client):
     def _moves(self) -> object:
         """A value that differs once any run has moved."""
         attempts = self._worker.attempts.values() if self._worker is not None else ()
-        return [
-            (
-                attempt.run.id,
-                attempt.run.lease_epoch,
-                attempt.tasks.activity,
-                attempt.pen.next_seq,
-                attempt.pen.unacked,
-            )
-            for attempt in attempts
-        ]
+        return [attempt.moves for attempt in attempts]
 
     def _idle(self) -> bool:
         """Does nothing move: no body, no write on its way, no run that could still act by itself?"""
         worker = self._worker
         if worker is None or not self._up.is_set() or worker.loading or not worker.scheduler.asleep:
             return False
+        leaves_first = self._settings.park_grace_s <= 0
         return all(
-            attempt.life.live and attempt.tasks.resting
-            and not attempt.tasks.gate.pumping  # it may be about to leave memory
-            and not (attempt.bodies.driving or attempt.pen.unacked or attempt.journal.ready or attempt.bodies.holding)
-            and (attempt.parking.timer is None or self._settings.park_grace_s > 0)  # it leaves memory first
-            for attempt in worker.attempts.values()
-        )  # fmt: skip
+            attempt.is_idle and not (attempt.is_leaving_soon and leaves_first) for attempt in worker.attempts.values()
+        )
 
     async def _next_due(self) -> int | None:
         worker = self._worker
@@ -262,7 +250,7 @@ class TestClient(Client):
             return None
         parked: int | None = await self.store.next_due(worker.serves)
         inside = self.clock.next_timer()
-        running = {name for name, attempt in worker.attempts.items() if attempt.life.live}
+        running = {name for name, attempt in worker.attempts.items() if attempt.is_live}
         if parked is not None and running and inside is not None:
             return min(parked, inside)
         return inside if parked is None else parked if inside is None else min(parked, inside)
@@ -277,7 +265,7 @@ class TestClient(Client):
 
     def _writing(self) -> bool:
         """Is a write on its way?"""
-        return self._worker is not None and any(attempt.pen.unacked for attempt in self._worker.attempts.values())
+        return self._worker is not None and any(attempt.is_writing for attempt in self._worker.attempts.values())
 
     async def _unclaimed(self) -> bool:
         """Is a parked or new run due that no worker has taken yet?"""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
-from holdfast.engine.attempt import Attempt
+from holdfast.engine.carried import Carried
 from holdfast.engine.loop import RunTask
 from holdfast.errors import StoreUnavailable
 from holdfast.words.harmless import logger
@@ -19,12 +19,12 @@ _log = logger("holdfast")
 _STRAYS_S: Final = 0.5
 
 
-async def release_all(attempts: Iterable[Attempt], grace_s: float) -> None:
+async def release_all(attempts: Iterable[Carried], grace_s: float) -> None:
     """Give these runs back, each when it can be; no step of theirs begins from now on."""
     leaving = list(attempts)
     for attempt in leaving:
-        attempt.bodies.hold("releasing")
-    releases = [attempt.parking.release(grace_s) for attempt in leaving]
+        attempt.hold()
+    releases = [attempt.release(grace_s) for attempt in leaving]
     for problem in await asyncio.gather(*releases, return_exceptions=True):
         if isinstance(problem, Exception) and not isinstance(problem, StoreUnavailable):
             _log.error("a run could not be given back: %r", problem)

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Final
 
-from holdfast.engine.attempt import Attempt
+from holdfast.engine.carried import Carried
 from holdfast.engine.loop import RunTask, frame_location
 from holdfast.runtime import RunFacts, StepContext, _here
 from holdfast.words.harmless import logger
@@ -30,7 +30,7 @@ _NOTICE_S: Final = 1.0
 class Hangs:
     """Watches one loop from `start` to `stop`."""
 
-    def __init__(self, settings: Settings, measures: Measures, attempts: dict[str, Attempt]) -> None:
+    def __init__(self, settings: Settings, measures: Measures, attempts: dict[str, Carried]) -> None:
         self._settings, self._measures, self._attempts = settings, measures, attempts
         self._asked_at = self._turned_at = 0.0  # the first is set in the thread only, the second on the loop only
         self._told, self._counted_s, self._gave_up = "", 0.0, False
@@ -101,7 +101,7 @@ class Hangs:
         if isinstance(task, RunTask):
             return _named(task.scope.tasks.life.run)
         for attempt in self._attempts.copy().values():
-            if task in attempt.bodies.drivers:
+            if attempt.drives(task):
                 return f"a step of {_named(attempt.run)}"
         context = getattr(task, "get_context", None)  # since Python 3.12: so tasks that a body started are known too
         place = None if context is None else context().get(_here)

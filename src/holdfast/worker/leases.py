@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.engine.attempt import Attempt
+from holdfast.engine.carried import Carried
 from holdfast.errors import HoldfastError, LeaseLost, StoreUnavailable
 from holdfast.store.appends import Append, Transition
 from holdfast.store.contract import WorkerStore
@@ -107,7 +107,7 @@ class Leases:
         store: WorkerStore,
         settings: Settings,
         measures: Measures,
-        attempts: dict[str, Attempt],
+        attempts: dict[str, Carried],
         loading: dict[str, bool],
     ) -> None:
         self._store, self._attempts, self._loading = store, attempts, loading
@@ -145,7 +145,7 @@ class Leases:
         """Nobody carries this run here any more, though it may still be ours: it is given back when that is known."""
         self._astray.add((run, epoch))
 
-    def _carried(self) -> tuple[dict[str, Attempt], Astray] | None:
+    def _carried(self) -> tuple[dict[str, Carried], Astray] | None:
         """In the thread of the heartbeat: copies, because it can tell only about what there was before.
 
         A worker that carries nothing beats more seldom, to find what it does not know of.
@@ -154,7 +154,7 @@ class Leases:
         self._idle_beats = 0 if any(carried) or self._loading else self._idle_beats + 1
         return carried if self._idle_beats % _IDLE_BEATS == 0 else None
 
-    def _heard(self, carried: tuple[dict[str, Attempt], Astray], leases: list[Lease], until: float) -> None:
+    def _heard(self, carried: tuple[dict[str, Carried], Astray], leases: list[Lease], until: float) -> None:
         """Use what the heartbeat told: runs that are lost, and runs that have something in their inbox.
 
         It tells of those that were here when it began. One that came since has its own time, of its claim.
@@ -163,13 +163,9 @@ class Leases:
         attempts, astray = carried
         for name, attempt in attempts.items():
             lease = held.get((name, attempt.run.lease_epoch))
-            attempt.bodies.leased(None if lease is None else until)
-            if lease is None:
-                # One that is just ending or being given back has no lease any more: its write on the way tells.
-                if not (attempt.pen.unacked or attempt.bodies.holding):
-                    attempt.life.close("lost")
-            elif lease.inbox_count > attempt.inbox.seen:
-                attempt.inbox.notice()
+            attempt.leased(None if lease is None else until)
+            if lease is not None:
+                attempt.notice_after(lease.inbox_count)
         self._renewed.set()
         # A claim whose commit was unknown may have happened after all, when it had been given up: then a run is ours and
         # nobody carries it. One that is claimed at this moment is not here yet either, so it must be missing twice.

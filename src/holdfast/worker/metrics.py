@@ -143,7 +143,7 @@ METRICS: Final[tuple[Described[Sight], ...]] = (
     Described("holdfast_running_runs_limit", "gauge", "Runs this worker has in memory at the most.", (),
               _one(lambda worker: worker.settings.concurrency)),
     Described("holdfast_running_steps", "gauge", "Bodies of steps that run in this worker now.", (),
-              _one(lambda worker: sum(each.bodies.running for each in list(worker.attempts.values())))),
+              _one(lambda worker: sum(each.bodies for each in list(worker.attempts.values())))),
     Described("holdfast_step_seconds", "histogram",
               "Seconds each attempt at a step took, by how it ended: completed, failed, in_doubt or stopped.",
               ("outcome",),

@@ -15,7 +15,7 @@ import time
 from typing import Any, Final
 
 from holdfast.engine import parking
-from holdfast.engine.attempt import Attempt
+from holdfast.engine.carried import Carried
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import WorkerStore
 from holdfast.words.model import RunRow
@@ -37,7 +37,7 @@ class Scheduler:
         store: WorkerStore,
         served: Served,
         settings: Settings,
-        attempts: dict[str, Attempt],
+        attempts: dict[str, Carried],
         loading: dict[str, bool],
     ) -> None:
         self._store, self._served, self._settings = store, served, settings
@@ -100,7 +100,7 @@ class Scheduler:
     def _under_suspicion(self, run: str) -> bool:
         """A run that was suspected and has made progress is one like all others."""
         attempt = self._attempts.get(run)
-        return run in self._loading or (attempt is not None and not attempt.pen.new_outcomes)
+        return run in self._loading or (attempt is not None and not attempt.progressed)
 
     def changed_meanwhile(self, run: str) -> bool:
         """Did news of this run come while it was being claimed?"""
@@ -154,12 +154,12 @@ class Scheduler:
             if news >= News.DUE:
                 self._heard_of(run)
             elif news == News.STOPPED and run in self._attempts:
-                self._attempts[run].control.look_for_owner()
+                self._attempts[run].stopped()
 
     def _heard_of(self, run: str) -> None:
         attempt = self._attempts.get(run)
-        if attempt is not None and not attempt.life.closing:
-            attempt.inbox.notice(sure=True)
+        if attempt is not None and not attempt.leaves:
+            attempt.notice(sure=True)
             return
         if run in self._loading:
             self._loading[run] = True
@@ -169,8 +169,8 @@ class Scheduler:
             for each in self._loading:
                 self._loading[each] = True
             for attempt in self._attempts.values():
-                if any(wait.token is not None for wait in attempt.parking.waits.values()):
-                    attempt.inbox.notice()
+                if attempt.awaits_signal:
+                    attempt.notice()
         self._look.set()
 
     def left(self, *, was_full: bool) -> None:

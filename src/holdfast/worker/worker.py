@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from holdfast.declare import Step
-from holdfast.engine.attempt import Attempt
+from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.performer import perform
 from holdfast.engine.slots import Freed
@@ -56,7 +56,7 @@ class Worker:
         self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
         self.resources, self.slots = OpenResources(self.settings.replace), Freed()
         self.threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="holdfast-step")
-        self.attempts: dict[str, Attempt] = {}
+        self.attempts: dict[str, Carried] = {}
         self.loading: dict[str, bool] = {}  # claimed and not yet running; True: a signal came meanwhile
         self._carriers: set[asyncio.Task[None]] = set()
         self._strays: set[asyncio.Task[Any]] = set()
@@ -107,7 +107,7 @@ class Worker:
         self._stopping = True
         self._leases.stop()
         for attempt in list(self.attempts.values()):
-            attempt.life.close("lost")
+            attempt.abandon()
         await self._put_down()
 
     async def _put_down(self) -> None:
@@ -155,7 +155,7 @@ class Worker:
         carrier.add_done_callback(self._carriers.discard)
 
     async def _carry_on(self, run: RunRow, lease_until: float) -> None:
-        attempt: Attempt | None = None
+        attempt: Carried | None = None
         try:
             try:
                 if suspects.guilty(run):
@@ -166,24 +166,22 @@ class Worker:
                 attempt = await self._begun(run, spec)
                 if attempt is None:
                     return
-                attempt.bodies.leased(lease_until)
+                attempt.leased(lease_until)
                 self.attempts[run.id] = attempt
             finally:
                 came = self.loading.pop(run.id)
             if came:
-                attempt.inbox.notice()
+                attempt.notice()
             if self._stopping:  # it was being loaded when the worker was told to stop
-                await attempt.parking.release(0.0)
-            outcome = await attempt.life.ended
-            if attempt.life.left is not None and attempt.life.left.due_at is not None:
+                await attempt.release(0.0)
+            outcome = await attempt.ended
+            if attempt.left is not None and attempt.left.due_at is not None:
                 self.scheduler.wake()  # it is due some time; when that was written, it was still here and not looked for
-            if attempt.control.is_put_away:
-                await attempt.unwound()
-                await attempt.control.put_away()
+            await attempt.put_away()
             self._remember(attempt, outcome)
             if outcome == "unfit":
-                _log.error("%s", attempt.life.unfit)
-                await self.store.refuse(run, attempt.life.unfit)
+                _log.error("%s", attempt.unfit)
+                await self.store.refuse(run, attempt.unfit)
             if outcome == "lost":
                 self._leases.lead_astray(run.id, run.lease_epoch)
         except StoreUnavailable as problem:
@@ -199,10 +197,10 @@ class Worker:
                 self.attempts.pop(run.id, None)
             self.scheduler.left(was_full=was_full)
             if attempt is not None:
-                attempt.life.close("lost")
+                attempt.abandon()
                 await attempt.unwound()
 
-    async def _begun(self, run: RunRow, spec: AgentSpec) -> Attempt | None:
+    async def _begun(self, run: RunRow, spec: AgentSpec) -> Carried | None:
         """The run, in memory; None when it cannot be set up by this code, and would fail in the same way each time."""
         try:
             return await begin(self, run, spec)
@@ -215,15 +213,15 @@ class Worker:
             await self.store.refuse(run, reason)
             return None
 
-    def _remember(self, attempt: Attempt, outcome: str) -> None:
+    def _remember(self, attempt: Carried, outcome: str) -> None:
         """A park that brought nothing new doubles the next one's grace, so that a run does not flap."""
-        run, left = attempt.run.id, attempt.life.left
+        run, left = attempt.run.id, attempt.left
         self.measures.left[outcome] += 1
         if outcome == "ended" and left is not None:
             self.measures.finished[attempt.run.agent, left.status] += 1
         if self.settings.observer is not None and left is not None and outcome in ("parked", "paused"):
             self.settings.observer.left(run, left.status, left.waits_for or left.reason or "")
-        if outcome != "parked" or attempt.pen.new_outcomes:
+        if outcome != "parked" or attempt.progressed:
             self._graces.pop(run, None)
         elif self.settings.park_grace_s > 0:
             self._graces[run] = min(self.park_grace_s(run) * 2, _LONGEST_GRACE_S)
