@@ -126,6 +126,19 @@ def test_edges_ask_the_client_and_not_what_is_behind_it():
     assert not wrong, "\n".join(wrong)
 
 
+DOORS = "engine.execute engine.carried engine.host engine.performer engine.slots engine.loop"  # of the engine, for who carries runs
+
+
+def test_the_engine_is_entered_by_its_doors():
+    """A worker, and any other ground, knows `begin`, `Carried` and `Host`, and no part of an attempt."""
+    inner = [
+        f"{module}, line {line}: {target} is inside the engine"
+        for module, target, line, _ in imports()
+        if not part_of(module, "engine") and part_of(target, "engine") and not part_of(target, DOORS)
+    ]
+    assert not inner, "\n".join(inner)
+
+
 # --- prose ---
 
 HIDING = ("The same", "That of", "It", "What", "Who", "How", "Of")  # words before which no actor and no verb was named

@@ -21,7 +21,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.engine.execute import begin
-from holdfast.engine.parking import EARLY_MS
+from holdfast.engine.host import EARLY_MS
 from holdfast.engine.performer import perform
 from holdfast.engine.slots import Freed
 from holdfast.errors import LeaseLost, RunFinished

@@ -21,7 +21,9 @@ async def test_every_kind_of_event_that_arrives_is_taken_by_somebody():
         run = await hf.start(listener)
         while run.id not in hf._worker.attempts:
             await asyncio.sleep(0.001)
-        assert set(hf._worker.attempts[run.id].attempt.arrivals) == {name for name, kind in KINDS.items() if kind.arrives}
+        assert set(hf._worker.attempts[run.id].attempt.arrivals) == {
+            name for name, kind in KINDS.items() if kind.arrives
+        }
         await run.cancel()
 
 

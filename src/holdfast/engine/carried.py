@@ -12,7 +12,6 @@ from typing import Any
 
 from holdfast.engine.attempt import Attempt
 from holdfast.store.appends import Transition
-from holdfast.words.model import RunRow
 
 
 class Carried:

@@ -31,6 +31,7 @@ class Ended:
 
 
 RUN_IT: Final = Ended()
+EARLY_MS: Final = 8  # a host brings a run back into memory so long before its time; it does not leave if it is so near
 
 
 class Threads(Protocol):

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.engine.bodies import Bodies
-from holdfast.engine.host import Host
+from holdfast.engine.host import EARLY_MS, Host
 from holdfast.engine.inbox import Inbox
 from holdfast.engine.journal import Journal
 from holdfast.engine.life import Life
@@ -34,7 +34,6 @@ from holdfast.words.harmless import logger
 
 _log = logger("holdfast")
 _STALL_NOTICE_S = 1.0
-EARLY_MS = 8  # a run comes back into memory so long before its time, and does not leave if it would have to come back
 _ORDER = (
     "person",
     "message",

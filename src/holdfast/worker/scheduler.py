@@ -14,8 +14,8 @@ import contextlib
 import time
 from typing import Any, Final
 
-from holdfast.engine import parking
 from holdfast.engine.carried import Carried
+from holdfast.engine.host import EARLY_MS
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import WorkerStore
 from holdfast.words.model import RunRow
@@ -88,7 +88,7 @@ class Scheduler:
             sure, self._sure = self._sure, False
             self._asked_for = min(free, max(_FIRST_CLAIMED, self.carried), _MOST_CLAIMED)
             claimed = await self._store.claim(self._served.names, self._asked_for, ttl_ms, sure=sure,
-                                              early_ms=parking.EARLY_MS, **self._ours)  # fmt: skip
+                                              early_ms=EARLY_MS, **self._ours)  # fmt: skip
         if overdue or (not claimed and not self.carried and self._suspected):
             self._suspected = False
             claimed = await self._store.claim(self._served.names, free, ttl_ms, alone=True, **self._ours)
@@ -122,7 +122,7 @@ class Scheduler:
         if not self.full:
             due = await self._next_due(alone=not self.carried)
             if due is not None:  # it may have become due since the claim, or is a suspect: then the timer fires at once
-                now, early = self._store.clock.now(), due - parking.EARLY_MS
+                now, early = self._store.clock.now(), due - EARLY_MS
                 self._suspected = due <= now
                 timer = self._store.clock.call_at(early if early > now else due, self._is_due)
         try:
