@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from holdfast.client.approvals import Approval
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
-    from holdfast.client.run import AgentInfo, Deed, Receipt, Run, RunEvent, RunInfo
+    from holdfast.client.history import MessageInfo, Pending, Snapshot, State, StepInfo
+    from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
+    from holdfast.client.run import Receipt, Run
     from holdfast.client.streams import Chunk, StreamInfo
     from holdfast.client.tokens import Token
     from holdfast.declare import NOT_DONE, Agent, NotDone, Step, agent, step
@@ -120,12 +122,14 @@ __all__ = [
     "LoopDetected",
     "Loops",
     "Message",
+    "MessageInfo",
     "NewerJournal",
     "NondeterminismError",
     "NotAllowed",
     "NotDone",
     "NotInRun",
     "NotStorable",
+    "Pending",
     "Permanent",
     "Plan",
     "Progress",
@@ -147,10 +151,13 @@ __all__ = [
     "RunPaused",
     "Salvaged",
     "Settings",
+    "Snapshot",
     "Spent",
     "Stale",
+    "State",
     "Step",
     "StepFailed",
+    "StepInfo",
     "StepTimeout",
     "StoreUnavailable",
     "Stream",
@@ -223,7 +230,9 @@ _HOMES = {
     "holdfast.client.approvals": "Approval",
     "holdfast.resources": "Resource resource",
     "holdfast.words.retry": "Retry",
-    "holdfast.client.run": "AgentInfo Deed Receipt Run RunEvent RunInfo",
+    "holdfast.client.history": "MessageInfo Pending Snapshot State StepInfo",
+    "holdfast.client.info": "AgentInfo Deed RunEvent RunInfo",
+    "holdfast.client.run": "Receipt Run",
     "holdfast.words.salvage": "Reason Salvaged partial",
     "holdfast.values.signature": "Local",
     "holdfast.words.spent": "Spent",

@@ -15,6 +15,7 @@ from holdfast.resources import plain_context, step_outside_run
 from holdfast.runtime import AgentSpec, CallChild, Called, Isolation, Placed, StepContext, StepSpec, call_plainly, here
 from holdfast.values.signature import Signature
 from holdfast.words.budget import Budget, checked_budget
+from holdfast.words.calls import KeptAs, checked_inputs
 from holdfast.words.durations import Duration, seconds
 from holdfast.words.limits import NORMAL, Limit, Rate, declared
 from holdfast.words.loops import Loops, checked_loops
@@ -229,6 +230,7 @@ def step(
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
+    inputs: KeptAs | None = None,
 ) -> _StepDeco: ...
 @overload
 def step(
@@ -241,6 +243,7 @@ def step(
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
+    inputs: KeptAs | None = None,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]] | Callable[P, R]], Step[P, R]]: ...
 @overload
 def step(
@@ -253,6 +256,7 @@ def step(
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
+    inputs: KeptAs | None = None,
 ) -> _StepDeco: ...
 def step(
     fn: Any = None,
@@ -267,6 +271,7 @@ def step(
     limit: int | Limit | None = None,
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
+    inputs: KeptAs | None = None,
 ) -> Any:
     """Declare a step: one action whose result is recorded.
 
@@ -283,6 +288,8 @@ def step(
         rate: How many bodies begin in a time, in all workers together.
         migrate: Called with the plain data of a recorded result that no longer fits the annotated type. It returns plain
             data, or a value, that does.
+        inputs: "full" keeps its whole arguments in the history, "digest" a digest and 120 characters. Unless given, its agent
+            says it, then the store; then it is "digest".
 
     Raises:
         BadArguments: The function or an option cannot be used.
@@ -297,7 +304,9 @@ def step(
     """
 
     def declare(fn: Callable[..., Any]) -> Step[Any, Any]:
-        return _declare_step(fn, name, retry, timeout, raises, in_doubt, transaction, limit, rate, migrate)
+        return _declare_step(
+            fn, name, retry, timeout, raises, in_doubt, transaction, limit, rate, migrate, checked_inputs(inputs)
+        )
 
     return declare if fn is None else declare(fn)
 
@@ -313,6 +322,7 @@ def _declare_step(
     limit: int | Limit | None,
     rate: str | Rate | None,
     migrate: Callable[[Any], Any] | None,
+    inputs: KeptAs | None,
 ) -> Step[Any, Any]:
     if isinstance(fn, staticmethod | classmethod) or not inspect.isfunction(fn):
         raise BadArguments(f"@step belongs on a function or method written with def or async def, not on {fn!r}")
@@ -353,6 +363,7 @@ def _declare_step(
         transaction=_ISOLATION[transaction],
         flow=None if limit is None and rate is None else declared("step", own_name, fn, limit=limit, rate=rate),
         migrate=migrate,
+        inputs=inputs,
     )
     return Step(spec)
 
@@ -386,6 +397,7 @@ def agent(
     budget: Budget | None = None,
     loops: Loops | None = None,
     strict: bool = False,
+    inputs: KeptAs | None = None,
 ) -> _AgentDeco: ...
 def agent(
     fn: Any = None,
@@ -401,6 +413,7 @@ def agent(
     budget: Budget | None = None,
     loops: Loops | None = None,
     strict: bool = False,
+    inputs: KeptAs | None = None,
 ) -> Any:
     """Declare an agent: plain async code that goes on where it stopped.
 
@@ -416,6 +429,8 @@ def agent(
         loops: When a person is asked because the run repeats itself.
         strict: Pause a run before its code does something that is not recorded, such as opening a file. Otherwise that is
             only logged.
+        inputs: "full" keeps the whole arguments of its steps in the history, "digest" a digest and 120 characters. A step may
+            say otherwise. Unless given, the store says it.
 
     Raises:
         BadArguments: The function or an option cannot be used.
@@ -430,7 +445,8 @@ def agent(
     flow = {"queue": queue, "priority": priority, "limit": limit, "rate": rate, "singleton": singleton}
 
     def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
-        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict)
+        kept = checked_inputs(inputs)
+        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict, kept)
 
     return declare if fn is None else declare(fn)
 
@@ -443,6 +459,7 @@ def _declare_agent(
     budget: Budget | None,
     loops: Loops | None,
     strict: bool,
+    inputs: KeptAs | None,
 ) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
         reason = "an agent returns one value; return a list"
@@ -459,5 +476,7 @@ def _declare_agent(
     signature.promise()
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
     return Agent(
-        AgentSpec(own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops, strict)
+        AgentSpec(
+            own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops, strict, inputs
+        )
     )

@@ -25,6 +25,7 @@ from holdfast.values.codec import Migrate, Shape
 from holdfast.values.signature import Signature
 from holdfast.values.text import is_whole, short
 from holdfast.words.budget import Budget
+from holdfast.words.calls import KeptAs
 from holdfast.words.limits import Flow
 from holdfast.words.loops import Loops
 from holdfast.words.model import Recorded
@@ -56,6 +57,9 @@ class StepSpec:
     transaction: Isolation | None = None  # its body and its record are one transaction of the store
     flow: Flow | None = None  # its limit and rate, if it has any
     migrate: Migrate | None = None  # makes what fits of a recorded result that does not
+    # Whether its inputs are kept: 'full' or 'digest', None: as its agent says; or what makes the value to be kept of a call's
+    # arguments.
+    inputs: KeptAs | Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,6 +74,7 @@ class AgentSpec:
     budget: Budget | None = None
     loops: Loops | None = None
     strict: bool = False  # its code may do nothing that is not recorded
+    inputs: KeptAs | None = None  # of its steps; None: as the store says
 
 
 @dataclass(frozen=True, slots=True)

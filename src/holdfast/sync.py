@@ -11,14 +11,22 @@ from typing import Any, Self
 from holdfast.client import bridge
 from holdfast.client.client import Client as AsyncClient
 from holdfast.client.conversations import Transcript as AsyncTranscript
+from holdfast.client.history import MessageInfo as AsyncMessageInfo
+from holdfast.client.history import Snapshot as AsyncSnapshot
+from holdfast.client.history import State as AsyncState
+from holdfast.client.history import StepInfo as AsyncStepInfo
 from holdfast.client.run import Receipt as AsyncReceipt
 from holdfast.client.run import Run as AsyncRun
 
-__all__ = ["Client", "Receipt", "Run", "Transcript", "open"]
+__all__ = ["Client", "MessageInfo", "Receipt", "Run", "Snapshot", "State", "StepInfo", "Transcript", "open"]
 
 Run = bridge.mirror(AsyncRun)
 Receipt = bridge.mirror(AsyncReceipt)
 Transcript = bridge.mirror(AsyncTranscript)
+StepInfo = bridge.mirror(AsyncStepInfo)
+State = bridge.mirror(AsyncState)
+MessageInfo = bridge.mirror(AsyncMessageInfo)
+Snapshot = bridge.mirror(AsyncSnapshot)
 
 
 class _Closing(bridge.Mirrored):

@@ -12,7 +12,7 @@ from tests.cli.terminal import FLEET
 
 import holdfast
 from holdfast.cli import main
-from holdfast.client.run import RunInfo
+from holdfast.client.info import RunInfo
 
 
 def test_a_store_that_is_not_there_is_not_made_by_looking(cli):

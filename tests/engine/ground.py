@@ -292,7 +292,7 @@ for _name in set(dir(EngineStore)) - set(dir(MemoryStore)):
 class Ground:
     """Carries the runs of one store. It is the `Host` of their attempts."""
 
-    value_limit_bytes, recorded, resources = DEFAULT_LIMIT_BYTES, None, None
+    value_limit_bytes, recorded, resources, inputs = DEFAULT_LIMIT_BYTES, None, None, None
     perform = staticmethod(perform)
 
     def __init__(self, clock, specs, *, seed=0, park_s=None, replace=None, late_s=0.0):

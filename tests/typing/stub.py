@@ -16,6 +16,10 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "Run": ("client.run", []),
     "Receipt": ("client.run", []),
     "Transcript": ("client.conversations", []),
+    "StepInfo": ("client.history", []),
+    "State": ("client.history", []),
+    "MessageInfo": ("client.history", []),
+    "Snapshot": ("client.history", []),
     "Client": (
         "client.client",
         [

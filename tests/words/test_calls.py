@@ -56,8 +56,12 @@ def test_open_calls_say_what_they_wait_for():
     assert pending["timer#0"].until == 3000 + 5000
     assert (pending["rate#0"].what, pending["rate#0"].until) == ("api", 99)
     assert pending["retry#0"].until == 2000 + 200
-    assert [pending[f"{sort}#0"].what for sort in ("child", "question", "conversation")] == ["r.deepen-1", "q-1", "user-1"]
-    assert [call.state for call in found][0] == "running"
+    assert [pending[f"{sort}#0"].what for sort in ("child", "question", "conversation")] == [
+        "r.deepen-1",
+        "q-1",
+        "user-1",
+    ]
+    assert next(call.state for call in found) == "running"
     assert {call.state for call in list(found)[1:]} == {"waiting"}
 
 

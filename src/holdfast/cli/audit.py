@@ -16,7 +16,7 @@ from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import LISTED_BYTES, Room
 from holdfast.client.documents import plain
 from holdfast.client.edge import Edge
-from holdfast.client.run import Deed
+from holdfast.client.info import Deed
 from holdfast.values.text import cut
 from holdfast.words.durations import day_and_time
 

@@ -28,7 +28,8 @@ from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.console import print_json
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge, user
-from holdfast.client.run import Run, RunInfo
+from holdfast.client.info import RunInfo
+from holdfast.client.run import Run
 from holdfast.errors import BadArguments
 from holdfast.words.budget import Budget
 from holdfast.words.model import FINISHED, TRANSITIONS

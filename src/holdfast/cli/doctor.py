@@ -16,7 +16,7 @@ from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge, file_facts
-from holdfast.client.run import RunInfo
+from holdfast.client.info import RunInfo
 from holdfast.client.tokens import RENEW
 from holdfast.errors import StoreUnavailable
 from holdfast.values.text import size

@@ -29,7 +29,7 @@ from holdfast.cli.view.draw import STATUS_STYLES, clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge
-from holdfast.client.run import RunInfo
+from holdfast.client.info import RunInfo
 from holdfast.values.text import cut
 from holdfast.words.durations import spoken
 from holdfast.words.model import TRANSITIONS

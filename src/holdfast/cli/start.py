@@ -13,7 +13,8 @@ from holdfast.cli.view.advice import code_of, command
 from holdfast.cli.view.console import answer, print_json, say
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
-from holdfast.client.run import AgentInfo, Run
+from holdfast.client.info import AgentInfo
+from holdfast.client.run import Run
 from holdfast.values.signature import refuse_object
 from holdfast.words.durations import when
 

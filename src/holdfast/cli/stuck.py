@@ -12,7 +12,7 @@ from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.documents import plain
 from holdfast.client.edge import Edge
-from holdfast.client.run import RunInfo, crashes, is_held_back, wants_worker
+from holdfast.client.info import RunInfo, crashes, is_held_back, wants_worker
 from holdfast.values.text import cut
 from holdfast.words.durations import spoken
 from holdfast.words.model import CRASHES_APART, Published, RunRow, is_served

@@ -129,8 +129,8 @@ class Bridge:
         kind = _mirrors.get(type(value))
         if kind is not None:
             return kind(self, value)
-        if type(value) is list:
-            return [self.wrapped(each) for each in value]
+        if type(value) is list or type(value) is tuple:
+            return type(value)(self.wrapped(each) for each in value)
         return self._each(value) if isinstance(value, AsyncIterator) else value
 
     def _each(self, values: AsyncIterator[Any]) -> Iterator[Any]:

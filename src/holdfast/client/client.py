@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
@@ -19,8 +20,9 @@ from holdfast.client.aside import aside
 from holdfast.client.control import Control
 from holdfast.client.conversations import Conversations
 from holdfast.client.filter import filter_of
+from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.client.refusals import Refusals
-from holdfast.client.run import AgentInfo, Deed, Run, RunEvent, RunInfo, bury_owners, wants_worker
+from holdfast.client.run import Run
 from holdfast.client.tokens import Tokens
 from holdfast.client.waiters import Waiters
 from holdfast.declare import Agent
@@ -38,6 +40,7 @@ from holdfast.values.schema import arguments_from_published, check_against, fill
 from holdfast.values.signature import Input
 from holdfast.values.text import near, short, spell
 from holdfast.words.budget import Budget, checked_budget
+from holdfast.words.calls import KeptAs
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.limits import Flow, Lane, lane_of
 from holdfast.words.model import (
@@ -69,7 +72,11 @@ DEFAULT_URL: Final = urls.DEFAULT_URL
 
 
 def open(
-    url: str | None = None, *, agents: Iterable[Agent[..., Any] | ModuleType] = (), settings: Settings | None = None
+    url: str | None = None,
+    *,
+    agents: Iterable[Agent[..., Any] | ModuleType] = (),
+    settings: Settings | None = None,
+    inputs: KeptAs | None = None,
 ) -> Client:
     """Open a store; use it as `async with holdfast.open(...) as hf`. With agents there is a worker inside.
 
@@ -77,6 +84,8 @@ def open(
         url: The store; `HOLDFAST_URL` unless given, then `sqlite:holdfast.db` in the current folder.
         agents: Agents to serve, or modules with agents. Interrupted runs of theirs go on at once.
         settings: How the client and its worker behave.
+        inputs: "full" keeps the whole arguments of all steps that run here, unless the step or its agent says otherwise. As part
+            of the URL (`sqlite:runs.db?inputs=full`) it does the same.
 
     Raises:
         BadArguments: The URL names no store, or two agents have one name.
@@ -93,7 +102,8 @@ def open(
         asyncio.run(main())
         ```
     """
-    return Client(url, agents=agents, settings=settings)
+    kept = settings or Settings()
+    return Client(url, agents=agents, settings=kept if inputs is None else replace(kept, inputs=inputs))
 
 
 def store_for(url: str | None, name: str = "") -> Store:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from holdfast.client.approvals import Approval, Room
 from holdfast.client.client import Client, open, store_for
+from holdfast.client.info import Deed, bury_owners
 from holdfast.client.refusals import Try
-from holdfast.client.run import Deed, bury_owners
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.contract import Ailment

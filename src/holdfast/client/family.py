@@ -10,7 +10,7 @@ from holdfast.client.approvals import Approval
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge
 from holdfast.client.failure import Failure, failure_of
-from holdfast.client.run import RunInfo, wants_worker
+from holdfast.client.info import RunInfo, wants_worker
 from holdfast.errors import NotStorable
 from holdfast.store.blobs import NAMED_BLOB
 from holdfast.values.codec import UNTYPED

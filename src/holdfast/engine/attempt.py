@@ -32,6 +32,7 @@ from holdfast.engine.gate import Settling
 from holdfast.engine.host import Host
 from holdfast.engine.identity import Identity
 from holdfast.engine.inbox import Inbox
+from holdfast.engine.inputs import Inputs
 from holdfast.engine.journal import Divergence, Journal, arrives
 from holdfast.engine.life import Life
 from holdfast.engine.loop import GateFuture, Tasks
@@ -52,7 +53,7 @@ from holdfast.words.overrides import Override, active, enter
 
 _log = logger("holdfast")
 _UNWIND_S = 1.0
-_IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "lean_digest"})
+_IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "lean_digest", "inputs", "worker"})
 
 
 class Site(Protocol):
@@ -146,7 +147,8 @@ class Attempt:
         self.life = life = Life(run, asyncio.get_running_loop(), outside())
         self.identity = Identity(run)
         self.tasks = tasks = Tasks(life, host, self.identity, settling)
-        self.pen = pen = Recorder(life, host, self._landed, self._rested, journal.numbered)
+        inputs = Inputs(journal, run, host, spec.inputs)
+        self.pen = pen = Recorder(life, host, self._landed, self._rested, journal.numbered, inputs)
         self.bodies = bodies = Bodies(life, host, pen, tasks, self._begin_asked)
         self.inbox = inbox = Inbox(life, host, journal, pen, bodies, tasks, signals)
         self.unrecorded = Unrecorded(life, host, journal, pen, bodies, tasks)
@@ -474,8 +476,8 @@ class Call:
 
     of: ClassVar[str] = ""  # which kinds of events are its own: those that begin with this word
     __slots__ = (
-        "asked", "attempt", "begun", "digest", "future", "key", "lean", "name", "numbered", "preview", "settled", "whole",
-        "withdrawn",
+        "asked", "attempt", "begun", "digest", "future", "key", "lean", "name", "numbered", "preview", "settled", "tells",
+        "whole", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, attempt: Attempt, key: str, name: str, digest: str, preview: str) -> None:
@@ -483,6 +485,7 @@ class Call:
         self.whole = self.lean = ""  # the other two digests of the input (values/codec.py), if they are others
         self.asked = 0  # how many outcomes the run had seen when this was asked
         self.begun = self.numbered = self.settled = self.withdrawn = False
+        self.tells = False  # its next event tells its whole input
         self.future: asyncio.Future[Any] = GateFuture(loop=attempt.life.loop)
 
     def ask(self) -> None:
@@ -532,7 +535,12 @@ class Call:
             data["whole_digest"] = self.whole
         if self.lean:
             data["lean_digest"] = self.lean
+        if self.tells:
+            self.tell_inputs(data)
         return data
+
+    def tell_inputs(self, data: dict[str, Any]) -> None:
+        """Put the whole input into the data of an event."""
 
     @property
     def body_began_at(self) -> int:

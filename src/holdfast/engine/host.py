@@ -73,6 +73,11 @@ class Host(Protocol):
     @property
     def value_limit_bytes(self) -> int: ...
     @property
+    def inputs(self) -> str | None:
+        """How steps keep their inputs that do not say it, nor do their agents: 'full' or 'digest'."""
+        ...
+
+    @property
     def slots(self) -> Freed:
         """The slots of limits that bodies here leave, and the calls that wait to hear of it."""
         ...

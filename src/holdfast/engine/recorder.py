@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdfast.engine.host import Host
+from holdfast.engine.inputs import Inputs
 from holdfast.engine.life import Life
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.runtime import Placed
@@ -91,13 +92,14 @@ class Recorder:
     """The owner's pen: one per attempt at a run."""
 
     __slots__ = (
-        "_heard", "_held", "_on_their_way", "_store", "_value_limit_bytes", "life", "new_outcomes", "next_seq", "numbered",
-        "on_outcome", "on_rest", "outflow", "progress", "texts", "unacked", "undelivered",
+        "_heard", "_held", "_on_their_way", "_store", "_value_limit_bytes", "_worker", "inputs", "life", "new_outcomes",
+        "next_seq", "numbered", "on_outcome", "on_rest", "outflow", "progress", "texts", "unacked", "undelivered",
     )  # fmt: skip
 
     def __init__(
-        self, life: Life, host: Host, on_outcome: Callable[[Event], None], on_rest: Callable[[], None], numbered: int
-    ) -> None:
+        self, life: Life, host: Host, on_outcome: Callable[[Event], None], on_rest: Callable[[], None], numbered: int,
+        inputs: Inputs,
+    ) -> None:  # fmt: skip
         self.life, self._store, self._value_limit_bytes = life, host.store, host.value_limit_bytes
         self._heard = host.recorded
         self.on_outcome, self.on_rest = on_outcome, on_rest  # an outcome is durable; another write is
@@ -109,6 +111,8 @@ class Recorder:
         self.new_outcomes = 0  # of these: written in this attempt
         self.undelivered: dict[int, Event] = {}  # and those that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
+        self.inputs = inputs
+        self._worker = life.run.lease_owner  # until the first event of this claim has said it
         self.outflow = Outflow(self, host)
         self.progress = Flag()  # put up whenever a write is acknowledged or a body ends
 
@@ -136,6 +140,8 @@ class Recorder:
         if self.life.closing:
             return
         self.outflow.flush()  # what was written to streams before is durable before, or at the same time
+        if self._worker is not None:
+            data, self._worker = {**data, "worker": self._worker}, None
         event = Event(self.next_seq, kind, key, data, text, None, 0, self.life.run.lease_epoch, self.life.run.id)
         self.next_seq += 1
         if kind in OUTCOMES:
@@ -154,6 +160,8 @@ class Recorder:
         )
         append.inbox_seen, append.transition = inbox_seen, transition
         append.checkpoint_seq = event.seq if checkpoint else None
+        if "inputs" in data:
+            append.parts = self.inputs.taken()
         if children or transition is not None or (text is not None and len(text) > BLOB_BYTES):
             self._spill(append, event)
         self.write(append, Written(self, event, then), alone=alone)
@@ -185,6 +193,8 @@ class Recorder:
             self._heard(event)
         if self.life.closing:
             return
+        if self.inputs.memory is not None:
+            self.inputs.saw(event, self.texts)
         if then is not None:
             then(event)
         if event.kind in OUTCOMES:
@@ -281,6 +291,7 @@ class Recorder:
         count = len(append.events)
         for event in append.events:
             self.numbered -= self.undelivered.pop(event.seq, None) is not None
+            self._worker = event.data.get("worker", self._worker)
         for later, _ in self._held[nth:]:
             later.expected_seq -= count
             for event in later.events:

@@ -190,6 +190,10 @@ class StepCall(Call):
         kept, self._kept = self._kept, True
         return None if kept or self.bound.text == self.bound.identity else self.bound.text
 
+    def tell_inputs(self, data: dict[str, Any]) -> None:
+        self.tells = False
+        self.attempt.pen.inputs.tell(self.spec, self.bound, data)
+
     def begin(self) -> None:
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
@@ -200,6 +204,8 @@ class StepCall(Call):
             whole = self.whole or self.bound.whole
             self.whole = "" if whole == self.digest else whole
             self.lean = self.lean or self.bound.lean
+        if (self.spec.inputs or self.attempt.pen.inputs.kept) != "digest":
+            self.tells = not any("inputs" in event.data for event in past)
         self.bill = Bill()
         self._task = self.attempt.bodies.start(self._drive, self._fail, self._context)
         self._context = None

@@ -116,14 +116,15 @@ class TransactionCall(StepCall):
 
     def _not_written(self, nth: int, record: Append) -> None:
         """The record has a number and did not happen. If meanwhile nobody waits for it any more, that is what happened."""
+        (event,) = record.events
+        self.tells = "inputs" in event.data
         if not self.withdrawn:
             self.numbered = False
             self.bill.take_back()
             self.attempt.pen.take_back(nth)
             return
-        (event,) = record.events
         event.kind, event.data, event.value, event.blob = "step.cancelled", self.facts(in_doubt=False), None, None
-        record.blobs = {}
+        record.blobs, record.parts = {}, self.attempt.pen.inputs.taken()
         raise Suspended
 
     def _complete(self, value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.client.run import RunEvent
+from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
 from holdfast.http import approvals, runs
 from holdfast.http.routes import Endpoint

@@ -11,7 +11,8 @@ from typing import Any, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.client.run import AgentInfo, Run, RunEvent, RunInfo
+from holdfast.client.info import AgentInfo, RunEvent, RunInfo
+from holdfast.client.run import Run
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.errors import BadArguments
 from holdfast.http.follow import Source

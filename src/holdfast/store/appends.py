@@ -21,6 +21,7 @@ from holdfast.store.changes import News
 from holdfast.store.conversations import Talking, converse
 from holdfast.store.families import End, end_if_asked, end_runs, hold_child
 from holdfast.store.limits import freed
+from holdfast.store.parts import keep_parts
 from holdfast.store.runs import NewRun, insert_run
 from holdfast.store.streams import Piece, chunk_row
 from holdfast.store.work import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
@@ -69,6 +70,7 @@ class Append:
     inbox_seen: int | None = None  # the last inbox position these events take in
     checkpoint_seq: int | None = None
     transition: Transition | None = None
+    parts: Mapping[str, str] | None = None  # of the inputs that the events tell: digest -> text
 
 
 class InboxMoved(Exception):
@@ -113,8 +115,9 @@ class QueuedAppend:
         self.next_seq = seq
         self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces] if append.pieces else ()
         self.stored_with = bool(
-            append.blobs or append.children or append.approvals or append.withdraws or append.talks or self.spendings
-        )
+            append.blobs or append.children or append.approvals or append.withdraws or append.talks or append.parts
+            or self.spendings
+        )  # fmt: skip
         about = [new.about for new in append.approvals if new.about] if append.approvals else ()
         # Those it changes beside its own; None: they are not known before.
         self.runs: Sequence[str] | None = about
@@ -152,6 +155,9 @@ def apply_all(tx: Transaction, batch: Sequence[QueuedAppend]) -> Asking[None]:
     for queued in more:
         if queued.stored_with:
             yield from _store_with(tx, queued.append, batch)
+    parts = [(queued.append.run, queued.append.parts) for queued in more if queued.append.parts]
+    if parts:
+        yield from keep_parts(tx, parts)
     spendings = [each for queued in more for each in queued.spendings]
     if spendings:
         yield from spend(tx, spendings)

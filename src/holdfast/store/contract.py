@@ -41,6 +41,7 @@ from holdfast.store.runs import Census
 from holdfast.store.streams import Piece
 from holdfast.store.transactions import Joint
 from holdfast.words.budget import Purse
+from holdfast.words.calls import KeptAs
 from holdfast.words.clock import Clock
 from holdfast.words.model import ApprovalRow, Event, RunRow, Signal
 from holdfast.words.spent import Spent
@@ -125,6 +126,7 @@ class WorkerStore(EngineStore, Protocol):
 
     clock: Clock
     url: str
+    inputs: KeptAs | None
     code_version: str | None
     queues: Sequence[str] | None
 

@@ -105,6 +105,10 @@ class Conversations(Feature):
             found = await self._glance(rows, "conversation", conversation=conversation)
         return [ConversationRow(*row) for row in found]
 
+    async def conversations_held(self, run: str) -> list[str]:
+        """List the conversations that a run has."""
+        return [conversation for (conversation,) in await self._glance(rows, "conversations_held", run=run)]
+
     async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
         """Delete a conversation with all that was said in it, and the large values that nothing else names.
 

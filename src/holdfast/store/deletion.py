@@ -10,6 +10,7 @@ from holdfast.errors import RunActive, UnknownRun
 from holdfast.store import audit
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.changes import News
+from holdfast.store.parts import delete_parts
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import FINISHED, RunRow
 
@@ -126,3 +127,4 @@ def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     if last is not None:
         yield from tx.rows("unmark_positions", position=last)
     yield from delete_blobs(tx, digests)
+    yield from delete_parts(tx, runs)

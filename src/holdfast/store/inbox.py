@@ -57,6 +57,15 @@ class Inbox(Feature):
         """Read the signals that came to a run after a position, in the order in which they came."""
         return await self._read(inbox, run, after, limit)
 
+    async def last_messages(self, run: str, limit: int) -> list[Signal]:
+        """Read the last messages that were sent to a run, the newest first."""
+        return [_signal(row) for row in await self._glance(rows, "last_messages", run=run, limit=limit)]
+
+    async def count_messages(self, run: str) -> int:
+        """Count the messages that were ever sent to a run."""
+        ((count,),) = await self._glance(rows, "count_signals", run=run, kind="message.received")
+        return int(count)
+
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
         """Begin to take what came after `seen`, at this place of the journal; None where to read and append is as quick.
 
@@ -68,10 +77,12 @@ class Inbox(Feature):
 def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
     """Read what came to a run."""
     found = yield from rows("inbox", run=run, position=after, limit=limit)
-    return [
-        Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
-        for position, kind, topic, value, data, sent_at in found
-    ]
+    return [_signal(row) for row in found]
+
+
+def _signal(row: Any) -> Signal:
+    position, kind, topic, value, data, sent_at = row
+    return Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
 
 
 @dataclass(frozen=True, slots=True)

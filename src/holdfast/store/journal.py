@@ -19,6 +19,44 @@ class Journals(Feature):
         """Read the run's events from a seq on, in order; dropped ones only if asked for."""
         return await self._read(journal, run, from_seq, limit, dropped)
 
+    async def outline(self, run: str, from_seq: int, limit: int, dropped: bool = False) -> list[Event]:
+        """Read events as `journal` does, without their values."""
+        return await self._read(_outline, "outline", run, from_seq=from_seq, limit=limit, with_dropped=int(dropped))
+
+    async def outline_of(
+        self,
+        run: str,
+        keys: Iterable[str],
+        kinds: Iterable[str] = (),
+        *,
+        but: tuple[int, int] = (0, 0),
+        dropped: bool = False,
+    ) -> list[Event]:
+        """Read, without their values, the events of these calls and kinds, and those that say who wrote; but for a stretch.
+
+        Looks at all events of the run, and reads those.
+        """
+        which = {"keys": to_json(list(keys)), "kinds": to_json(list(kinds)), "first": but[0], "end": but[1]}
+        return await self._read(_outline, "outline_of", run, **which, with_dropped=int(dropped))
+
+    async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]:
+        """Read the events at these places with their values; those that a retry took out too."""
+        return await self._read(_outline, "events_at", run, ids=to_json(sorted(seqs)))
+
+    async def inputs_between(self, run: str, first: int, end: int) -> list[Event]:
+        """Read, without their values, the events of a stretch that have a whole input; those that a retry took out too."""
+        return await self._read(_outline, "inputs_between", run, first=first, end=end)
+
+    async def last_of_kind(self, run: str, kind: str, until: int) -> int | None:
+        """Find the last event of a kind up to a place; looks at all events of the run."""
+        ((seq,),) = await self._read(rows, "last_of_kind", run=run, kind=kind, end=until)
+        return None if seq is None else int(seq)
+
+    async def last_request(self, run: str) -> int | None:
+        """Find the event of the last request to a model that was answered."""
+        found = await self._read(rows, "last_request", run=run)
+        return int(found[0][0]) if found else None
+
     async def progress(self, runs: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
         """Read how far these runs say they have come: the data of the last 'progress' and of the last 'plan' of each.
 
@@ -39,10 +77,18 @@ class Journals(Feature):
         return sure, all_now
 
 
+def _outline(query: str, run: str, **which: Any) -> Asking[list[Event]]:
+    return _events(run, (yield from rows(query, run=run, **which)))
+
+
 def journal(run: str, from_seq: int, limit: int | None, dropped: bool) -> Asking[list[Event]]:
     """Read a run's events in order."""
     found = yield from rows("journal", run=run, from_seq=from_seq, limit=ALL if limit is None else limit,
                  with_dropped=int(dropped))  # fmt: skip
+    return _events(run, found)
+
+
+def _events(run: str, found: list[Any]) -> list[Event]:
     return [
         Event(seq, kind, key, data, value, blob, at, epoch, run, position, dropped_by)
         for data, (seq, kind, key, _, value, blob, at, epoch, position, dropped_by) in zip(

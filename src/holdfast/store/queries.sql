@@ -80,6 +80,39 @@ RETURNING {run}
 -- Keep a large value once.
 INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (digest) DO NOTHING
 
+-- name: insert_part
+-- Keep a part of an input once.
+INSERT INTO parts (digest, content) VALUES (:digest, :value) ON CONFLICT (digest) DO NOTHING
+
+-- name: hold_parts
+-- Which of these parts are there, locked where the database locks rows: nobody deletes them now.
+SELECT digest FROM parts WHERE digest IN (SELECT value FROM json_each(:ids)) ORDER BY digest
+
+-- name: use_part
+-- Note that a run names a part.
+INSERT INTO part_uses (run_id, digest) VALUES (:run, :digest) ON CONFLICT DO NOTHING
+
+-- name: parts
+-- The texts of these parts.
+SELECT digest, content FROM parts WHERE digest IN (SELECT value FROM json_each(:ids))
+
+-- name: parts_used
+-- The parts that these runs name.
+SELECT DISTINCT digest FROM part_uses WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY digest
+
+-- name: forget_uses
+-- Forget what these runs name.
+DELETE FROM part_uses WHERE run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: lock_parts
+-- Lock parts before they are deleted: no other transaction may begin to name them now.
+SELECT digest FROM parts WHERE digest IN (SELECT value FROM json_each(:ids)) ORDER BY digest
+
+-- name: delete_parts
+-- Delete those of these parts that no run names any more.
+DELETE FROM parts WHERE digest IN (SELECT value FROM json_each(:ids))
+  AND NOT EXISTS (SELECT 1 FROM part_uses WHERE part_uses.digest = parts.digest)
+
 -- name: insert_chunk
 -- What a run has written to a stream. Its owner counts the positions, so one that is taken is this very row.
 INSERT INTO chunks (run_id, stream, position, kind, data, key, attempt, began, reason, epoch, at)
@@ -641,6 +674,10 @@ VALUES (:conversation, :position, :value, :run, :now)
 SELECT position, value, run_id, at FROM conversation_messages
 WHERE conversation = :conversation AND position >= :first AND position < :end ORDER BY position
 
+-- name: conversations_held
+-- The conversations that a run has.
+SELECT id FROM conversations WHERE run_id = :run ORDER BY id
+
 -- name: conversation
 -- One conversation.
 SELECT id, length, run_id, (SELECT count(*) FROM conversation_line WHERE conversation = conversations.id), created_at,
@@ -910,6 +947,40 @@ SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM even
 WHERE run_id = :run AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL)
 ORDER BY seq LIMIT :limit
 
+-- name: outline
+-- The events of a run in order, without their values: these are large, and a list shows none of them.
+SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM events
+WHERE run_id = :run AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL)
+ORDER BY seq LIMIT :limit
+
+-- name: outline_of
+-- The events of a run outside a stretch that belong to these calls, are of these kinds, or say who wrote; without their values.
+SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM events
+WHERE run_id = :run AND (seq < :first OR seq >= :end) AND (:with_dropped = 1 OR dropped IS NULL)
+  AND (key IN (SELECT value FROM json_each(:keys)) OR kind IN (SELECT value FROM json_each(:kinds))
+       OR instr(data, '"worker":') > 0)
+ORDER BY seq
+
+-- name: events_at
+-- The events of a run at these places; those that a retry took out too.
+SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
+WHERE run_id = :run AND seq IN (SELECT value FROM json_each(:ids)) ORDER BY seq
+
+-- name: inputs_between
+-- The events of a stretch that have a whole input, without their values; those that a retry took out too.
+SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM events
+WHERE run_id = :run AND seq >= :first AND seq < :end AND instr(data, '"inputs":') > 0 ORDER BY seq
+
+-- name: last_of_kind
+-- The last event of a kind up to a place.
+SELECT max(seq) FROM events WHERE run_id = :run AND kind = :kind AND seq <= :end AND dropped IS NULL
+
+-- name: last_request
+-- The last request to a model that was answered.
+SELECT seq FROM events
+WHERE run_id = :run AND kind = 'step.completed' AND dropped IS NULL AND instr(data, '"model_calls":') > 0
+ORDER BY seq DESC LIMIT 1
+
 -- name: progress
 -- How far these runs have come: the last that each has said of it, its last plan, and what bodies said lately.
 SELECT run_id, kind, data, seq FROM events
@@ -936,6 +1007,11 @@ SELECT coalesce(max(position), 0) + 1, coalesce(max(position), 0) + 1 FROM event
 -- What came to a run after a position.
 SELECT position, kind, topic, value, data, sent_at FROM signals
 WHERE run_id = :run AND position > :position ORDER BY position LIMIT :limit
+
+-- name: last_messages
+-- The last messages that were sent to a run, the newest first.
+SELECT position, kind, topic, value, data, sent_at FROM signals
+WHERE run_id = :run AND kind = 'message.received' ORDER BY position DESC LIMIT :limit
 
 -- name: blob
 -- One large value.

@@ -32,11 +32,13 @@ from holdfast.store.journal import Journals
 from holdfast.store.leases import Leases
 from holdfast.store.limits import Limits
 from holdfast.store.operations import Operation, Result, Work
+from holdfast.store.parts import Parts
 from holdfast.store.runs import Runs
 from holdfast.store.streams import Streams
 from holdfast.store.tokens import Tokens
 from holdfast.store.transactions import Transactions
 from holdfast.store.work import Asking, Transaction, rows, settle
+from holdfast.words.calls import KeptAs
 from holdfast.words.clock import Clock
 from holdfast.words.durations import spoken
 from holdfast.words.harmless import logger
@@ -77,11 +79,12 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Tokens, Audit, Backups,
+    Parts, Tokens, Audit, Backups,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
     url: str
+    inputs: KeptAs | None = None  # how steps keep their inputs that do not say it, nor do their agents
     refuses: str | None = None  # why nothing may be written, if so: it is only looked at
     # Tells how long a caller that reads now waits for a server; None: until it answers.
     read_limit_s: Callable[[], float | None]

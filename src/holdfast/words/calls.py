@@ -17,9 +17,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from holdfast.errors import BadArguments
+from holdfast.values.text import short
 from holdfast.words.model import CLOSING, Event
 from holdfast.words.spent import NOTHING, Spent
 
+KeptAs = Literal["full", "digest"]  # how the input of a call is kept: all of it, or a digest and 120 characters
+_KEPT: Final[tuple[KeptAs, ...]] = ("full", "digest")
 State = Literal["running", "waiting", "completed", "failed", "cancelled"]
 Sort = Literal[
     "step", "timer", "child", "question", "conversation", "note", "progress", "plan", "checkpoint", "stream", "tick"
@@ -53,8 +57,8 @@ _SORTS: Final[dict[str, Sort]] = {"approval": "question"}  # what people call wh
 
 
 @dataclass(slots=True)
-class Pending:
-    """What an open call waits for: `sort` is question, timer, child, rate, retry, conversation or step; `what` names it."""
+class Awaited:
+    """A thing that an open call waits for: question, timer, child, rate, retry, conversation or step; `what` names it."""
 
     sort: str
     what: str
@@ -188,26 +192,28 @@ class Call:
         return None if found is None else str(found)
 
     @property
-    def pending(self) -> Pending | None:
+    def pending(self) -> Awaited | None:
         """What it waits for; None if it has ended."""
         if self.outcome is not None:
             return None
         last, data = self.events[-1], self.events[-1].data
         asked = next((event for event in reversed(self.events) if event.kind == "approval.asked"), None)
         if asked is not None and (self.sort == "question" or last.kind.startswith("approval.")):
-            return Pending("question", str(asked.data.get("approval", "")), asked.at)
+            return Awaited("question", str(asked.data.get("approval", "")), asked.at)
         if last.kind == "timer.set":
             until = data.get("until")
-            return Pending("timer", self.name.lstrip(":"), last.at, last.at + (data.get("ms") or 0) if until is None else until)
+            return Awaited(
+                "timer", self.name.lstrip(":"), last.at, last.at + (data.get("ms") or 0) if until is None else until
+            )
         if last.kind == "step.held":
-            return Pending("rate", str(data.get("rate") or self.name), last.at, data.get("at"))
+            return Awaited("rate", str(data.get("rate") or self.name), last.at, data.get("at"))
         if last.kind == "step.retrying":
-            return Pending("retry", self.name, last.at, last.at + data.get("wait_ms", 0))
+            return Awaited("retry", self.name, last.at, last.at + data.get("wait_ms", 0))
         if self.sort == "child":
-            return Pending("child", self.child or "", self.events[0].at)
+            return Awaited("child", self.child or "", self.events[0].at)
         if self.sort == "conversation":
-            return Pending("conversation", str(data.get("conversation", "")), self.events[0].at)
-        return Pending("step", self.name, self.began)
+            return Awaited("conversation", str(data.get("conversation", "")), self.events[0].at)
+        return Awaited("step", self.name, self.began)
 
 
 class Calls:
@@ -226,13 +232,17 @@ class Calls:
 
     def add(self, event: Event) -> Call | None:
         """Take in an event; returns the call it belongs to, if it belongs to one that is known."""
-        worker = event.data.get("worker")
-        if worker is not None:
-            self.workers.setdefault(event.epoch, str(worker))
+        self.note_worker(event)
         call = self._call_of(event)
         if call is not None:
             call.add(event)
         return call
+
+    def note_worker(self, event: Event) -> None:
+        """Learn which worker wrote under an epoch, if the event says it: the first of each claim does."""
+        worker = event.data.get("worker")
+        if worker is not None:
+            self.workers.setdefault(event.epoch, str(worker))
 
     def find(self, key: str, dropped: int | None = None) -> Call | None:
         """Look a call up by its key."""
@@ -276,6 +286,18 @@ class Calls:
         call = self._by_child.get((child, dropped)) or self._by_child.get((child, None))
         # A child that was spawned is told to have been started; its end is another matter, and belongs to no call.
         return None if call is None or call.outcome is not None else call
+
+
+def checked_inputs(inputs: object) -> KeptAs | None:
+    """Check how inputs are to be kept; None leaves it to others. `BadArguments` says which ways there are."""
+    if inputs is None:
+        return None
+    for known in _KEPT:
+        if inputs == known:
+            return known
+    raise BadArguments(
+        f"inputs={short(inputs)}: use 'full' to keep the whole arguments of steps, or 'digest' for a digest and 120 characters"
+    )
 
 
 def key_of(event: Event) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from holdfast.errors import BadArguments
 from holdfast.runtime import StepSpec
 from holdfast.values.codec import DEFAULT_LIMIT_BYTES
+from holdfast.words.calls import KeptAs, checked_inputs
 from holdfast.words.model import Event
 from holdfast.words.overrides import Override
 
@@ -44,6 +45,8 @@ class Settings:
         deadline_s: How long a client waits for the store with each write or read.
         threads: Threads for steps that are plain functions.
         value_limit_bytes: The largest value that is stored.
+        inputs: "full" keeps the whole arguments of every step, "digest" a digest and 120 characters, where neither the step
+            nor its agent says which. Unless given, model requests are kept whole and all else by its digest.
         audit_retention_s: Values in the audit that are older are erased; None: they stay.
         root: Serve only this run and its descendants.
         queues: Serve only runs of these queues.
@@ -76,6 +79,7 @@ class Settings:
     )
     threads: int = 32
     value_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    inputs: KeptAs | None = None  # of steps that do not say which, nor do their agents
     audit_retention_s: float | None = None  # values in the audit that are older are erased; None: they stay
     root: str | None = None  # serve only this run and its descendants
     queues: Sequence[str] | None = None  # serve only runs of these queues
@@ -93,6 +97,7 @@ class Settings:
             )
         if not self.deadline_s > 0:
             raise BadArguments(f"deadline_s={self.deadline_s!r}: a write needs some time; math.inf is no limit")
+        checked_inputs(self.inputs)
         if isinstance(self.queues, str):
             raise BadArguments(f"queues={self.queues!r}: give a list of names, queues=[{self.queues!r}]")
 

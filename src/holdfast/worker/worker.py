@@ -52,6 +52,7 @@ class Worker:
         self.store, self.clock = store, store.clock
         self.settings, self.measures = settings or Settings(), Measures()
         self.value_limit_bytes = self.settings.value_limit_bytes
+        self.inputs = self.settings.inputs or store.inputs
         steps = {key: value for key, value in self.settings.replace.items() if isinstance(key, Step)}
         self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
         self.resources, self.slots = OpenResources(self.settings.replace), Freed()

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from holdfast.client.run import RunInfo
+from holdfast.client.info import RunInfo
 from holdfast.words.model import RunRow
 from holdfast.words.urls import redacted
 

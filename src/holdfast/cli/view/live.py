@@ -17,7 +17,7 @@ from holdfast.cli.view.screen import Text, take_prints
 from holdfast.cli.view.tree import History
 from holdfast.client.client import Client
 from holdfast.client.family import Family
-from holdfast.client.run import is_put_off
+from holdfast.client.info import is_put_off
 from holdfast.words.durations import spoken, when
 from holdfast.words.events import is_quiet
 from holdfast.words.model import FINISHED, Event

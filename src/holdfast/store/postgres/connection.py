@@ -20,6 +20,7 @@ import asyncpg
 from asyncpg import exceptions as pg
 
 from holdfast.errors import BadArguments
+from holdfast.words.calls import KeptAs, checked_inputs
 from holdfast.words.urls import redacted
 
 T = TypeVar("T")
@@ -60,6 +61,7 @@ class Options:
     shown: str  # the URL without secrets
     schema: str = "holdfast"
     statement_cache: int = 100
+    inputs: KeptAs | None = None
 
 
 def parse_url(url: str) -> Options:
@@ -73,10 +75,12 @@ def parse_url(url: str) -> Options:
     if parts.scheme not in ("postgresql", "postgres") or not url.startswith(f"{parts.scheme}://"):
         raise BadArguments(f"{shown!r} is not a PostgreSQL URL; write 'postgresql://user@host/database'")
     _check_hosts(parts, shown)
-    schema, cache, rest = "holdfast", 100, []
+    schema, cache, inputs, rest = "holdfast", 100, None, []
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name == "schema":
             schema = value
+        elif name == "inputs":
+            inputs = checked_inputs(value)
         elif name == "statement_cache":
             if not value.isdigit():
                 raise BadArguments(
@@ -95,7 +99,7 @@ def parse_url(url: str) -> Options:
         rest.append(("sslmode", "require"))  # the driver's own default goes on in the clear where there is no TLS
     if "service" not in given:
         rest = _with_authorities(rest)
-    return Options(_joined(parts._replace(query=urlencode(rest))), shown, schema, cache)
+    return Options(_joined(parts._replace(query=urlencode(rest))), shown, schema, cache, inputs)
 
 
 def _with_authorities(rest: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -289,6 +289,31 @@ INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (dige
 -- name: lock_blob
 SELECT digest FROM blobs WHERE digest = :digest FOR UPDATE
 
+-- name: insert_part
+INSERT INTO parts (digest, content) SELECT * FROM unnest(:digest[], :value[]) ON CONFLICT (digest) DO NOTHING
+
+-- name: use_part
+INSERT INTO part_uses (run_id, digest) SELECT * FROM unnest(:run[], :digest[]) ON CONFLICT DO NOTHING
+
+-- name: hold_parts
+-- Any number of writers share this lock; only a transaction that deletes waits for it.
+SELECT digest FROM parts WHERE digest IN (SELECT value FROM json_each(:ids)) ORDER BY digest FOR KEY SHARE
+
+-- name: lock_parts
+SELECT digest FROM parts WHERE digest IN (SELECT value FROM json_each(:ids)) ORDER BY digest FOR UPDATE
+
+-- name: outline_of
+-- As a subquery the keys are hashed; as an array every row would be compared with each of them.
+SELECT seq, kind, key, data, NULL::text, blob, at, epoch, position, dropped FROM events
+WHERE run_id = :run AND (seq < :first OR seq >= :end) AND (:with_dropped = 1 OR dropped IS NULL)
+  AND (key IN (SELECT json_array_elements_text(:keys::json)) OR kind IN (SELECT json_array_elements_text(:kinds::json))
+       OR strpos(data, '"worker":') > 0)
+ORDER BY seq
+
+-- name: events_at
+SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
+WHERE run_id = :run AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint)) ORDER BY seq
+
 -- name: family
 -- Locked: none of them may be resumed while it is deleted.
 WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run

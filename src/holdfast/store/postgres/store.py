@@ -53,7 +53,7 @@ class PostgresStore(Store):
         self, options: Options, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
     ) -> None:
         super().__init__(clock if clock is not None else DatabaseClock(), name)
-        self.url, self._options = options.shown, options
+        self.url, self.inputs, self._options = options.shown, options.inputs, options
         passing = functools.partial(connect, self._options, durable=False)
         self._readers = Readers(functools.partial(connect, self._options), self._check_open, self._limit_of_reads)
         self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)

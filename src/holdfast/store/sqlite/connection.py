@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 import apsw
 
 from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.words.calls import KeptAs, checked_inputs
 from holdfast.words.urls import redacted
 
 Durability = Literal["power", "process", "none"]
@@ -48,6 +49,7 @@ class Options:
 
     path: str
     durability: Durability = "power"
+    inputs: KeptAs | None = None
 
 
 def parse_url(url: str) -> Options:
@@ -62,14 +64,17 @@ def parse_url(url: str) -> Options:
             f"{shown!r} names no file; runs must outlive the process: write 'sqlite:holdfast.db' or the like"
         )
     path = _checked_path(shown, path, mark + query)
-    durability = "power"
+    durability, inputs = "power", None
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name != "durability":
-            raise BadArguments(f"{shown!r} has an unknown option {name!r}; there is only 'durability'")
-        durability = value
+        if name == "inputs":
+            inputs = checked_inputs(value)
+        elif name == "durability":
+            durability = value
+        else:
+            raise BadArguments(f"{shown!r} has an unknown option {name!r}; there are 'durability' and 'inputs'")
     if durability not in _SYNCHRONOUS or durability == "none":
         raise BadArguments(f"durability={durability!r} in {shown!r} is neither 'power' nor 'process'")
-    return Options(path, cast(Durability, durability))
+    return Options(path, cast(Durability, durability), inputs)
 
 
 def _checked_path(shown: str, path: str, rest: str) -> str:

@@ -82,7 +82,9 @@ class SQLiteStore(Store):
     ) -> SQLiteStore:
         """Make a store for `sqlite:PATH` or `sqlite:PATH?durability=process`."""
         options = parse_url(url)
-        return cls(options.path, durability=options.durability, clock=clock, faults=faults, name=name)
+        made = cls(options.path, durability=options.durability, clock=clock, faults=faults, name=name)
+        made.inputs = options.inputs
+        return made
 
     # Life of the store
 

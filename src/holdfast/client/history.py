@@ -1,0 +1,626 @@
+"""History: a run from inside. Its calls one by one, what it has come to and waits for, and its state at any event.
+
+Look here when something is in the journal and a list does not show it. The journal is folded by `words/calls.py`; whole inputs
+are put together by `values/parts.py`. Lists hold no values: these are read when they are asked for, because one of them may be
+large, and a list has many.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.client.aside import aside
+from holdfast.client.base import Base
+from holdfast.client.info import RunInfo, is_put_off, wants_worker
+from holdfast.client.streams import StreamInfo, streams
+from holdfast.errors import BadArguments, NotStorable
+from holdfast.store.blobs import unspilled
+from holdfast.values.codec import UNTYPED, preview
+from holdfast.values.parts import ARGUMENTS, bases, expanded, filled, needed, parsed
+from holdfast.values.text import cut, is_whole, short, show
+from holdfast.words.calls import ARRIVALS, BEGUN, Call, Calls, key_of
+from holdfast.words.durations import moment
+from holdfast.words.events import error_line
+from holdfast.words.model import FINISHED, Event, Published, RunRow, checked_place, is_served
+from holdfast.words.spent import Spent
+
+_CHUNK: Final = 500  # events that are read together
+_WINDOW: Final = 1_000  # events before one whose inputs are needed that are looked at with it
+_GOAL_CHARACTERS: Final = 500
+_MESSAGES: Final = 20  # that a snapshot shows, the last
+_STEPS_BY_COST: Final = 10
+_RUNS: Final = 200  # of a family that a snapshot looks at
+_DEPTH: Final = 20
+_ARRIVED: Final = frozenset({"child", "question", "conversation"})  # calls that an arrival ends
+_ASKED: Final = frozenset({"approval.asked", "approval.withdrawn"})
+_NOT_TOPICS: Final = ("approval:", "child:", "conversation:")
+
+
+# One call
+
+
+class _Inside:
+    """Room for the client and what an object was made of, outside its fields: no serialiser shows them."""
+
+    __slots__ = ("_client", "_of")
+
+    _client: Base
+    _of: Any
+
+
+def _with(made: Any, client: Base, of: Any) -> Any:
+    object.__setattr__(made, "_client", client)
+    object.__setattr__(made, "_of", of)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo(_Inside):
+    """One call of a run: a step, or a verb such as `sleep` or `approve`.
+
+    Attributes:
+        run: The run.
+        seq: The place of its first event in the run's history.
+        key: Its identity in the run.
+        kind: "step", "timer", "child", "question", "conversation", "note", "progress", "plan", "checkpoint", "stream" or "tick".
+        name: The name of the step, of the child's agent, or of the verb with a colon before it.
+        status: "running", "waiting", "completed", "failed" or "cancelled".
+        input: Its arguments in a line, cut to 120 characters.
+        kept: Whether its whole arguments are in the history: `arguments()` reads them.
+        attempts: How many bodies ran.
+        failures: The attempts that failed and were tried again: type and text of each error.
+        error: The type and text of the error it failed with.
+        began_at: When its last body began; if that is not known, when it was first recorded.
+        ended_at: When its outcome was recorded.
+        worker: The worker that recorded it last; None in histories of versions that did not say.
+        spent: What all its attempts have spent.
+        child: The run it started.
+        dropped: The event of the retry that took it out of the history.
+
+    Example:
+        ```python
+        async for step in run.steps():
+            print(step.key, step.status, await step.result())
+        ```
+    """
+
+    run: str
+    seq: int
+    key: str
+    kind: str
+    name: str
+    status: str
+    input: str
+    kept: bool
+    attempts: int
+    failures: tuple[str, ...]
+    error: str | None
+    began_at: datetime
+    ended_at: datetime | None
+    worker: str | None
+    spent: Spent
+    child: str | None
+    dropped: int | None
+
+    @classmethod
+    def of(cls, client: Base, run: str, call: Call, workers: dict[int, str]) -> StepInfo:
+        made = cls(
+            run, call.seq, call.key, call.sort, call.name, call.state, call.input, _keeps(call), call.attempts,
+            tuple(error_line(event.data.get("error")) for event in call.failures),
+            None if call.error is None else error_line(call.error), moment(call.began),
+            None if call.ended is None else moment(call.ended), workers.get(call.epoch), call.spent, call.child, call.dropped,
+        )  # fmt: skip
+        found: StepInfo = _with(made, client, call)
+        return found
+
+    async def arguments(self) -> Any:
+        """Read its whole arguments by name, as plain data; None if the history has only their digest and `input`.
+
+        Steps keep them with `inputs="full"`, model requests by default. What a question showed and the arguments of a child are
+        always there.
+
+        Raises:
+            NotStorable: They name what is not in the store any more, or are damaged.
+
+        Example:
+            ```python
+            requests = [await step.arguments() async for step in run.steps() if step.kept]
+            ```
+        """
+        call: Call = self._of
+        if call.sort == "child" and self.child is not None:
+            row = await self._client.store.run(self.child)
+            text = None if row is None else await unspilled(self._client.store, row.input)
+        elif call.sort == "step":
+            text = await _input_text(self._client, self.run, call)
+        elif call.sort == "question":
+            asked = next((event for event in call.events if event.kind == "approval.asked"), None)
+            shown = None if asked is None else await _value(self._client, self.run, asked.seq)
+            return None if asked is None else {"question": asked.data.get("question"), "show": shown}
+        else:
+            told = ("ms", "until", "conversation", "first", "end", "done", "total", "text", "items")
+            found = {name: value for name in told if (value := call.fact(name)) is not None}
+            return found or None
+        return None if text is None else await aside(text, UNTYPED.load, text)
+
+    async def result(self) -> Any:
+        """Read what it came to, as plain data: what a step returned, a child's result, an answer; None if there is nothing.
+
+        Raises:
+            NotStorable: It is damaged.
+
+        Example:
+            ```python
+            results = {step.key: await step.result() async for step in run.steps()}
+            ```
+        """
+        call: Call = self._of
+        if call.outcome is None or call.state == "failed":
+            return None
+        return await _value(self._client, self.run, call.outcome.seq)
+
+
+def _keeps(call: Call) -> bool:
+    return call.sort in ("child", "question") or call.inputs is not None
+
+
+async def _value(client: Base, run: str, seq: int) -> Any:
+    text = await _text_at(client, run, seq)
+    return None if text is None else await aside(text, UNTYPED.load, text)
+
+
+async def _text_at(client: Base, run: str, seq: int) -> str | None:
+    found = await client.store.events_at(run, [seq])
+    return (await _texts(client, found)).get(seq)
+
+
+async def _texts(client: Base, events: Sequence[Event]) -> dict[int, str]:
+    """Read the values of events, wherever they are kept."""
+    texts: dict[int, str] = {}
+    for event in events:
+        text = event.value
+        if event.blob is not None:
+            text = (await client.store.blob(event.blob)).decode()
+        elif text is not None:
+            text = await unspilled(client.store, text)
+        if text is not None:
+            texts[event.seq] = text
+    return texts
+
+
+async def _input_text(client: Base, run: str, call: Call) -> str | None:
+    """Put the whole input of a step together, as the codec wrote it; None if it was not kept."""
+    holder = next((event for event in call.events if "inputs" in event.data), None)
+    if holder is None:
+        return await _given(client, run, call)
+    seq, told = holder.seq, holder.data["inputs"]
+    tree = expanded(seq, told, await _inputs_before(client, run, seq, told))
+    parts: dict[str, Any] = {}
+    while lacking := needed(tree, parts).parts:
+        found = await client.store.parts(lacking)
+        if missing := lacking - found.keys():
+            raise NotStorable(f"the part {min(missing)} of the inputs of {call.key!r} is not in the store any more")
+        parts |= {digest: parsed(digest, text) for digest, text in found.items()}
+    seqs = needed(tree, parts).values
+    texts = await _texts(client, await client.store.events_at(run, seqs - {ARGUMENTS}))
+    if ARGUMENTS in seqs:
+        texts[ARGUMENTS] = await unspilled(client.store, (await client._run_row(run)).input) or "{}"
+    return await aside(texts, lambda: filled(tree, parts, {seq: json.loads(text) for seq, text in texts.items()}))
+
+
+async def _inputs_before(client: Base, run: str, seq: int, told: Any) -> dict[int, Any]:
+    """Read the inputs that one names, those that these name, and so on: most are near, so what lies between is read too."""
+    known: dict[int, Any] = {}
+    ahead, seen = list(bases(told)), set[int]()
+    while ahead:
+        base = ahead.pop()
+        if base in seen or not 0 <= base < seq:  # `expanded` says what is wrong
+            continue
+        seen.add(base)
+        if base not in known:
+            for event in await client.store.inputs_between(run, max(base - _WINDOW, 0), base + 1):
+                known[event.seq] = event.data["inputs"]
+        ahead += bases(known.get(base))
+    return known
+
+
+async def _given(client: Base, run: str, call: Call) -> str | None:
+    """Read the arguments that a call keeps because a default that changes could change them."""
+    for event in call.events:
+        if event.kind in ("step.started", "step.held", "step.progress", "step.retrying") or event.data.get("given"):
+            return await _text_at(client, run, event.seq)
+    return None
+
+
+# All calls, page by page
+
+
+def checked_count(limit: int | None) -> int | None:
+    """Check how many calls are listed at most; else `BadArguments`."""
+    if limit is not None and not is_whole(limit, 1):
+        raise BadArguments(f"limit={short(limit)}: give a whole number from 1 on, or leave it out")
+    return limit
+
+
+async def steps(
+    client: Base, run: str, *, after: int = -1, limit: int | None = None, dropped: bool = False
+) -> AsyncIterator[StepInfo]:
+    """Iterate over the calls of a run in the order of their first events."""
+    place, left = checked_place(after) + 1, checked_count(limit)
+    row = await client._run_row(run)
+    if place > row.next_seq:
+        raise BadArguments(f"after={after}: run {run!r} has a history of {row.next_seq} events")
+    calls, passed = Calls(), set[tuple[str, int | None]]()
+    begins = place == 0
+    while left is None or left > 0:
+        size = _CHUNK if left is None else min(max(2 * left, 32), _CHUNK)
+        page = await client.store.outline(run, place, size, dropped)
+        if not page:
+            return
+        end = page[-1].seq + 1
+        if not begins:  # a call that began before is on a page before
+            keys = {key for event in page if (key := key_of(event)) is not None}
+            for event in await client.store.outline_of(run, keys, but=(place, end), dropped=dropped):
+                calls.note_worker(event)
+                if event.seq < place and (key := key_of(event)) is not None:
+                    passed.add((key, event.dropped))
+            begins = True
+        made = [call for event in page if (call := _added(calls, event, passed)) is not None]
+        await _complete(client, run, calls, made, end, dropped)
+        for call in made:
+            yield StepInfo.of(client, run, call, calls.workers)
+            left = None if left is None else left - 1
+            if left == 0:
+                return
+        passed |= {(call.key, call.dropped) for call in made if call.outcome is None or call.outcome.seq >= end}
+        calls.forget(made)
+        place = end
+
+
+def _added(calls: Calls, event: Event, passed: set[tuple[str, int | None]]) -> Call | None:
+    """Take in an event of a page; returns the call that begins with it, if one does."""
+    key = key_of(event)
+    if key is not None and (key, event.dropped) in passed:
+        return None
+    call = calls.add(event)
+    return call if call is not None and call.events[0] is event else None
+
+
+async def _complete(client: Base, run: str, calls: Calls, made: Sequence[Call], end: int, dropped: bool) -> None:
+    """Look up what came later of calls that are open where a page ends."""
+    still = {call.key: call for call in made if call.outcome is None}
+    if not still:
+        return
+    children = {call.child: call for call in still.values() if call.child is not None}
+    kinds = ARRIVALS if any(call.sort in _ARRIVED for call in still.values()) else frozenset[str]()
+    for event in await client.store.outline_of(run, still, kinds, but=(0, end), dropped=dropped):
+        calls.note_worker(event)
+        call = children.get(event.data.get("child")) if event.kind == "child.ended" else still.get(key_of(event) or "")
+        if call is not None and call.outcome is None and (event.dropped == call.dropped or event.kind in ARRIVALS):
+            call.add(event)
+
+
+async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
+    """Find one call by the place of its first event, or by its key. `BadArguments` if there is none."""
+    row = await client._run_row(run)
+    if isinstance(which, int):
+        async for found in steps(client, run, after=checked_place(which, "step") - 1, limit=1, dropped=True):
+            if found.seq == which:
+                return found
+        raise BadArguments(f"run {run!r} has no call that begins with event {which}; `holdfast steps {run}` lists them")
+    calls = Calls(event for event in await client.store.outline_of(run, [which], ARRIVALS) if event.seq < row.next_seq)
+    found_call = calls.find(which)
+    if found_call is None:
+        raise BadArguments(f"run {run!r} has no call with the key {short(which)}; `holdfast steps {run}` lists them")
+    return StepInfo.of(client, run, found_call, calls.workers)
+
+
+# State
+
+
+@dataclass(frozen=True, slots=True)
+class State(_Inside):
+    """The state of an agent, as it stored it by `checkpoint`.
+
+    Attributes:
+        run: The run.
+        seq: The event that has it.
+        era: Which checkpoint it is, from 1 on.
+        at: When it was stored.
+
+    Example:
+        ```python
+        state = await run.state()
+        print("nothing stored" if state is None else await state.value())
+        ```
+    """
+
+    run: str
+    seq: int
+    era: int
+    at: datetime
+
+    async def value(self) -> Any:
+        """Read the state itself, as plain data.
+
+        Example:
+            ```python
+            state = await run.state()
+            if state is not None:
+                print(await state.value())
+            ```
+        """
+        return await _value(self._client, self.run, self.seq)
+
+
+async def state(client: Base, run: str, at: int | None = None) -> State | None:
+    """Find the state that held at an event: that of the last checkpoint up to it."""
+    row = await client._run_row(run)
+    seq = row.checkpoint_seq
+    if at is not None:
+        if checked_place(at, "at") >= max(row.next_seq, 1):
+            raise BadArguments(
+                f"at={at}: run {run!r} has a history of {row.next_seq} events, the last is {row.next_seq - 1}"
+            )
+        seq = await client.store.last_of_kind(run, "checkpoint", at)
+    if seq is None:
+        return None
+    for event in await client.store.outline(run, seq, 1):
+        if event.seq == seq:
+            made: State = _with(State(run, seq, int(event.data.get("era", 0)), moment(event.at)), client, None)
+            return made
+    return None
+
+
+# Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Something that a run waits for.
+
+    Attributes:
+        kind: "question", "timer", "message", "child", "rate", "slot", "retry", "conversation" or "step"; "start" of a run that
+            begins later, "worker" of one that nobody carries, "resume" of a paused one.
+        what: Its name: the id of the question or the child, the topic, the rate, the step, the agent.
+        text: What people read: the question, the reason of a pause.
+        to: People and groups who may decide a question; empty: anybody.
+        key: The call that waits, if the journal has it.
+        since: Since when.
+        until: When it goes on by itself, or expires.
+
+    Example:
+        ```python
+        (question,) = (await run.snapshot()).pending
+        assert (question.kind, question.what) == ("question", (await run.approvals())[0].id)
+        ```
+    """
+
+    kind: str
+    what: str
+    text: str = ""
+    to: tuple[str, ...] = ()
+    key: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageInfo(_Inside):
+    """A message that was sent to a run.
+
+    Attributes:
+        topic: Its topic.
+        position: Its place in the run's inbox, from 1 on.
+        sent_at: When it was sent.
+        taken: Whether it is in the run's history; else it waits for a worker to take it there.
+
+    Example:
+        ```python
+        values = [await message.value() for message in (await run.snapshot()).messages]
+        ```
+    """
+
+    topic: str
+    position: int
+    sent_at: datetime
+    taken: bool
+
+    async def value(self) -> Any:
+        """Read the message itself, as plain data.
+
+        Example:
+            ```python
+            values = [await message.value() for message in (await run.snapshot()).messages]
+            ```
+        """
+        text = await unspilled(self._client.store, self._of)
+        return None if text is None else await aside(text, UNTYPED.load, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(_Inside):
+    """All that a run has come to at a moment: its goal, its plan, what it waits for, and the runs below it.
+
+    Attributes:
+        run: The run as lists show it, with its progress, what it spent and what it may spend.
+        goal: Its agent and arguments in a line; `run.arguments()` reads them.
+        plan: What it means to do, and whether that is done.
+        pending: What it waits for.
+        messages: The last messages that were sent to it.
+        messages_sent: How many messages were sent to it in all.
+        conversations: The conversations it has now.
+        request: The last request to a model: its arguments are the conversation so far.
+        state: The state of its last checkpoint.
+        streams: The streams it has written to.
+        spent_by: Which steps spent most, with those of the runs below.
+        children: The runs it started, in the order in which it did.
+        left_out: How many runs below it are not shown, because there are too many.
+
+    Example:
+        ```python
+        snapshot = await run.snapshot()
+        print(snapshot.goal, [each.kind for each in snapshot.pending])
+        ```
+    """
+
+    run: RunInfo
+    goal: str
+    plan: tuple[tuple[str, bool], ...]
+    pending: tuple[Pending, ...]
+    messages: tuple[MessageInfo, ...]
+    messages_sent: int
+    conversations: tuple[str, ...]
+    request: StepInfo | None
+    state: State | None
+    streams: tuple[StreamInfo, ...]
+    spent_by: tuple[tuple[str, Spent], ...]
+    children: tuple[Snapshot, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(slots=True)
+class _Family:
+    """The runs of a snapshot: those below each, and how many more may be looked at."""
+
+    client: Base
+    info: Callable[[RunRow], Coroutine[Any, Any, RunInfo]]
+    questions: dict[str, Any]
+    served: Published
+    left: int = _RUNS
+    below: dict[str | None, list[RunRow]] = field(default_factory=dict)
+
+
+async def snapshot(
+    client: Base, row: RunRow, info: Callable[[RunRow], Coroutine[Any, Any, RunInfo]], asked: Iterable[Any]
+) -> Snapshot:
+    """Look into a run and those below it. `asked` are their open questions."""
+    served = await client.store.agents()
+    family = _Family(client, info, {each.id: each for each in asked}, served)
+    found = await client.store.runs(root=row.root_id or row.id, limit=5 * _RUNS)
+    for each in sorted(found, key=lambda each: (each.created_at, each.id)):
+        family.below.setdefault(each.parent_id, []).append(each)
+    return await _snapshot(family, row, 0)
+
+
+async def _snapshot(family: _Family, row: RunRow, depth: int) -> Snapshot:
+    family.left -= 1
+    client, run = family.client, row.id
+    info = await family.info(row)
+    said = (await client.store.progress([run])).get(run, {})
+    plan = tuple((str(name), bool(done)) for name, done in said.get("plan", {}).get("items", ()))
+    open_calls = await _open_calls(client, row) if row.status not in FINISHED else []
+    children, left_out = [], 0
+    for child in family.below.get(run, ()):
+        if depth < _DEPTH and family.left > 0:
+            children.append(await _snapshot(family, child, depth + 1))
+        else:
+            left_out += 1
+    messages, sent = await _messages(client, row)
+    made = Snapshot(
+        run=info, goal=await _goal(client, row), plan=plan, pending=tuple(_pending(family, row, open_calls)),
+        messages=tuple(messages), messages_sent=sent,
+        conversations=tuple(await client.store.conversations_held(run)) if row.status not in FINISHED else (),
+        request=await _last_request(client, row), state=await state(client, run), streams=tuple(await streams(client, run)),
+        spent_by=tuple(await client.store.spent_by(run, _STEPS_BY_COST)), children=tuple(children),
+        left_out=left_out + sum(each.left_out for each in children),
+    )  # fmt: skip
+    found: Snapshot = _with(made, client, row)
+    return found
+
+
+async def _goal(client: Base, row: RunRow) -> str:
+    """Write what the agent was called with in a line."""
+    text = await unspilled(client.store, row.input) or "{}"
+    return f"{row.agent}({cut(await aside(text, _arguments_line, text), _GOAL_CHARACTERS)})"
+
+
+def _arguments_line(text: str) -> str:
+    try:
+        arguments = UNTYPED.load(text)
+    except NotStorable:
+        return preview(text)
+    if not isinstance(arguments, dict):
+        return preview(text)
+    return ", ".join(f"{name}={show(value, _GOAL_CHARACTERS)}" for name, value in arguments.items())
+
+
+async def _open_calls(client: Base, row: RunRow) -> list[Call]:
+    """Find the calls that were begun since the last checkpoint and have not ended."""
+    first = row.checkpoint_seq or 0
+    begun = await client.store.outline_of(row.id, (), BEGUN, but=(0, first))
+    keys = {key for event in begun if (key := key_of(event)) is not None}
+    if not keys:
+        return []
+    found = Calls(await client.store.outline_of(row.id, keys, ARRIVALS | _ASKED, but=(0, first)))
+    return [call for call in found if call.outcome is None]
+
+
+def _pending(family: _Family, row: RunRow, calls: Sequence[Call]) -> list[Pending]:
+    """Say what a run waits for: by its row first, then by its open calls."""
+    now, made = family.client.store.clock.now(), list[Pending]()
+    due = None if row.due_at is None else moment(row.due_at)
+    if row.status in FINISHED:
+        return []
+    if row.status == "paused":
+        made.append(Pending("resume", row.id, row.reason or "", since=moment(row.updated_at)))
+    elif is_put_off(row, now):
+        made.append(Pending("start", row.agent, since=moment(row.created_at), until=due))
+    elif row.status == "ready" and row.waits_for in ("slot", "rate"):
+        what = row.limit_key if row.waits_for == "slot" else row.rate_key
+        made.append(Pending(row.waits_for, what or "", since=moment(row.updated_at), until=due))
+    elif wants_worker(row, now) and not is_served(row, family.served):
+        made.append(Pending("worker", row.agent, since=due or moment(row.updated_at)))
+    for call in calls:
+        waits = call.pending
+        assert waits is not None
+        asked = family.questions.get(waits.what) if waits.sort == "question" else None
+        until = None if waits.until is None else moment(waits.until)
+        text, to = ("", ()) if asked is None else (asked.question, asked.to)
+        made.append(
+            Pending(
+                waits.sort, waits.what, text, to, call.key, moment(waits.since), asked.expires_at if asked else until
+            )
+        )
+    known = {each.what for each in made}
+    for token in json.loads(row.awaits or "[]") if row.status == "waiting" else ():
+        kind, what = _token(token)
+        if kind != "conversation" and what not in known:  # of that the token names the request alone
+            made.append(Pending(kind, what, since=moment(row.updated_at)))
+    return made
+
+
+def _token(token: str) -> tuple[str, str]:
+    for prefix in _NOT_TOPICS:
+        if token.startswith(prefix):
+            kind = prefix.removesuffix(":")
+            return ("question" if kind == "approval" else kind), token.removeprefix(prefix)
+    return "message", token
+
+
+async def _messages(client: Base, row: RunRow) -> tuple[list[MessageInfo], int]:
+    """List the last messages to a run, and count all."""
+    found = await client.store.last_messages(row.id, _MESSAGES)
+    made = [
+        _with(
+            MessageInfo(each.topic, each.position, moment(each.sent_at), each.position <= row.inbox_seen),
+            client,
+            each.value,
+        )
+        for each in reversed(found)
+    ]
+    return made, await client.store.count_messages(row.id) if len(found) == _MESSAGES else len(found)
+
+
+async def _last_request(client: Base, row: RunRow) -> StepInfo | None:
+    seq = await client.store.last_request(row.id)
+    if seq is None:
+        return None
+    (event,) = await client.store.outline(row.id, seq, 1)
+    calls = Calls(await client.store.outline_of(row.id, [event.key or ""]))
+    call = calls.find(event.key or "")
+    return None if call is None else StepInfo.of(client, row.id, call, calls.workers)

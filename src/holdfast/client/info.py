@@ -1,0 +1,261 @@
+"""Infos: what lists show of runs, events, agents and deeds, each made of a row of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.errors import StoreUnavailable
+from holdfast.store.store import Store
+from holdfast.words.budget import Budget
+from holdfast.words.durations import moment
+from holdfast.words.model import CRASHES_APART, Event, Published, RunRow, is_served
+from holdfast.words.progress import Progress
+from holdfast.words.spent import NOTHING, Spent
+
+_BURY_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """The state of a run, as lists show it.
+
+    Attributes:
+        id: The run.
+        agent: The name of its agent.
+        status: "ready", "running", "waiting", "paused", "completed", "failed" or "cancelled".
+        waits_for: "person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "group" or "worker".
+        reason: Why it is paused or was cancelled.
+        error: The type and text of the exception that failed it.
+        labels: The texts it was started with.
+        parent: The run that started it.
+        root: The run above all.
+        version: The version of its agent, if it is pinned.
+        steps: How many steps completed.
+        crashes: How often its process ended since it last made progress.
+        due_at: When it goes on by itself.
+        created_at: When it was started.
+        started_at: When a worker first took it.
+        finished_at: When it ended.
+        progress: What it said last by `progress`; if it never did, its plan.
+        plan: How much of its plan is done, if it has one.
+        spent: What it spent, with all runs below it.
+        budget: What it may spend.
+        worker: The worker that has it; if that is gone, the one that had it.
+        worker_gone: The worker died, or stands still for longer than its lease, in the middle of the run.
+
+    Example:
+        ```python
+        info = await run.info()
+        assert (info.status, info.waits_for) == ("waiting", "person")
+        ```
+    """
+
+    id: str
+    agent: str
+    status: str
+    waits_for: str | None
+    reason: str | None
+    error: str | None
+    labels: dict[str, str]
+    parent: str | None
+    root: str
+    version: str | None
+    steps: int  # that completed; failed ones are not among them
+    crashes: int
+    due_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    progress: Progress | None = None  # what it said last by `progress`; if it never did, its plan
+    plan: Progress | None = None  # how much of its plan is done, if it has one
+    spent: Spent = NOTHING  # with all below it
+    budget: Budget | None = None
+    worker: str | None = None  # who has it; if it is gone: who had it when it was cut off
+    worker_gone: bool = False  # it died, or stands still for longer than its lease, in the middle of the run
+
+    @classmethod
+    def of(
+        cls,
+        row: RunRow,
+        published: Published,
+        now: int,
+        said: dict[str, dict[str, Any]] | None = None,
+        spent: Spent | None = None,
+    ) -> RunInfo:
+        def when(at: int | None) -> datetime | None:
+            return None if at is None else moment(at)
+
+        error = None if row.error is None else json.loads(row.error)
+        waits_for = row.waits_for if row.status in ("waiting", "ready") else None
+        if is_held_back(row, published, now):
+            waits_for = "group"
+        elif is_forsaken(row, now) or (wants_worker(row, now) and not is_served(row, published)):
+            waits_for = "worker"
+        elif is_put_off(row, now):
+            waits_for = "timer"
+        timed = row.status == "waiting" or waits_for in ("rate", "timer")
+        return cls(
+            id=row.id, agent=row.agent, status=row.status, waits_for=waits_for, reason=row.reason,
+            error=None if error is None else f"{error.get('type')}: {error.get('message')}",
+            labels=json.loads(row.labels), parent=row.parent_id, root=row.root_id, version=row.version, steps=row.steps,
+            crashes=row.crash_count, due_at=when(row.due_at) if timed else None,
+            created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
+            progress=Progress.of((said or {}).get("progress") or (said or {}).get("plan")),
+            plan=Progress.of((said or {}).get("plan")), spent=spent or NOTHING,
+            budget=Budget.seen(row.budget),
+            worker=row.lease_owner if row.status == "running" else None, worker_gone=is_forsaken(row, now),
+        )  # fmt: skip
+
+
+def wants_worker(row: RunRow, now: int) -> bool:
+    """Is it for a worker to go on with this run?"""
+    if row.status == "ready":
+        return not is_put_off(row, now)
+    return row.status in ("waiting", "running") and row.due_at is not None and row.due_at <= now
+
+
+def is_forsaken(row: RunRow, now: int) -> bool:
+    """Did its worker die, or stand still for longer than its lease, in the middle of it?"""
+    return row.status == "running" and row.due_at is not None and row.due_at <= now
+
+
+def crashes(row: RunRow, now: int) -> int:
+    """Count how often its process ended since it last made progress; the row counts the last end only at the next claim."""
+    return row.crash_count + is_forsaken(row, now)
+
+
+def is_held_back(row: RunRow, published: Published, now: int) -> bool:
+    """Is it due, and carried apart because of its crashes, so that live workers with its code may carry others first?"""
+    return wants_worker(row, now) and crashes(row, now) >= CRASHES_APART and is_served(row, published)
+
+
+def is_put_off(row: RunRow, now: int) -> bool:
+    """Was it started to begin later, and is it not yet that time?"""
+    return row.status == "ready" and row.waits_for is None and row.due_at is not None and row.due_at > now
+
+
+async def bury_owners(store: Store, rows: Iterable[RunRow] | None = None) -> bool:
+    """Let go of runs whose worker died, as a worker would, so that what is told of them is true; tells whether there were any.
+
+    Nobody is looked for if no other process carries one of these runs. A store that cannot be written is told of as it is.
+    """
+    if rows is not None and all(row.status != "running" or row.lease_owner == store.worker_id for row in rows):
+        return False
+    if store.ailment() is not None:
+        return False
+    with contextlib.suppress(TimeoutError, StoreUnavailable):
+        async with asyncio.timeout(_BURY_S):
+            return await store.recover() > 0
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One line of a run's history.
+
+    Attributes:
+        position: Its place among the events of all runs.
+        run: The run.
+        seq: Its place in the run's history, from 0 on.
+        kind: One of the kinds in the design page, such as "step.completed".
+        key: The call it belongs to.
+        at: When.
+        data: What else there is to say, by kind.
+
+    Example:
+        ```python
+        kinds = [event.kind async for event in run.events(follow=False)]
+        ```
+    """
+
+    position: int
+    run: str
+    seq: int
+    kind: str
+    key: str | None
+    at: datetime
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, event: Event) -> RunEvent:
+        return cls(event.position, event.run, event.seq, event.kind, event.key, moment(event.at), event.data)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """An agent that a worker has published.
+
+    Attributes:
+        name: Its name.
+        version: Its newest version.
+        schema: The JSON schema of its arguments, as one object.
+        served: Whether a live worker serves it.
+        versions: The versions that live workers serve.
+
+    Example:
+        ```python
+        takes = {agent.name: list(agent.schema["properties"]) for agent in await hf.agents()}
+        assert takes["research"] == ["topic"]
+        ```
+    """
+
+    name: str
+    version: str | None
+    schema: dict[str, Any]  # the JSON schema of its arguments, as one object
+    served: bool
+    versions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, version: str | None, schema: str, served: frozenset[str]) -> AgentInfo:
+        told = {key: value for key, value in json.loads(schema).items() if key not in ("x-flow", "x-budget")}
+        return cls(name, version, told, bool(served), tuple(sorted(served - {""})))
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that was done from outside, as the audit has it.
+
+    Attributes:
+        id: Its place in the audit.
+        at: When.
+        run: The run; empty for what was done to the store.
+        by: The person.
+        action: What was done, such as "approve".
+        data: What else there is to say, such as the reason.
+        via: The door: "python", "cli:USER", "http:TOKEN", "unix:USER", "run" or "worker"; empty in rows of the first version.
+        value: The value that was approved, denied or answered.
+        erased_at: Since then it is without its value and all free text.
+
+    Example:
+        ```python
+        (started,) = await hf.audit(action="start")
+        assert (started.run, started.via) == ("r-1", "python")
+        ```
+    """
+
+    id: int
+    at: datetime
+    run: str  # empty for what was done to the store
+    by: str
+    action: str
+    data: dict[str, Any]
+    via: str = (
+        ""  # 'python', 'cli:USER', 'http:TOKEN', 'unix:USER', 'run' or 'worker'; empty in rows of the first version
+    )
+    value: Any = None  # what was approved, denied or answered
+    erased_at: datetime | None = None  # since then without its value and all free text
+
+    @classmethod
+    def of(cls, row: dict[str, Any], value: Any) -> Deed:
+        """A row of the store, with its value."""
+        erased_at = None if row["erased_at"] is None else moment(row["erased_at"])
+        return cls(
+            row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"], row["via"] or "",
+            value, erased_at,
+        )  # fmt: skip

@@ -1,0 +1,590 @@
+"""Parts: how the whole input of a call is kept, although each call of a conversation is given all of it again.
+
+Look here for what stands in an event under `inputs`, how it is made (`Memory.tell`) and how it is read (`expanded`, `filled`).
+Pure: texts in, trees out.
+
+An input is told by what is new in it. It is the text that the codec writes, parsed, in which these stand for more:
+
+    {"$part": digest}                                    kept in the store once, whichever runs name it
+    {"$value": [seq, name, ..]}                          in the value of an event of this run, at that path; -1: its arguments
+    {"$list": [[seq, [name, ..], from, to], {"+": [..]}, ..]}   slices of a list in the inputs of an earlier call, and what is new
+
+None of them can be mistaken for a value: the codec writes no dict of a user's that has one key which begins with a "$".
+
+A text, and a dict that is still over 256 bytes without its own large elements, is a part. Its digest is made of its text, in which
+large elements stand as parts: so a part names only parts, means the same in every run, and can be shared. What the run has
+recorded already, such as the answer of a model that comes back in the next request, needs no copy, and most of what a call is
+given was there in the call before. Lists are therefore told by slices, wherever the new elements stand: a conversation that grows,
+loses its middle or gets another beginning costs what is new in it.
+
+Slices name calls before, which may name others. So reading takes time with the number of calls in between; nobody reads inputs but
+people who look, and nothing has to be kept twice. A `Memory` is made again from the journal by the same events that made it
+before, so a run that was parked goes on as it did.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdfast.errors import NotStorable
+from holdfast.values.tagged import DEPTH_LIMIT
+
+LEAST: Final = 256  # characters: what is larger is told by a name for it
+ARGUMENTS: Final = -1  # in the place of an event: the arguments of the run
+_LONG: Final = 4  # elements of a list that is worth slices
+_SLICED: Final = 20_000  # elements of a list that is looked through for slices; a longer one is a part
+_PIECE: Final = 8_192  # characters of new elements that stand in the event itself
+_LEAST_SLICE: Final = 48  # characters that a slice must save
+_LISTS: Final = 16  # that are remembered, the last ones
+_VALUES: Final = 20_000  # large elements of recorded values that are remembered, the last ones
+_MOST_ELEMENTS: Final = 1_000_000  # of a list that is read
+_MOST_COPIES: Final = 200_000_000  # of elements, while slices of slices are read
+_MOST_CHARACTERS: Final = 256 * 1024 * 1024  # of an input that is read
+_DIGEST: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+_encode: Final = json.JSONEncoder(
+    ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+
+Path = tuple[Any, ...]
+
+
+def digest_of(text: str) -> str:
+    """Name a part by its text: 128 bits in 22 characters."""
+    return base64.urlsafe_b64encode(hashlib.blake2b(text.encode(), digest_size=16).digest())[:22].decode()
+
+
+class Told(NamedTuple):
+    """An input as its event has it, and the parts that the store may not have yet."""
+
+    tree: Any
+    parts: dict[str, str]
+
+
+class _Node:
+    """One value in an input. `mark` is the text that stands for it inside others: its own, or that of a part."""
+
+    __slots__ = ("children", "has_long", "mark", "merkle", "size", "tree")
+    mark: str
+
+    def __init__(self, tree: Any, depth: int = 0) -> None:
+        self.tree, self.merkle = tree, _encode(tree)
+        self.size = len(self.merkle)
+        self.children: list[_Node] = []
+        self.has_long = False
+        kind = type(tree)
+        if self.size > LEAST and kind in (dict, list) and depth < DEPTH_LIMIT:
+            self.children = [_Node(each, depth + 1) for each in (tree.values() if kind is dict else tree)]
+            marks = [child.mark for child in self.children]
+            if kind is list:
+                self.merkle = f"[{','.join(marks)}]"
+                self.has_long = len(marks) >= _LONG
+            else:
+                self.merkle = (
+                    "{" + ",".join([f"{_encode(name)}:{mark}" for name, mark in zip(tree, marks, strict=True)]) + "}"
+                )
+                self.has_long = any(child.has_long for child in self.children)
+        self.mark = self.merkle if len(self.merkle) <= LEAST else f'{{"$part":"{digest_of(self.merkle)}"}}'
+
+    @property
+    def digest(self) -> str:
+        return self.mark[10:32]
+
+    @property
+    def is_part(self) -> bool:
+        return len(self.merkle) > LEAST
+
+
+class _List:
+    """A list of an earlier call: where it stands, and the marks of its elements."""
+
+    __slots__ = ("forgotten", "marks", "path", "seq")
+
+    def __init__(self, seq: int, path: Path, marks: list[str]) -> None:
+        self.seq, self.path, self.marks, self.forgotten = seq, path, marks, False
+
+
+class Memory:
+    """Events of one run, as far as inputs can be told by them. `saw` takes them in order; `tell` tells the next input."""
+
+    __slots__ = ("_index", "_lists", "_marks", "_pieces", "_places", "_stored")
+
+    def __init__(self) -> None:
+        self._places: dict[str, Path] = {}  # of large elements of recorded values, by mark
+        self._marks: dict[Path, str] = {}  # and the other way
+        self._lists: deque[_List] = deque()
+        self._index: dict[str, tuple[_List, int]] = {}  # elements of these, by mark
+        self._stored: set[str] = set()  # parts that this run is known to use
+        self._pieces: dict[str, list[str]] = {}  # of those that are new elements of a list: their marks
+
+    # What was recorded
+
+    def saw(self, seq: int, inputs: Any = None, value: str | None = None) -> None:
+        """Take in an event: the inputs it has, and its value."""
+        if inputs is not None:
+            self._remember_lists(seq, inputs, ())
+        if value is not None and len(value) > LEAST and not value.startswith('{"$blob":'):
+            self._remember_values(_Node(json.loads(value)), (seq,))
+            if len(self._places) > _VALUES:
+                for mark in list(self._places)[: len(self._places) - _VALUES]:
+                    self._marks.pop(self._places.pop(mark), None)
+
+    def _remember_values(self, node: _Node, path: Path) -> None:
+        if node.size <= LEAST:
+            return
+        self._places.setdefault(node.mark, path)
+        if self._places[node.mark] == path:
+            self._marks[path] = node.mark
+        names: Iterable[Any] = node.tree if type(node.tree) is dict else range(len(node.children))
+        for name, child in zip(names, node.children, strict=False):
+            self._remember_values(child, (*path, name))
+
+    def _remember_lists(self, seq: int, told: Any, path: Path) -> None:
+        """Remember the lists of an input that was told, and the parts it names."""
+        if type(told) is list:
+            for place, each in enumerate(told):
+                self._remember_lists(seq, each, (*path, place))
+        if type(told) is not dict:
+            return
+        if len(told) == 1:
+            ((name, inner),) = told.items()
+            if name == "$part":
+                self._stored.add(inner)
+                return
+            if name == "$value":
+                return
+            if name == "$list":
+                marks = self._marks_of(inner)
+                if marks is not None:
+                    self._remember(_List(seq, path, marks))
+                return
+        for name, inner in told.items():
+            self._remember_lists(seq, inner, (*path, name))
+
+    def _marks_of(self, pieces: list[Any]) -> list[str] | None:
+        """Find the marks of a list that was told; None if it names what is not remembered."""
+        marks: list[str] = []
+        for piece in pieces:
+            if type(piece) is list:
+                seq, path, start, end = piece
+                base = next((each for each in self._lists if each.seq == seq and each.path == tuple(path)), None)
+                if base is None:
+                    return None
+                marks += base.marks[start:end]
+            elif type(piece["+"]) is dict:  # a part
+                known = self._pieces.get(piece["+"]["$part"])
+                self._stored.add(piece["+"]["$part"])
+                if known is None:
+                    return None
+                marks += known
+            else:
+                for each in piece["+"]:
+                    mark = self._mark_of(each)
+                    if mark is None:
+                        return None
+                    marks.append(mark)
+        return marks
+
+    def _mark_of(self, told: Any) -> str | None:
+        """Find the mark of a value that was told."""
+        try:
+            merkle = self._merkle_of(told)
+        except KeyError:
+            return None
+        return merkle if len(merkle) <= LEAST else f'{{"$part":"{digest_of(merkle)}"}}'
+
+    def _merkle_of(self, told: Any) -> str:
+        kind = type(told)
+        if kind is list:
+            return f"[{','.join([self._inner_mark(each) for each in told])}]"
+        if kind is not dict:
+            return _encode(told)
+        if len(told) == 1:
+            ((name, inner),) = told.items()
+            if name == "$part":
+                self._stored.add(inner)
+                return _encode(told)
+            if name == "$value":
+                return self._marks[tuple(inner)]
+            if name == "$list":
+                marks = self._marks_of(inner)
+                if marks is None:
+                    raise KeyError(name)
+                return f"[{','.join(marks)}]"
+        return "{" + ",".join([f"{_encode(name)}:{self._inner_mark(each)}" for name, each in told.items()]) + "}"
+
+    def _inner_mark(self, told: Any) -> str:
+        merkle = self._merkle_of(told)
+        return merkle if len(merkle) <= LEAST else f'{{"$part":"{digest_of(merkle)}"}}'
+
+    def _remember(self, found: _List) -> None:
+        self._lists.append(found)
+        for place, mark in enumerate(found.marks):
+            self._index[mark] = (found, place)
+        if len(self._lists) > _LISTS:
+            self._lists.popleft().forgotten = True
+        if len(self._index) > 2 * sum(len(each.marks) for each in self._lists) + 1000:
+            self._index = {mark: at for mark, at in self._index.items() if not at[0].forgotten}
+
+    # What is told next
+
+    def tell(self, text: str) -> Told:
+        """Tell an input, given as the codec's text. Nothing of it is remembered before an event has it (`saw`)."""
+        parts: dict[str, str] = {}
+        tree = json.loads(text)
+        if len(text) <= LEAST:
+            return Told(tree, parts)
+        root = _Node(tree)
+        return Told(self._told(root, parts, root=True), parts)
+
+    def _told(self, node: _Node, parts: dict[str, str], *, root: bool = False) -> Any:
+        if node.size <= LEAST:
+            return node.tree
+        place = None if root else self._places.get(node.mark)
+        if place is not None:
+            return {"$value": list(place)}
+        kind = type(node.tree)
+        if kind is list and node.children:
+            if _LONG <= len(node.children) <= _SLICED:
+                return self._told_list(node, parts)
+            if len(node.children) < _LONG:
+                return [self._told(child, parts) for child in node.children]
+        if kind is dict and node.children and (root or node.has_long or not node.is_part):
+            told = [self._told(child, parts) for child in node.children]
+            return dict(zip(node.tree, told, strict=True))
+        return self._part(node, parts)
+
+    def _part(self, node: _Node, parts: dict[str, str]) -> Any:
+        """Name a part, and have the store keep it with all parts in it."""
+        if not node.is_part:  # it is short, and has parts in it
+            for child in node.children:
+                if child.size > LEAST:
+                    self._part(child, parts)
+            return json.loads(node.merkle)
+        if node.digest not in self._stored and node.digest not in parts:
+            parts[node.digest] = node.merkle
+            for child in node.children:
+                if child.size > LEAST:
+                    self._part(child, parts)
+        return {"$part": node.digest}
+
+    def _told_list(self, node: _Node, parts: dict[str, str]) -> Any:
+        children, pieces, new = node.children, list[Any](), list[_Node]()
+        place, marks = 0, [child.mark for child in node.children]
+        while place < len(children):
+            found = self._slice(marks, place)
+            if found is None:
+                new.append(children[place])
+                place += 1
+                continue
+            if new:
+                pieces.append(self._new(new, parts))
+                new = []
+            base, start, count = found
+            pieces.append([base.seq, list(base.path), start, start + count])
+            place += count
+        if new:
+            pieces.append(self._new(new, parts))
+        return {"$list": pieces}
+
+    def _slice(self, marks: list[str], place: int) -> tuple[_List, int, int] | None:
+        """Find the elements from this place on in a list that is remembered, as many as follow there too."""
+        at = self._index.get(marks[place])
+        if at is None or at[0].forgotten:
+            return None
+        base, start = at
+        count, saved, most = 0, 0, min(len(marks) - place, len(base.marks) - start)
+        while count < most and base.marks[start + count] == marks[place + count]:
+            saved += len(marks[place + count])
+            count += 1
+        return (base, start, count) if saved >= _LEAST_SLICE else None
+
+    def _new(self, nodes: list[_Node], parts: dict[str, str]) -> Any:
+        """Tell elements that are new: where they stand; or, if that is much and nothing of it is in the run, as one part."""
+        if sum(len(node.mark) for node in nodes) > _PIECE and not any(map(self._is_recorded, nodes)):
+            text = f"[{','.join([node.mark for node in nodes])}]"
+            digest = digest_of(text)
+            if digest not in self._stored:
+                parts[digest] = text
+                for node in nodes:
+                    if node.size > LEAST:
+                        self._part(node, parts)
+            self._pieces[digest] = [node.mark for node in nodes]
+            return {"+": {"$part": digest}}
+        return {"+": [self._told(node, parts) for node in nodes]}
+
+    def _is_recorded(self, node: _Node) -> bool:
+        if node.size <= LEAST:
+            return False
+        return node.mark in self._places or any(map(self._is_recorded, node.children))
+
+
+# --- reading ---
+
+
+def bases(told: Any) -> set[int]:
+    """List the events whose inputs an input names."""
+    return {piece[0] for pieces in _lists_in(told) for piece in pieces if type(piece) is list}
+
+
+def _lists_in(told: Any) -> Iterator[list[Any]]:
+    ahead = [told]
+    while ahead:
+        each = ahead.pop()
+        if type(each) is dict and len(each) == 1 and "$list" in each:
+            pieces = _checked_pieces(each["$list"])
+            yield pieces
+            ahead += [piece["+"] for piece in pieces if type(piece) is dict]
+        elif type(each) is dict:
+            ahead += each.values()
+        elif type(each) is list:
+            ahead += each
+
+
+def _checked_pieces(pieces: Any) -> list[Any]:
+    if type(pieces) is not list:
+        raise _damaged(f"a list is told by {type(pieces).__name__}")
+    for piece in pieces:
+        if type(piece) is dict and piece.keys() == {"+"} and type(piece["+"]) in (list, dict):
+            continue
+        if type(piece) is not list or len(piece) != 4 or type(piece[1]) is not list:
+            raise _damaged("a piece of a list is neither a slice nor new")
+        seq, path, start, end = piece
+        if any(type(each) is not int for each in (seq, start, end)) or not 0 <= start <= end:
+            raise _damaged("a slice has no bounds")
+        if any(type(name) not in (str, int) for name in path):
+            raise _damaged("a slice has no path")
+    return pieces
+
+
+def _damaged(why: str) -> NotStorable:
+    return NotStorable(f"the inputs of a call are damaged: {why}")
+
+
+def expanded(seq: int, told: Any, inputs: Mapping[int, Any]) -> Any:
+    """Put the slices of an input in place. `inputs` are those of the events that it names, and of those that these name.
+
+    Raises `NotStorable` if one is missing or names a later one, and if there is more than any input has.
+    """
+    uses: dict[int, int] = {}  # how many inputs that are to be read name this one
+    ahead, wanted = [(seq, told)], {seq: told}
+    while ahead:
+        later, tree = ahead.pop()
+        for base in bases(tree):
+            if not 0 <= base < later:
+                raise _damaged(f"event {later} names the inputs of event {base}, which does not come before it")
+            uses[base] = uses.get(base, 0) + 1
+            if base not in wanted:
+                if base not in inputs:
+                    raise NotStorable(f"the inputs of event {base}, which event {later} names, are not there any more")
+                wanted[base] = inputs[base]
+                ahead.append((base, wanted[base]))
+    known: dict[int, Any] = {}
+    copies = [0]
+    for place in sorted(wanted):
+        named = bases(wanted[place])
+        known[place] = _expanded(wanted[place], known, copies, 0)
+        for base in named:
+            uses[base] -= 1
+            if not uses[base]:
+                del known[base]
+    return known[seq]
+
+
+class _Spread(NamedTuple):
+    """Elements of a list that are in a part; how many is known when that is read."""
+
+    part: Any
+
+
+class _Cut(NamedTuple):
+    """A slice of a list that has such elements."""
+
+    whole: list[Any]
+    start: int
+    end: int
+
+
+def _expanded(told: Any, known: Mapping[int, Any], copies: list[int], depth: int) -> Any:
+    if depth > DEPTH_LIMIT:
+        raise _damaged("they are nested too deeply")
+    if type(told) is list:
+        return [_expanded(each, known, copies, depth + 1) for each in told]
+    if type(told) is not dict:
+        return told
+    if len(told) != 1 or "$list" not in told:
+        return {name: _expanded(each, known, copies, depth + 1) for name, each in told.items()}
+    made: list[Any] = []
+    for piece in told["$list"]:
+        if type(piece) is list:
+            seq, path, start, end = piece
+            made += _sliced(known[seq], path, start, end)
+        elif type(piece["+"]) is list:
+            made += [_expanded(each, known, copies, depth + 1) for each in piece["+"]]
+        else:
+            made.append(_Spread(piece["+"]))
+    copies[0] += len(made)
+    if len(made) > _MOST_ELEMENTS or copies[0] > _MOST_COPIES:
+        raise _damaged("a list has more elements than any that was written")
+    return made
+
+
+def _sliced(tree: Any, path: Sequence[Any], start: int, end: int) -> list[Any]:
+    for name in path:
+        try:
+            tree = tree[name]
+        except (LookupError, TypeError):
+            raise _damaged(f"there is no {name!r} where a slice looks for it") from None
+    spread = type(tree) is list and any(type(each) in (_Spread, _Cut) for each in tree)
+    if type(tree) is not list or (end > len(tree) and not spread):
+        raise _damaged("a slice names what is no list, or is shorter")
+    return [_Cut(tree, start, end)] if spread else tree[start:end]
+
+
+class Needed(NamedTuple):
+    """What must be read before an input can be put together: parts by digest, values by event."""
+
+    parts: set[str]
+    values: set[int]
+
+
+_INSIDE: Final = (list, dict, _Spread, _Cut)
+
+
+def needed(tree: Any, parts: Mapping[str, Any]) -> Needed:
+    """List what an expanded input names and `parts`, which were read and parsed, does not have."""
+    found = Needed(set(), set())
+    ahead, seen = [tree], set[str]()
+    while ahead:
+        each = ahead.pop()
+        if type(each) is _Spread or type(each) is _Cut:
+            ahead.append(each[0])
+        elif type(each) is list:
+            ahead += [inner for inner in each if type(inner) in _INSIDE]
+        elif type(each) is dict:
+            named = _named(each)
+            if named is None:
+                ahead += [inner for inner in each.values() if type(inner) in _INSIDE]
+            elif named[0] == "$value":
+                found.values.add(named[1][0])
+            elif named[1] not in parts:
+                found.parts.add(named[1])
+            elif named[1] not in seen:
+                seen.add(named[1])
+                ahead.append(parts[named[1]])
+    return found
+
+
+def _named(each: dict[str, Any]) -> tuple[str, Any] | None:
+    if len(each) != 1:
+        return None
+    ((name, inner),) = each.items()
+    if name == "$part":
+        if type(inner) is not str or not _DIGEST.fullmatch(inner):
+            raise _damaged("a part has no digest")
+        return name, inner
+    if name == "$value":
+        if type(inner) is not list or not inner or any(type(part) not in (str, int) for part in inner):
+            raise _damaged("a value has no place")
+        if type(inner[0]) is not int or inner[0] < ARGUMENTS:
+            raise _damaged("a value has no event")
+        return name, inner
+    return None
+
+
+def parsed(digest: str, text: str) -> Any:
+    """Parse a part that was read, if its text is the one that its digest names."""
+    if digest_of(text) != digest:
+        raise _damaged(f"the part {digest} is not what its digest says")
+    return json.loads(text)
+
+
+class _Filler:
+    """Puts parts and values in place, and counts: a few parts that name each other could stand for more than memory has."""
+
+    def __init__(self, parts: Mapping[str, Any], values: Mapping[int, Any]) -> None:
+        self._parts, self._values, self._left = parts, values, _MOST_CHARACTERS
+        self._sizes: dict[int, int] = {}
+
+    def fill(self, tree: Any, depth: int = 0) -> Any:
+        kind = type(tree)
+        if depth > 2 * DEPTH_LIMIT:
+            raise _damaged("they are nested too deeply")
+        if kind is list:
+            made: list[Any] = []
+            for each in tree:
+                if type(each) is _Spread:
+                    made += self._elements(each.part, depth)
+                elif type(each) is _Cut:
+                    made += self.fill(each.whole, depth + 1)[each.start : each.end]
+                else:
+                    made.append(self.fill(each, depth + 1))
+            self._count(len(made))
+            return made
+        if kind is not dict:
+            self._count(len(tree) if kind is str else 8)
+            return tree
+        named = _named(tree)
+        if named is None:
+            self._count(sum(map(len, tree)))
+            return {name: self.fill(each, depth + 1) for name, each in tree.items()}
+        if named[0] == "$part":
+            if named[1] not in self._parts:
+                raise NotStorable(f"the part {named[1]} of the inputs is not in the store any more")
+            return self.fill(self._parts[named[1]], depth + 1)
+        return self._value(named[1])
+
+    def _elements(self, part: Any, depth: int) -> list[Any]:
+        found = self.fill(part, depth + 1)
+        if type(found) is not list:
+            raise _damaged("a part that stands for elements is no list")
+        return found
+
+    def _value(self, place: list[Any]) -> Any:
+        seq, *path = place
+        if seq not in self._values:
+            raise NotStorable(f"the value of event {seq}, which the inputs name, is not there any more")
+        tree = self._values[seq]
+        for name in path:
+            try:
+                tree = tree[name]
+            except (LookupError, TypeError):
+                raise _damaged(f"event {seq} has no {name!r} where the inputs look for it") from None
+        if id(tree) not in self._sizes:  # `values` keeps it alive
+            self._sizes[id(tree)] = len(_encode(tree))
+        self._count(self._sizes[id(tree)])
+        return tree
+
+    def _count(self, characters: int) -> None:
+        self._left -= characters + 1
+        if self._left < 0:
+            raise _damaged("they are larger than any value that is stored")
+
+
+def filled(tree: Any, parts: Mapping[str, Any], values: Mapping[int, Any]) -> str:
+    """Put parts and values, which were read and parsed, in place of an expanded input; returns the codec's text."""
+    try:
+        return _encode(_Filler(parts, values).fill(tree))
+    except RecursionError:
+        raise _damaged("they are nested too deeply") from None
+
+
+def parts_in(told: Any) -> set[str]:
+    """List the parts that an input names itself; what these name is in their texts."""
+    found: set[str] = set()
+    ahead = [told]
+    while ahead:
+        each = ahead.pop()
+        if type(each) is dict and len(each) == 1 and "$part" in each:
+            found.add(str(each["$part"]))
+        elif type(each) is dict:
+            ahead += each.values()
+        elif type(each) is list:
+            ahead += each
+    return found
