@@ -37,6 +37,9 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Look": {
         "runs": ("runs", "List runs, newest first, or count them."),
         "show": ("show", "Show a run as a tree."),
+        "snapshot": ("history", "Show what a run has come to."),
+        "steps": ("history", "List the calls of a run, or show one whole."),
+        "state": ("history", "Print the state that a run stored last."),
         "tail": ("tail", "Follow the events of a run or of all, or a stream."),
         "conversations": ("conversations", "List conversations, or show what was said in one."),
         "audit": ("audit", "Print who did what to which run."),

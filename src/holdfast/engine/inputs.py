@@ -30,13 +30,18 @@ _log = logger("holdfast")
 class Inputs:
     """Tells the inputs of one attempt at a run."""
 
-    __slots__ = ("_journal", "_limit_bytes", "_parts", "_run", "kept", "memory")
+    __slots__ = ("_journal", "_limit_bytes", "_parts", "_run", "kept", "memory", "requests")
 
     def __init__(self, journal: Journal, run: RunRow, host: Host, kept: str | None) -> None:
         self._journal, self._run, self._limit_bytes = journal, run, host.value_limit_bytes
         self.kept = kept or host.inputs or "digest"  # of steps that do not say
+        self.requests = kept or host.inputs or "full"  # of model requests
         self.memory: Memory | None = None
         self._parts: dict[str, str] = {}  # of what was told last, and is about to be recorded
+
+    def are_kept(self, spec: StepSpec) -> bool:
+        """Is the input of a step kept whole?"""
+        return (self.requests if callable(spec.inputs) else spec.inputs or self.kept) == "full"
 
     def tell(self, spec: StepSpec, bound: Bound, data: dict[str, Any]) -> None:
         """Put the input of a call into the data of its event; one that is too large, or cannot be written, is left out."""

@@ -204,7 +204,7 @@ class StepCall(Call):
             whole = self.whole or self.bound.whole
             self.whole = "" if whole == self.digest else whole
             self.lean = self.lean or self.bound.lean
-        if (self.spec.inputs or self.attempt.pen.inputs.kept) != "digest":
+        if self.attempt.pen.inputs.are_kept(self.spec):
             self.tells = not any("inputs" in event.data for event in past)
         self.bill = Bill()
         self._task = self.attempt.bodies.start(self._drive, self._fail, self._context)

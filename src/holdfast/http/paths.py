@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
-from holdfast.http import approvals, runs
+from holdfast.http import approvals, history, runs
 from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
@@ -21,6 +21,14 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              query=runs.Within, more={202: ("It has not ended.", runs.OneRun)}),
     Endpoint("GET", "/api/runs/{id}/events", "Its history; as text/event-stream it is followed live until it ends.",
              runs.events, "read", runs.Events, query=runs.Behind, more=_FOLLOWED, follows=RunEvent),
+    Endpoint("GET", "/api/runs/{id}/steps", "Its calls, in the order of their first events, without their values.",
+             history.steps, "read", history.Steps, query=history.Behind),
+    Endpoint("GET", "/api/runs/{id}/steps/{step}", "One call with its arguments and result, by its number or key.",
+             history.step, "read", history.WholeStep),
+    Endpoint("GET", "/api/runs/{id}/snapshot", "What it has come to: goal, plan, waits, messages, spending, runs below it.",
+             history.snapshot, "read", history.WholeSnapshot),
+    Endpoint("GET", "/api/runs/{id}/state", "The state it stored last, or that held at an event.", history.state, "read",
+             history.OneState, query=history.At),
     Endpoint("GET", "/api/runs/{id}/streams/{name}", "What it writes to a stream; as text/event-stream it is followed live.",
              runs.stream, "read", runs.Chunks, query=runs.Behind, more=_FOLLOWED, follows=Chunk),
     Endpoint("POST", "/api/runs/{id}/pause", "Stop it, and all below it, until it is resumed.", runs.pause, "write",

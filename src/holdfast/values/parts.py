@@ -7,7 +7,11 @@ An input is told by what is new in it. It is the text that the codec writes, par
 
     {"$part": digest}                                    kept in the store once, whichever runs name it
     {"$value": [seq, name, ..]}                          in the value of an event of this run, at that path; -1: its arguments
-    {"$list": [[seq, [name, ..], from, to], {"+": [..]}, ..]}   slices of a list in the inputs of an earlier call, and what is new
+    {"$list": [piece, ..]}                               a list, told by pieces:
+        [seq, from, to]                                      a slice of the list at the same place of the inputs of that event
+        [seq, from, to, [name, ..]]                          or of the one at this place
+        [seq]   [seq, name, ..]                              one element: the value of that event, or what is in it at that path
+        {"+": [..]}                                          new elements; a part, if there are many
 
 None of them can be mistaken for a value: the codec writes no dict of a user's that has one key which begins with a "$".
 
@@ -160,35 +164,34 @@ class Memory:
             if name == "$value":
                 return
             if name == "$list":
-                marks = self._marks_of(inner)
+                marks = self._marks_of(inner, path)
                 if marks is not None:
                     self._remember(_List(seq, path, marks))
                 return
         for name, inner in told.items():
             self._remember_lists(seq, inner, (*path, name))
 
-    def _marks_of(self, pieces: list[Any]) -> list[str] | None:
+    def _marks_of(self, pieces: list[Any], own: Path | None) -> list[str] | None:
         """Find the marks of a list that was told; None if it names what is not remembered."""
         marks: list[str] = []
         for piece in pieces:
-            if type(piece) is list:
-                seq, path, start, end = piece
-                base = next((each for each in self._lists if each.seq == seq and each.path == tuple(path)), None)
-                if base is None:
-                    return None
-                marks += base.marks[start:end]
+            found: list[str] | None
+            if type(piece) is list and _is_slice(piece):
+                path = own if len(piece) == 3 else tuple(piece[3])
+                base = next((each for each in self._lists if each.seq == piece[0] and each.path == path), None)
+                found = None if base is None else base.marks[piece[1] : piece[2]]
+            elif type(piece) is list:
+                mark = self._marks.get(tuple(piece))
+                found = None if mark is None else [mark]
             elif type(piece["+"]) is dict:  # a part
-                known = self._pieces.get(piece["+"]["$part"])
                 self._stored.add(piece["+"]["$part"])
-                if known is None:
-                    return None
-                marks += known
+                found = self._pieces.get(piece["+"]["$part"])
             else:
-                for each in piece["+"]:
-                    mark = self._mark_of(each)
-                    if mark is None:
-                        return None
-                    marks.append(mark)
+                each_mark = [self._mark_of(each) for each in piece["+"]]
+                found = None if None in each_mark else [mark for mark in each_mark if mark is not None]
+            if found is None:
+                return None
+            marks += found
         return marks
 
     def _mark_of(self, told: Any) -> str | None:
@@ -213,7 +216,7 @@ class Memory:
             if name == "$value":
                 return self._marks[tuple(inner)]
             if name == "$list":
-                marks = self._marks_of(inner)
+                marks = self._marks_of(inner, None)
                 if marks is None:
                     raise KeyError(name)
                 return f"[{','.join(marks)}]"
@@ -241,23 +244,24 @@ class Memory:
         if len(text) <= LEAST:
             return Told(tree, parts)
         root = _Node(tree)
-        return Told(self._told(root, parts, root=True), parts)
+        return Told(self._told(root, parts, ()), parts)
 
-    def _told(self, node: _Node, parts: dict[str, str], *, root: bool = False) -> Any:
+    def _told(self, node: _Node, parts: dict[str, str], path: Path | None = None) -> Any:
+        """Tell a value; `path` is where it stands, unless that is inside a list that is told by pieces."""
         if node.size <= LEAST:
             return node.tree
-        place = None if root else self._places.get(node.mark)
+        place = None if path == () else self._places.get(node.mark)
         if place is not None:
             return {"$value": list(place)}
         kind = type(node.tree)
         if kind is list and node.children:
             if _LONG <= len(node.children) <= _SLICED:
-                return self._told_list(node, parts)
+                return self._told_list(node, parts, path)
             if len(node.children) < _LONG:
-                return [self._told(child, parts) for child in node.children]
-        if kind is dict and node.children and (root or node.has_long or not node.is_part):
-            told = [self._told(child, parts) for child in node.children]
-            return dict(zip(node.tree, told, strict=True))
+                return [self._told(child, parts, _inside(path, n)) for n, child in enumerate(node.children)]
+        if kind is dict and node.children and (path == () or node.has_long or not node.is_part):
+            named = zip(node.tree, node.children, strict=True)
+            return {name: self._told(child, parts, _inside(path, name)) for name, child in named}
         return self._part(node, parts)
 
     def _part(self, node: _Node, parts: dict[str, str]) -> Any:
@@ -274,36 +278,56 @@ class Memory:
                     self._part(child, parts)
         return {"$part": node.digest}
 
-    def _told_list(self, node: _Node, parts: dict[str, str]) -> Any:
+    def _told_list(self, node: _Node, parts: dict[str, str], path: Path | None) -> Any:
         children, pieces, new = node.children, list[Any](), list[_Node]()
         place, marks = 0, [child.mark for child in node.children]
         while place < len(children):
-            found = self._slice(marks, place)
-            if found is None:
+            found = self._slice(marks, place, path)
+            value = None if found is not None else self._value_piece(children[place])
+            if found is None and value is None:
                 new.append(children[place])
                 place += 1
                 continue
             if new:
                 pieces.append(self._new(new, parts))
                 new = []
-            base, start, count = found
-            pieces.append([base.seq, list(base.path), start, start + count])
-            place += count
+            if found is None:
+                pieces.append(value)
+                place += 1
+            else:
+                base, start, count = found
+                pieces.append([base.seq, start, start + count, *([] if base.path == path else [list(base.path)])])
+                place += count
         if new:
             pieces.append(self._new(new, parts))
         return {"$list": pieces}
 
-    def _slice(self, marks: list[str], place: int) -> tuple[_List, int, int] | None:
-        """Find the elements from this place on in a list that is remembered, as many as follow there too."""
-        at = self._index.get(marks[place])
-        if at is None or at[0].forgotten:
-            return None
-        base, start = at
-        count, saved, most = 0, 0, min(len(marks) - place, len(base.marks) - start)
-        while count < most and base.marks[start + count] == marks[place + count]:
-            saved += len(marks[place + count])
-            count += 1
-        return (base, start, count) if saved >= _LEAST_SLICE else None
+    def _value_piece(self, node: _Node) -> list[Any] | None:
+        """Name the place where an element was recorded, if its path cannot be taken for the bounds of a slice."""
+        place = self._places.get(node.mark) if node.size > LEAST else None
+        return list(place) if place is not None and (len(place) == 1 or type(place[1]) is str) else None
+
+    def _slice(self, marks: list[str], place: int, path: Path | None) -> tuple[_List, int, int] | None:
+        """Find the elements from this place on in a list that is remembered, as many as follow there too.
+
+        First at this very place of the last list that stood here; then wherever the first of them stands.
+        """
+        found: tuple[_List, int, int] | None = None
+        most = 0
+        before = next((each for each in reversed(self._lists) if each.path == path), None)
+        candidates = [] if before is None or place >= len(before.marks) else [(before, place)]
+        if at := self._index.get(marks[place]):
+            candidates.append(at)
+        for base, start in candidates:
+            if base.forgotten or base.marks[start] != marks[place]:
+                continue
+            count, end = 1, min(len(marks) - place, len(base.marks) - start)
+            while count < end and base.marks[start + count] == marks[place + count]:
+                count += 1
+            if count > most:
+                most, found = count, (base, start, count)
+        saved = sum(map(len, marks[place : place + most]))
+        return found if saved >= _LEAST_SLICE else None
 
     def _new(self, nodes: list[_Node], parts: dict[str, str]) -> Any:
         """Tell elements that are new: where they stand; or, if that is much and nothing of it is in the run, as one part."""
@@ -325,12 +349,20 @@ class Memory:
         return node.mark in self._places or any(map(self._is_recorded, node.children))
 
 
+def _inside(path: Path | None, name: Any) -> Path | None:
+    return None if path is None else (*path, name)
+
+
+def _is_slice(piece: list[Any]) -> bool:
+    return len(piece) in (3, 4) and type(piece[1]) is int and type(piece[2]) is int
+
+
 # --- reading ---
 
 
 def bases(told: Any) -> set[int]:
     """List the events whose inputs an input names."""
-    return {piece[0] for pieces in _lists_in(told) for piece in pieces if type(piece) is list}
+    return {piece[0] for pieces in _lists_in(told) for piece in pieces if type(piece) is list and _is_slice(piece)}
 
 
 def _lists_in(told: Any) -> Iterator[list[Any]]:
@@ -353,13 +385,19 @@ def _checked_pieces(pieces: Any) -> list[Any]:
     for piece in pieces:
         if type(piece) is dict and piece.keys() == {"+"} and type(piece["+"]) in (list, dict):
             continue
-        if type(piece) is not list or len(piece) != 4 or type(piece[1]) is not list:
-            raise _damaged("a piece of a list is neither a slice nor new")
-        seq, path, start, end = piece
-        if any(type(each) is not int for each in (seq, start, end)) or not 0 <= start <= end:
-            raise _damaged("a slice has no bounds")
-        if any(type(name) not in (str, int) for name in path):
-            raise _damaged("a slice has no path")
+        if type(piece) is not list or not piece or type(piece[0]) is not int:
+            raise _damaged("a piece of a list is neither a slice, nor a value, nor new")
+        if not _is_slice(piece):
+            if any(type(name) not in (str, int) for name in piece):
+                raise _damaged("a value has no place")
+            continue
+        path = piece[3] if len(piece) == 4 else []
+        if (
+            not 0 <= piece[1] <= piece[2]
+            or type(path) is not list
+            or any(type(name) not in (str, int) for name in path)
+        ):
+            raise _damaged("a slice has no bounds, or no place")
     return pieces
 
 
@@ -389,7 +427,7 @@ def expanded(seq: int, told: Any, inputs: Mapping[int, Any]) -> Any:
     copies = [0]
     for place in sorted(wanted):
         named = bases(wanted[place])
-        known[place] = _expanded(wanted[place], known, copies, 0)
+        known[place] = _expanded(wanted[place], known, copies, ())
         for base in named:
             uses[base] -= 1
             if not uses[base]:
@@ -411,22 +449,27 @@ class _Cut(NamedTuple):
     end: int
 
 
-def _expanded(told: Any, known: Mapping[int, Any], copies: list[int], depth: int) -> Any:
+def _expanded(told: Any, known: Mapping[int, Any], copies: list[int], path: Path | None, depth: int = 0) -> Any:
     if depth > DEPTH_LIMIT:
         raise _damaged("they are nested too deeply")
+    deeper = depth + 1
     if type(told) is list:
-        return [_expanded(each, known, copies, depth + 1) for each in told]
+        return [_expanded(each, known, copies, _inside(path, n), deeper) for n, each in enumerate(told)]
     if type(told) is not dict:
         return told
     if len(told) != 1 or "$list" not in told:
-        return {name: _expanded(each, known, copies, depth + 1) for name, each in told.items()}
+        return {name: _expanded(each, known, copies, _inside(path, name), deeper) for name, each in told.items()}
     made: list[Any] = []
     for piece in told["$list"]:
-        if type(piece) is list:
-            seq, path, start, end = piece
-            made += _sliced(known[seq], path, start, end)
+        if type(piece) is list and _is_slice(piece):
+            where = path if len(piece) == 3 else piece[3]
+            if where is None:
+                raise _damaged("a slice has no place")
+            made += _sliced(known[piece[0]], where, piece[1], piece[2])
+        elif type(piece) is list:
+            made.append({"$value": piece})
         elif type(piece["+"]) is list:
-            made += [_expanded(each, known, copies, depth + 1) for each in piece["+"]]
+            made += [_expanded(each, known, copies, None, deeper) for each in piece["+"]]
         else:
             made.append(_Spread(piece["+"]))
     copies[0] += len(made)

@@ -101,7 +101,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         event_stream_handler: As there.
         name: As there.
         model: What `@holdfast.step` takes, for every model request: `retry` (`Retry.model` unless given), `timeout`, `limit`,
-            `rate`.
+            `rate`, and `inputs`: requests are kept whole unless it is "digest", or the agent or the store says so.
         tools: What `@holdfast.step` takes, for every tool (`retry` is `Retry.tool` unless given; `in_doubt` too), and what
             `holdfast.approve` takes, for those that need approval. A tool's own metadata comes first.
         compact: Keeps the history short: `Trim(...)` or `Summarise(...)`.

@@ -20,6 +20,7 @@ from pydantic_core import to_jsonable_python
 import holdfast
 
 EPOCH = datetime.fromtimestamp(0, UTC)
+_OURS = ("run_id", "conversation_id", "model_id")  # of a message: what the framework keeps for itself
 
 
 @dataclass(frozen=True)
@@ -146,13 +147,34 @@ def remember() -> None:
         _known.set(Known())
 
 
-def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dict[str, Any]:
-    """The response with the hash of what it was asked with, and that itself if this run has not stored it yet."""
+def request(params: ModelRequestParams) -> dict[str, Any]:
+    """A request as the history keeps it: messages and tools. Which model was asked, and how, is in the record of its answer."""
+    tools = _tools(params)
+    messages = [_message(each) for each in params.messages]
+    return {"messages": messages, "tools": tools} if tools else {"messages": messages}
+
+
+def _tools(params: ModelRequestParams) -> list[dict[str, Any]]:
     asked = params.model_request_parameters
-    tools = [
+    return [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
         for tool in (*asked.function_tools, *asked.output_tools)
     ]
+
+
+def _message(message: ModelMessage) -> dict[str, Any]:
+    """A message without what is ours. A response is told as it was recorded, so that it need not be kept again."""
+    if isinstance(message, ModelResponse):
+        plain = Codec().dump(ModelResponse, message)
+        return {name: value for name, value in plain.items() if name not in _OURS}
+    plain = _adapter(ModelRequest).dump_python(message, mode="json", exclude_none=True)
+    parts = [{name: value for name, value in part.items() if name != "timestamp"} for part in plain.get("parts", ())]
+    return {name: value for name, value in plain.items() if name not in (*_OURS, "timestamp")} | {"parts": parts}
+
+
+def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dict[str, Any]:
+    """The response with the hash of what it was asked with, and that itself if this run has not stored it yet."""
+    tools = _tools(params)
     settings: dict[str, Any] = dict(params.model_settings or {})
     if settings.get("extra_headers"):
         settings["extra_headers"] = sorted(settings["extra_headers"])  # their names: among the values there are keys

@@ -36,7 +36,7 @@ from holdfast.integrations.pydantic_ai.resume import Turn, since, turn_of
 from holdfast.integrations.pydantic_ai.stream import Streamed
 
 KEY: Final = "holdfast"  # in the metadata of tools
-STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate"})
+STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate", "inputs"})
 Options = dict[str, Any]
 # Set while the framework may not run plain functions in threads. It has `disable_threads()`, which no step could take back;
 # in a version without the variable such threads are reported as what they are.
@@ -82,7 +82,7 @@ class Steps(DurableOperationBackend[Options]):
         """One request to a model, or to the models in their order until one answers."""
         ctx = params.run_context
         turn = turn_of(ctx)
-        step = self._step(f"{self.capability.name}.model", self.capability.model_options)
+        step = self._step(f"{self.capability.name}.model", self.capability.model_options, _request)
 
         async def ask(model: str | None) -> dict[str, Any]:
             asked = params if model is None else replace(params, model_id=model)
@@ -171,11 +171,15 @@ class Steps(DurableOperationBackend[Options]):
             work = functools.partial(_performed, operation, params)
             return operation.result_codec.load(await self._step(name, {})(work, **given))
 
-    def _step(self, name: str, options: Options) -> holdfast.Step[..., Any]:
+    def _step(self, name: str, options: Options, inputs: Callable[..., Any] | None = None) -> holdfast.Step[..., Any]:
+        """Declare a step, once. `inputs` makes what is kept of its input, unless the options say that nothing is."""
         used = {key: value for key, value in options.items() if key in STEP}
         mark = (name, *((key, id(value)) for key, value in used.items()))
         if mark not in self._declared:
-            self._declared[mark] = _declared(step_name(name), used), used  # which keeps the ids from being used again
+            made = _declared(step_name(name), used)
+            if inputs is not None and used.get("inputs") != "digest":
+                made = holdfast.Step(replace(made.spec, inputs=inputs))
+            self._declared[mark] = made, used  # which keeps the ids from being used again
         return self._declared[mark][0]
 
 
@@ -193,6 +197,11 @@ class _Bound:
                 return await self._steps.call(self.operation, params, config)
             case _:
                 return await self._steps.other(self.operation, params)
+
+
+def _request(work: functools.partial[Any], **_: Any) -> dict[str, Any]:
+    """Say what a model is asked with, for the history: the arguments of the step that asks are only what people read there."""
+    return records.request(work.args[1])
 
 
 def _answers(answer: dict[str, Any]) -> dict[str, Any]:
