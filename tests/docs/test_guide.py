@@ -446,3 +446,23 @@ async def test_renaming(tmp_path):
         await hf.get("r").send("wake")
         returned = await hf.get("r").result(timeout=20)
     assert returned == ["ana", "bob"]
+
+
+def test_history(capsys):
+    """A run is looked into while it waits: its calls, the whole input of one, what it waits for, and its state."""
+    guide = module(PAGE, "guide: history")
+
+    async def main():
+        async with holdfast.testing.open(agents=[guide.chat]) as hf:
+            run = await hf.start(guide.chat, 3, id="r-1")
+            for n in range(2):
+                await run.send("say", f"word {n}")
+            await run.wait("waiting", waits_for="message")
+            while (state := await run.state()) is None or state.era < 2:
+                await asyncio.sleep(0.01)
+            return await guide.look(hf, "r-1")
+
+    assert asyncio.run(main()) == ["word 0", "an answer to word 0", "word 1"]
+    told = capsys.readouterr().out
+    assert "@1/ask_model#0 completed 1" in told
+    assert "message say" in told

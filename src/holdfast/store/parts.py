@@ -24,6 +24,10 @@ _AT_ONCE: Final = 500  # parts that are read together
 class Parts(Feature):
     """Parts, read by digest."""
 
+    async def parts_of(self, runs: Iterable[str]) -> set[str]:
+        """List the parts that these runs name."""
+        return {digest for (digest,) in await self._read(rows, "parts_used", ids=to_json(list(runs)))}
+
     async def parts(self, digests: Iterable[str]) -> dict[str, str]:
         """Read the texts of these parts, as far as they are there."""
         wanted, found = sorted(set(digests)), dict[str, str]()

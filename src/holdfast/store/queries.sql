@@ -2,7 +2,7 @@
 --
 -- What exists. A run is a row of `runs`; what it did is its journal in `events`; what came to it from outside lies in
 -- `signals`, its inbox, until its owner takes it into the journal. `approvals` are questions to people, `chunks` what
--- it writes to streams, `blobs` large values by digest, `workers` the incarnations that can hold leases.
+-- it writes to streams, `blobs` large values by digest, `parts` those of inputs, `workers` the incarnations that can hold leases.
 --
 -- When a worker should look. `runs.due_at` says it: new = now (or later, if it was created with a delay); waiting for a
 -- timer = its time; waiting for a signal = null; running = the end of the lease; paused and finished = null. So new
