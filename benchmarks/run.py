@@ -39,6 +39,7 @@ MEASUREMENTS = {
     11: "claims",
     12: "streaming",
     13: "pydantic_agents",
+    14: "history",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 
