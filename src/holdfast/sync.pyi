@@ -8,14 +8,18 @@ from types import ModuleType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client.approvals import Approval
+from holdfast.client.base import Base
 from holdfast.client.conversations import ConversationInfo, Message
-from holdfast.client.run import AgentInfo, Deed, RunEvent, RunInfo
+from holdfast.client.history import Pending
+from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.client.tokens import Token
 from holdfast.declare import Agent
 from holdfast.words.budget import Budget
+from holdfast.words.calls import Call, KeptAs
 from holdfast.words.durations import Duration
 from holdfast.words.people import Actor
+from holdfast.words.spent import Spent
 from holdfast.worker.settings import Settings
 
 P = ParamSpec("P")
@@ -94,6 +98,45 @@ class Run(Generic[R_co]):
         Raises:
             UnknownRun: There is no such run.
             BadArguments: `after` is beyond its history.
+        """
+
+    def steps(self, *, after: int = ..., limit: int | None = ..., dropped: bool = ...) -> Iterator[StepInfo]:
+        """Iterate over its calls, in the order in which they were first recorded. Values are read when they are asked for.
+
+        Args:
+            after: The `seq` of the last call of the page before.
+            limit: How many at most.
+            dropped: Whether calls are listed too that a retry took out of the history.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: `after` is beyond its history, or `limit` is no number.
+        """
+
+    def step(self, which: int | str) -> StepInfo:
+        """Find one of its calls, by its key or the place of its first event.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: It has no such call.
+        """
+
+    def snapshot(self) -> Snapshot:
+        """Look at all that it has come to: its goal and plan, what it waits for, what it spent, and the runs below it.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
+
+    def state(self, at: int | None = ...) -> State | None:
+        """Find the state that its agent stored last by `checkpoint`; None if it never did.
+
+        Args:
+            at: Up to this event; unless given, up to now.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: It has no such event.
         """
 
     def stream(self, name: str, after: int = ..., *, follow: bool = ...) -> Iterator[Chunk]:
@@ -230,6 +273,135 @@ class Transcript(Generic[T]):
         Raises:
             ConversationBusy: A run has it.
         """
+
+class StepInfo:
+    """One call of a run: a step, or a verb such as `sleep` or `approve`.
+
+    Attributes:
+        run: The run.
+        seq: The place of its first event in the run's history.
+        key: Its identity in the run.
+        kind: "step", "timer", "child", "question", "conversation", "note", "progress", "plan", "checkpoint", "stream" or "tick".
+        name: The name of the step, of the child's agent, or of the verb with a colon before it.
+        status: "running", "waiting", "completed", "failed" or "cancelled".
+        input: Its arguments in a line, cut to 120 characters.
+        kept: Whether its whole arguments are in the history: `arguments()` reads them.
+        attempts: How many bodies ran.
+        failures: The attempts that failed and were tried again: type and text of each error.
+        error: The type and text of the error it failed with.
+        began_at: When its last body began; if that is not known, when it was first recorded.
+        ended_at: When its outcome was recorded.
+        worker: The worker that recorded it last; None in histories of versions that did not say.
+        spent: What all its attempts have spent.
+        child: The run it started.
+        dropped: The event of the retry that took it out of the history.
+    """
+
+    run: str
+    seq: int
+    key: str
+    kind: str
+    name: str
+    status: str
+    input: str
+    kept: bool
+    attempts: int
+    failures: tuple[str, ...]
+    error: str | None
+    began_at: datetime
+    ended_at: datetime | None
+    worker: str | None
+    spent: Spent
+    child: str | None
+    dropped: int | None
+
+    @classmethod
+    def of(cls, client: Base, run: str, call: Call, workers: dict[int, str]) -> StepInfo: ...
+    def arguments(self) -> Any:
+        """Read its whole arguments by name, as plain data; None if the history has only their digest and `input`.
+
+        Steps keep them with `inputs="full"`, model requests by default. What a question showed and the arguments of a child are
+        always there.
+
+        Raises:
+            NotStorable: They name what is not in the store any more, or are damaged.
+        """
+
+    def result(self) -> Any:
+        """Read what it came to, as plain data: what a step returned, a child's result, an answer; None if there is nothing.
+
+        Raises:
+            NotStorable: It is damaged.
+        """
+
+class State:
+    """The state of an agent, as it stored it by `checkpoint`.
+
+    Attributes:
+        run: The run.
+        seq: The event that has it.
+        era: Which checkpoint it is, from 1 on.
+        at: When it was stored.
+    """
+
+    run: str
+    seq: int
+    era: int
+    at: datetime
+
+    def value(self) -> Any:
+        """Read the state itself, as plain data."""
+
+class MessageInfo:
+    """A message that was sent to a run.
+
+    Attributes:
+        topic: Its topic.
+        position: Its place in the run's inbox, from 1 on.
+        sent_at: When it was sent.
+        taken: Whether it is in the run's history; else it waits for a worker to take it there.
+    """
+
+    topic: str
+    position: int
+    sent_at: datetime
+    taken: bool
+
+    def value(self) -> Any:
+        """Read the message itself, as plain data."""
+
+class Snapshot:
+    """All that a run has come to at a moment: its goal, its plan, what it waits for, and the runs below it.
+
+    Attributes:
+        run: The run as lists show it, with its progress, what it spent and what it may spend.
+        goal: Its agent and arguments in a line; `run.arguments()` reads them.
+        plan: What it means to do, and whether that is done.
+        pending: What it waits for.
+        messages: The last messages that were sent to it.
+        messages_sent: How many messages were sent to it in all.
+        conversations: The conversations it has now.
+        request: The last request to a model: its arguments are the conversation so far.
+        state: The state of its last checkpoint.
+        streams: The streams it has written to.
+        spent_by: Which steps spent most, with those of the runs below.
+        children: The runs it started, in the order in which it did.
+        left_out: How many runs below it are not shown, because there are too many.
+    """
+
+    run: RunInfo
+    goal: str
+    plan: tuple[tuple[str, bool], ...]
+    pending: tuple[Pending, ...]
+    messages: tuple[MessageInfo, ...]
+    messages_sent: int
+    conversations: tuple[str, ...]
+    request: StepInfo | None
+    state: State | None
+    streams: tuple[StreamInfo, ...]
+    spent_by: tuple[tuple[str, Spent], ...]
+    children: tuple[Snapshot, ...]
+    left_out: int
 
 class Client:
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in."""
@@ -725,7 +897,11 @@ class Client:
         """Stop the worker at a safe point, if there is one, and let go of the store. Done by itself when the program ends."""
 
 def open(
-    url: str | None = ..., *, agents: Iterable[Agent[..., Any] | ModuleType] = ..., settings: Settings | None = ...
+    url: str | None = ...,
+    *,
+    agents: Iterable[Agent[..., Any] | ModuleType] = ...,
+    settings: Settings | None = ...,
+    inputs: KeptAs | None = ...,
 ) -> Client:
     """Open a store; use it as `async with holdfast.open(...) as hf`. With agents there is a worker inside.
 
@@ -733,6 +909,8 @@ def open(
         url: The store; `HOLDFAST_URL` unless given, then `sqlite:holdfast.db` in the current folder.
         agents: Agents to serve, or modules with agents. Interrupted runs of theirs go on at once.
         settings: How the client and its worker behave.
+        inputs: "full" keeps the whole arguments of all steps that run here, unless the step or its agent says otherwise. As part
+            of the URL (`sqlite:runs.db?inputs=full`) it does the same.
 
     Raises:
         BadArguments: The URL names no store, or two agents have one name.

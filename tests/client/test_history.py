@@ -265,7 +265,7 @@ async def test_every_kind_of_wait_is_told(store_url):
         assert await waits_of(two) == [("conversation", "talk")]
         await two.pause(reason="lunch")
         (paused, _) = (await two.snapshot()).pending
-        assert (paused.kind, paused.text) == ("resume", "lunch")
+        assert (paused.kind, paused.text) == ("resume", "paused by someone: lunch")
     async with holdfast.open(store_url) as hf:
         await hf.get(one.id).send("go", "x")
         while ("worker", "holds") not in await waits_of(hf.get(one.id)):

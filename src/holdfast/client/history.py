@@ -299,7 +299,11 @@ async def _complete(client: Base, run: str, calls: Calls, made: Sequence[Call], 
     kinds = ARRIVALS if any(call.sort in _ARRIVED for call in still.values()) else frozenset[str]()
     for event in await client.store.outline_of(run, still, kinds, but=(0, end), dropped=dropped):
         calls.note_worker(event)
-        call = children.get(event.data.get("child")) if event.kind == "child.ended" else still.get(key_of(event) or "")
+        call = (
+            children.get(str(event.data.get("child")))
+            if event.kind == "child.ended"
+            else still.get(key_of(event) or "")
+        )
         if call is not None and call.outcome is None and (event.dropped == call.dropped or event.kind in ARRIVALS):
             call.add(event)
 
@@ -308,9 +312,10 @@ async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
     """Find one call by the place of its first event, or by its key. `BadArguments` if there is none."""
     row = await client._run_row(run)
     if isinstance(which, int):
-        async for found in steps(client, run, after=checked_place(which, "step") - 1, limit=1, dropped=True):
-            if found.seq == which:
-                return found
+        if 0 <= checked_place(which, "step") < row.next_seq:
+            async for found in steps(client, run, after=which - 1, limit=1, dropped=True):
+                if found.seq == which:
+                    return found
         raise BadArguments(f"run {run!r} has no call that begins with event {which}; `holdfast steps {run}` lists them")
     calls = Calls(event for event in await client.store.outline_of(run, [which], ARRIVALS) if event.seq < row.next_seq)
     found_call = calls.find(which)
@@ -491,7 +496,7 @@ class _Family:
     info: Callable[[RunRow], Coroutine[Any, Any, RunInfo]]
     questions: dict[str, Any]
     served: Published
-    left: int = _RUNS
+    left: int
     below: dict[str | None, list[RunRow]] = field(default_factory=dict)
 
 
@@ -500,7 +505,7 @@ async def snapshot(
 ) -> Snapshot:
     """Look into a run and those below it. `asked` are their open questions."""
     served = await client.store.agents()
-    family = _Family(client, info, {each.id: each for each in asked}, served)
+    family = _Family(client, info, {each.id: each for each in asked}, served, _RUNS)
     found = await client.store.runs(root=row.root_id or row.id, limit=5 * _RUNS)
     for each in sorted(found, key=lambda each: (each.created_at, each.id)):
         family.below.setdefault(each.parent_id, []).append(each)

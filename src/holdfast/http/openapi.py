@@ -48,7 +48,7 @@ _CREDENTIAL: Final = {
     ]
 }
 _TWO_HALVES: Final[dict[str, list[str]]] = {"session_cookie": [], "session_key": []}
-_PARTS: Final = {"id": "The id.", "name": "The name of the stream."}
+_PARTS: Final = {"id": "The id.", "name": "The name of the stream.", "step": "The number or the key of the call."}
 
 
 @functools.cache

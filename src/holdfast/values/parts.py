@@ -32,7 +32,6 @@ import base64
 import hashlib
 import json
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -45,7 +44,8 @@ _LONG: Final = 4  # elements of a list that is worth slices
 _SLICED: Final = 20_000  # elements of a list that is looked through for slices; a longer one is a part
 _PIECE: Final = 8_192  # characters of new elements that stand in the event itself
 _LEAST_SLICE: Final = 48  # characters that a slice must save
-_LISTS: Final = 16  # that are remembered, the last ones
+_LISTS: Final = 256  # that are remembered, the last ones
+_ELEMENTS: Final = 500_000  # of these together
 _VALUES: Final = 20_000  # large elements of recorded values that are remembered, the last ones
 _MOST_ELEMENTS: Final = 1_000_000  # of a list that is read
 _MOST_COPIES: Final = 200_000_000  # of elements, while slices of slices are read
@@ -72,29 +72,28 @@ class Told(NamedTuple):
 
 
 class _Node:
-    """One value in an input. `mark` is the text that stands for it inside others: its own, or that of a part."""
+    """One value in an input. `mark` is the text that stands for it inside others: its own, or that of a part.
+
+    Only a value that has large ones in it has `children`: a list of a million numbers is one text.
+    """
 
     __slots__ = ("children", "has_long", "mark", "merkle", "size", "tree")
     mark: str
 
     def __init__(self, tree: Any, depth: int = 0) -> None:
         self.tree, self.merkle = tree, _encode(tree)
-        self.size = len(self.merkle)
+        self.size, kind = len(self.merkle), type(tree)
         self.children: list[_Node] = []
-        self.has_long = False
-        kind = type(tree)
-        if self.size > LEAST and kind in (dict, list) and depth < DEPTH_LIMIT:
-            self.children = [_Node(each, depth + 1) for each in (tree.values() if kind is dict else tree)]
-            marks = [child.mark for child in self.children]
-            if kind is list:
-                self.merkle = f"[{','.join(marks)}]"
-                self.has_long = len(marks) >= _LONG
-            else:
-                self.merkle = (
-                    "{" + ",".join([f"{_encode(name)}:{mark}" for name, mark in zip(tree, marks, strict=True)]) + "}"
-                )
-                self.has_long = any(child.has_long for child in self.children)
-        self.mark = self.merkle if len(self.merkle) <= LEAST else f'{{"$part":"{digest_of(self.merkle)}"}}'
+        self.has_long = self.size > LEAST and kind is list and _LONG <= len(tree) <= _SLICED
+        if self.size > LEAST and kind in (dict, list) and depth < DEPTH_LIMIT and len(tree) <= _SLICED:
+            inner = list(tree.values()) if kind is dict else tree
+            if any(map(_may_be_large, inner)):
+                self.children = [_Node(each, depth + 1) for each in inner]
+                marks = [child.mark for child in self.children]
+                named = zip(map(_encode, tree), marks, strict=True) if kind is dict else ()
+                self.merkle = f"{{{','.join([f'{name}:{mark}' for name, mark in named])}}}" if named else _listed(marks)
+                self.has_long = self.has_long or (kind is dict and any(child.has_long for child in self.children))
+        self.mark = _mark(self.merkle)
 
     @property
     def digest(self) -> str:
@@ -103,6 +102,23 @@ class _Node:
     @property
     def is_part(self) -> bool:
         return len(self.merkle) > LEAST
+
+    def elements(self) -> list[_Node]:
+        """Make the elements of a list nodes, if none of them was large enough before."""
+        return self.children or [_Node(each) for each in self.tree]
+
+
+def _may_be_large(value: Any) -> bool:
+    """Can the text of a value be over the limit? An escaped character takes six."""
+    return 6 * len(value) + 2 > LEAST if type(value) is str else type(value) in (dict, list) and bool(value)
+
+
+def _mark(merkle: str) -> str:
+    return merkle if len(merkle) <= LEAST else f'{{"$part":"{digest_of(merkle)}"}}'
+
+
+def _listed(marks: Iterable[str]) -> str:
+    return f"[{','.join(marks)}]"
 
 
 class _List:
@@ -117,13 +133,15 @@ class _List:
 class Memory:
     """Events of one run, as far as inputs can be told by them. `saw` takes them in order; `tell` tells the next input."""
 
-    __slots__ = ("_index", "_lists", "_marks", "_pieces", "_places", "_stored")
+    __slots__ = ("_index", "_last", "_lists", "_marks", "_pieces", "_places", "_remembered", "_stored")
 
     def __init__(self) -> None:
         self._places: dict[str, Path] = {}  # of large elements of recorded values, by mark
         self._marks: dict[Path, str] = {}  # and the other way
-        self._lists: deque[_List] = deque()
-        self._index: dict[str, tuple[_List, int]] = {}  # elements of these, by mark
+        self._lists: dict[tuple[int, Path], _List] = {}  # the last ones, in order
+        self._last: dict[Path, _List] = {}  # of these the last at each place
+        self._remembered = 0  # their elements
+        self._index: dict[str, tuple[_List, int]] = {}  # which list has an element, by mark
         self._stored: set[str] = set()  # parts that this run is known to use
         self._pieces: dict[str, list[str]] = {}  # of those that are new elements of a list: their marks
 
@@ -178,7 +196,7 @@ class Memory:
             found: list[str] | None
             if type(piece) is list and _is_slice(piece):
                 path = own if len(piece) == 3 else tuple(piece[3])
-                base = next((each for each in self._lists if each.seq == piece[0] and each.path == path), None)
+                base = None if path is None else self._lists.get((piece[0], path))
                 found = None if base is None else base.marks[piece[1] : piece[2]]
             elif type(piece) is list:
                 mark = self._marks.get(tuple(piece))
@@ -195,18 +213,16 @@ class Memory:
         return marks
 
     def _mark_of(self, told: Any) -> str | None:
-        """Find the mark of a value that was told."""
+        """Find the mark of a value that was told; None if it names what is not remembered."""
         try:
-            merkle = self._merkle_of(told)
+            return _mark(self._merkle_of(told))
         except KeyError:
             return None
-        return merkle if len(merkle) <= LEAST else f'{{"$part":"{digest_of(merkle)}"}}'
 
     def _merkle_of(self, told: Any) -> str:
-        kind = type(told)
-        if kind is list:
-            return f"[{','.join([self._inner_mark(each) for each in told])}]"
-        if kind is not dict:
+        if type(told) is list:
+            return _listed([_mark(self._merkle_of(each)) for each in told])
+        if type(told) is not dict:
             return _encode(told)
         if len(told) == 1:
             ((name, inner),) = told.items()
@@ -219,20 +235,21 @@ class Memory:
                 marks = self._marks_of(inner, None)
                 if marks is None:
                     raise KeyError(name)
-                return f"[{','.join(marks)}]"
-        return "{" + ",".join([f"{_encode(name)}:{self._inner_mark(each)}" for name, each in told.items()]) + "}"
-
-    def _inner_mark(self, told: Any) -> str:
-        merkle = self._merkle_of(told)
-        return merkle if len(merkle) <= LEAST else f'{{"$part":"{digest_of(merkle)}"}}'
+                return _listed(marks)
+        return "{" + ",".join([f"{_encode(name)}:{_mark(self._merkle_of(each))}" for name, each in told.items()]) + "}"
 
     def _remember(self, found: _List) -> None:
-        self._lists.append(found)
+        self._lists[found.seq, found.path] = self._last[found.path] = found
+        self._remembered += len(found.marks)
         for place, mark in enumerate(found.marks):
             self._index[mark] = (found, place)
-        if len(self._lists) > _LISTS:
-            self._lists.popleft().forgotten = True
-        if len(self._index) > 2 * sum(len(each.marks) for each in self._lists) + 1000:
+        while len(self._lists) > _LISTS or (self._remembered > _ELEMENTS and len(self._lists) > 1):
+            oldest = self._lists.pop(next(iter(self._lists)))
+            oldest.forgotten = True
+            self._remembered -= len(oldest.marks)
+            if self._last.get(oldest.path) is oldest:
+                del self._last[oldest.path]
+        if len(self._index) > 2 * self._remembered + 1000:
             self._index = {mark: at for mark, at in self._index.items() if not at[0].forgotten}
 
     # What is told next
@@ -254,11 +271,10 @@ class Memory:
         if place is not None:
             return {"$value": list(place)}
         kind = type(node.tree)
-        if kind is list and node.children:
-            if _LONG <= len(node.children) <= _SLICED:
-                return self._told_list(node, parts, path)
-            if len(node.children) < _LONG:
-                return [self._told(child, parts, _inside(path, n)) for n, child in enumerate(node.children)]
+        if kind is list and node.has_long:
+            return self._told_list(node.elements(), parts, path)
+        if kind is list and node.children and len(node.children) < _LONG:
+            return [self._told(child, parts, _inside(path, n)) for n, child in enumerate(node.children)]
         if kind is dict and node.children and (path == () or node.has_long or not node.is_part):
             named = zip(node.tree, node.children, strict=True)
             return {name: self._told(child, parts, _inside(path, name)) for name, child in named}
@@ -278,9 +294,8 @@ class Memory:
                     self._part(child, parts)
         return {"$part": node.digest}
 
-    def _told_list(self, node: _Node, parts: dict[str, str], path: Path | None) -> Any:
-        children, pieces, new = node.children, list[Any](), list[_Node]()
-        place, marks = 0, [child.mark for child in node.children]
+    def _told_list(self, children: list[_Node], parts: dict[str, str], path: Path | None) -> Any:
+        pieces, new, place, marks = list[Any](), list[_Node](), 0, [child.mark for child in children]
         while place < len(children):
             found = self._slice(marks, place, path)
             value = None if found is not None else self._value_piece(children[place])
@@ -314,7 +329,7 @@ class Memory:
         """
         found: tuple[_List, int, int] | None = None
         most = 0
-        before = next((each for each in reversed(self._lists) if each.path == path), None)
+        before = None if path is None else self._last.get(path)
         candidates = [] if before is None or place >= len(before.marks) else [(before, place)]
         if at := self._index.get(marks[place]):
             candidates.append(at)
@@ -332,7 +347,7 @@ class Memory:
     def _new(self, nodes: list[_Node], parts: dict[str, str]) -> Any:
         """Tell elements that are new: where they stand; or, if that is much and nothing of it is in the run, as one part."""
         if sum(len(node.mark) for node in nodes) > _PIECE and not any(map(self._is_recorded, nodes)):
-            text = f"[{','.join([node.mark for node in nodes])}]"
+            text = _listed([node.mark for node in nodes])
             digest = digest_of(text)
             if digest not in self._stored:
                 parts[digest] = text
@@ -340,6 +355,8 @@ class Memory:
                     if node.size > LEAST:
                         self._part(node, parts)
             self._pieces[digest] = [node.mark for node in nodes]
+            if len(self._pieces) > _LISTS:
+                del self._pieces[next(iter(self._pieces))]
             return {"+": {"$part": digest}}
         return {"+": [self._told(node, parts) for node in nodes]}
 

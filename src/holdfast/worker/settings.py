@@ -45,8 +45,6 @@ class Settings:
         deadline_s: How long a client waits for the store with each write or read.
         threads: Threads for steps that are plain functions.
         value_limit_bytes: The largest value that is stored.
-        inputs: "full" keeps the whole arguments of every step, "digest" a digest and 120 characters, where neither the step
-            nor its agent says which. Unless given, model requests are kept whole and all else by its digest.
         audit_retention_s: Values in the audit that are older are erased; None: they stay.
         root: Serve only this run and its descendants.
         queues: Serve only runs of these queues.
@@ -54,6 +52,8 @@ class Settings:
         observe: Told of every body that runs.
         observer: Told of every event that is recorded.
         overrides: What frameworks replace in a run, for tests.
+        inputs: "full" keeps the whole arguments of every step, "digest" a digest and 120 characters, where neither the step
+            nor its agent says which. Unless given, model requests are kept whole and all else by its digest.
 
     Raises:
         BadArguments: A name, a time or a list cannot be used.
@@ -79,7 +79,6 @@ class Settings:
     )
     threads: int = 32
     value_limit_bytes: int = DEFAULT_LIMIT_BYTES
-    inputs: KeptAs | None = None  # of steps that do not say which, nor do their agents
     audit_retention_s: float | None = None  # values in the audit that are older are erased; None: they stay
     root: str | None = None  # serve only this run and its descendants
     queues: Sequence[str] | None = None  # serve only runs of these queues
@@ -89,6 +88,7 @@ class Settings:
     overrides: Callable[[str], Iterable[Override]] | None = (
         None  # what holds in a run, by the id of its root; for tests
     )
+    inputs: KeptAs | None = None  # of steps that do not say which, nor do their agents
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
