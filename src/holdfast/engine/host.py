@@ -74,7 +74,7 @@ class Host(Protocol):
     def value_limit_bytes(self) -> int: ...
     @property
     def inputs(self) -> str | None:
-        """How steps keep their inputs that do not say it, nor do their agents: 'full' or 'digest'."""
+        """Say how inputs are kept of steps that do not say it, nor do their agents: 'full' or 'digest'."""
         ...
 
     @property

@@ -508,7 +508,7 @@ def _sliced(tree: Any, path: Sequence[Any], start: int, end: int) -> list[Any]:
 
 
 class Needed(NamedTuple):
-    """What must be read before an input can be put together: parts by digest, values by event."""
+    """Names of what must be read before an input can be put together: parts by digest, values by event."""
 
     parts: set[str]
     values: set[int]

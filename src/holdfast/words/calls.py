@@ -114,7 +114,7 @@ class Call:
 
     @property
     def asked(self) -> int:
-        """How many outcomes the agent had seen when it made the call."""
+        """Count the outcomes that the agent had seen when it made the call."""
         return int(self.fact("asked", 0))
 
     @property
@@ -126,7 +126,7 @@ class Call:
 
     @property
     def state(self) -> State:
-        """How it stands, by its events."""
+        """Tell how it stands, by its events."""
         if self.outcome is not None:
             kind = self.outcome.kind
             if kind == "child.ended":
@@ -137,7 +137,7 @@ class Call:
 
     @property
     def attempts(self) -> int:
-        """How many bodies ran, or were about to; 1 for what has no body."""
+        """Count the bodies that ran, or were about to; 1 for what has no body."""
         found = 1
         for event in self.events:
             if event.kind == "step.retrying":
@@ -159,7 +159,7 @@ class Call:
 
     @property
     def spent(self) -> Spent:
-        """What all its attempts have spent."""
+        """Add up the spending of all its attempts."""
         found = NOTHING
         for event in self.events:
             if "spent" in event.data:
@@ -193,7 +193,7 @@ class Call:
 
     @property
     def pending(self) -> Awaited | None:
-        """What it waits for; None if it has ended."""
+        """Name the thing that it waits for; None if it has ended."""
         if self.outcome is not None:
             return None
         last, data = self.events[-1], self.events[-1].data
@@ -275,7 +275,7 @@ class Calls:
             if kind == "approval.asked" and data.get("kind") in ("in_doubt", "loop"):
                 word = "step"
             sort: Any = _SORTS.get(word, word)
-            call = Call(key, sort, str(data.get("name", "")), event.seq, event.dropped)
+            call = Call(key, sort, str(data.get("name") or f":{word}"), event.seq, event.dropped)
             self._by_key[key, event.dropped] = call
             self.made.append(call)
         if "child" in data:
