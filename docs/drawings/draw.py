@@ -16,12 +16,13 @@ BOX, END, NOTE, LINE = "#12606d", "#5b6f76", "#c4622d", "#7d9198"
 FONT = "font-family='system-ui, -apple-system, Segoe UI, Noto Sans, DejaVu Sans, sans-serif'"
 PLACES = {
     "ready": (110, 150), "running": (360, 150), "waiting": (360, 320), "paused": (110, 320),
-    "completed": (640, 40), "failed": (640, 150), "cancelled": (640, 320),
+    "completed": (640, 40), "failed": (640, 150), "cancelled": (640, 320), "moved": (360, 490),
 }  # fmt: skip
-ENDED = ("completed", "failed", "cancelled")
+ENDED = ("completed", "failed", "cancelled", "moved")
 BENDS = {
     ("failed", "ready"): -230, ("ready", "cancelled"): 0, ("paused", "cancelled"): -200, ("running", "completed"): -10,
     ("running", "failed"): 0, ("running", "cancelled"): -25, ("waiting", "cancelled"): 0,
+    ("failed", "moved"): 160, ("moved", "failed"): -190, ("waiting", "moved"): 16, ("moved", "waiting"): 16,
 }  # fmt: skip
 WIDE, HIGH = 64, 20  # half of a box
 
@@ -74,7 +75,7 @@ def states() -> str:
     edges = [(start, end) for start, following in TRANSITIONS.items() for end in following]
     parts = [f"<g data-edge='{start} {end}'>{bent(start, end)}</g>" for start, end in edges]
     parts += [box(*place, name, fill=END if name in ENDED else BOX) for name, place in PLACES.items()]
-    return svg(740, 450, "The states of a run", parts)
+    return svg(740, 530, "The states of a run", parts)
 
 
 def step() -> str:
@@ -109,6 +110,34 @@ def step() -> str:
     return svg(830, 610, "The life of a step", parts)
 
 
+def move() -> str:
+    left, right, wide = 170, 650, 140
+    parts = [
+        said(left, 26, "the source", fill=BOX),
+        said(410, 26, "the file", fill=NOTE),
+        said(right, 26, "the destination", fill=BOX),
+        box(left, 70, "runs at work come\nto a safe point", wide=wide, high=26),
+        arrow(f"M{left} 96V130"),
+        box(left, 156, "all that is there of the\nfamily is read at one moment", wide=wide, high=26),
+        arrow(f"M{left + wide} 156H334"),
+        box(410, 156, "written, flushed,\nnot released", wide=74, high=26, fill=END),
+        arrow("M410 182V232H312"),
+        box(left, 232, "one transaction: unchanged?\nthen 'moved', and the file kept", wide=wide, high=26),
+        arrow(f"M{left + wide} 290H334"),
+        arrow(f"M{left} 258V290H{left + wide}", dashed=True),
+        box(410, 308, "released", wide=74, fill=NOTE),
+        arrow("M484 308H508"),
+        box(right, 308, "one transaction: for this store,\nnot here before? then it is here", wide=wide, high=26),
+        arrow(f"M{right} 334V374"),
+        box(right, 398, "it goes on", wide=wide),
+        said(left, 322, "a crash above: the source goes on.", fill=NOTE),
+        said(left, 342, "A crash below: the same command", fill=NOTE),
+        said(left, 362, "writes the same file again.", fill=NOTE),
+    ]
+    return svg(830, 430, "A run moves from one store to another", parts)
+
+
 if __name__ == "__main__":
     (HERE / "states.svg").write_text(states(), "utf-8")
     (HERE / "step.svg").write_text(step(), "utf-8")
+    (HERE / "move.svg").write_text(move(), "utf-8")

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.client.approvals import Approval
+    from holdfast.client.bundles import Bundle, Imported
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
     from holdfast.client.history import MessageInfo, Pending, Snapshot, State, StepInfo
     from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
+    from holdfast.client.keys import Key, Keys
     from holdfast.client.run import Receipt, Run
     from holdfast.client.streams import Chunk, StreamInfo
     from holdfast.client.tokens import Token
@@ -102,6 +104,7 @@ __all__ = [
     "BadBundle",
     "Budget",
     "BudgetExceeded",
+    "Bundle",
     "Child",
     "Chunk",
     "Client",
@@ -114,7 +117,10 @@ __all__ = [
     "Expired",
     "Fallback",
     "HoldfastError",
+    "Imported",
     "InDoubt",
+    "Key",
+    "Keys",
     "LeafError",
     "Limit",
     "Local",
@@ -228,6 +234,8 @@ _HOMES = {
     "holdfast.words.people": "Actor",
     "holdfast.words.progress": "Progress",
     "holdfast.client.approvals": "Approval",
+    "holdfast.client.bundles": "Bundle Imported",
+    "holdfast.client.keys": "Key Keys",
     "holdfast.resources": "Resource resource",
     "holdfast.words.retry": "Retry",
     "holdfast.client.history": "MessageInfo Pending Snapshot State StepInfo",

@@ -447,13 +447,15 @@ class ConversationBusy(HoldfastError):
 class BadBundle(HoldfastError):
     """This is not a run bundle, or it was changed after it was made.
 
-    No name of today raises it yet; it is kept for files that hold one run.
+    The text says what is wrong. Nothing was imported.
 
     Example:
         ```python
+        holdfast.Keys("keys").new("ana")
+        await run.export("r-1.bundle", keys="keys")
         try:
-            raise holdfast.BadBundle
-        except holdfast.HoldfastError as error:
+            await hf.import_run("r-1.bundle", keys="others")  # where nobody trusts the key
+        except holdfast.BadBundle as error:
             print(error)
         ```
     """

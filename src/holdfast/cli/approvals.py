@@ -16,15 +16,18 @@ from rich.console import Console
 from holdfast.cli import prompts
 from holdfast.cli.control import kept_back
 from holdfast.cli.options import F, db_option, json_option, run_ids, subcommand
-from holdfast.cli.stores import existing, held
+from holdfast.cli.stores import BundleFile, held, looked_into
+from holdfast.cli.view.advice import command
 from holdfast.cli.view.choices import VALUE, to_decide, value_line
 from holdfast.cli.view.console import FAILED, console, print_json, say
 from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import LISTED_BYTES, Approval, Room
+from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
-from holdfast.client.edge import Edge
+from holdfast.client.edge import Edge, describe
+from holdfast.client.keys import Keys
 from holdfast.client.refusals import Try
 from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
 from holdfast.words.model import FINISHED
@@ -34,6 +37,7 @@ _DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as
 
 
 @subcommand()
+@click.argument("file", metavar="[FILE]", required=False)
 @click.option("--run", metavar="ID", help="Only questions of this run and those below it.", shell_complete=run_ids)
 @click.option("--for", "to", metavar="NAME", help="Only what this person or group:NAME may decide.")
 @click.option(
@@ -44,13 +48,23 @@ _DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as
 @db_option
 @json_option
 async def approvals(
-    run: str | None, to: str | None, by: str | None, every: bool, listed: bool, db: str | None, as_json: bool
+    file: str | None,
+    run: str | None,
+    to: str | None,
+    by: str | None,
+    every: bool,
+    listed: bool,
+    db: str | None,
+    as_json: bool,
 ) -> None:
-    """List what waits for a person.
+    """List what waits for a person, here or in the bundle FILE.
 
-    On a terminal the questions come one after the other: approve, deny, edit in $EDITOR, or skip.
+    On a terminal the questions come one after the other: approve, deny, edit in $EDITOR, or skip. What is decided in a bundle is
+    signed with your key and written into it.
     """
-    async with existing(db) as hf:
+    if file is not None:
+        db, by = _bundle(file, db), None if listed or as_json else by
+    async with looked_into(file or "", db, by) as hf:
         edge = Edge(hf)
         if run is not None:
             await edge.row(run)
@@ -65,6 +79,8 @@ async def approvals(
         elif not found:
             tell("Nothing waits for a person." if to is None else f"Nothing waits for {to}.")
         elif decides:
+            if isinstance(db, BundleFile):
+                by = Keys().own(by).name
             who = by or (None if to is None or to.startswith(GROUP) else to)
             if who is not None:
                 say(f"You decide as {clean(who)}.", "dim")
@@ -112,6 +128,15 @@ def _print(question: Approval, url: str | None, on: Console, stands: str = "") -
         on.print(Text(f"  {stands}", "yellow"), soft_wrap=True)
 
 
+def _bundle(file: str, url: str | None) -> BundleFile:
+    """Name the bundle where commands have the URL of a store."""
+    if not is_bundle(file):
+        raise BadArguments(f"{file!r} is no bundle; `holdfast export` writes one")
+    if url is not None:
+        raise BadArguments(f"{file!r} is a bundle, and --db names a store; give one of them")
+    return BundleFile(file)
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A question to decide, and the person who decides."""
@@ -124,14 +149,27 @@ class Wanted:
     as_json: bool
 
 
-def _decider_options(command: F) -> Callable[..., Any]:
+def _decider_options(wanted: F) -> Callable[..., Any]:
     """Add which question, who decides it and why; they come as a `Wanted`."""
 
-    @functools.wraps(command)
+    @functools.wraps(wanted)
     def call(
-        question: str, digest: str | None, by: str | None, note: str, db: str | None, as_json: bool, **more: Any
+        question: tuple[str, ...],
+        digest: str | None,
+        by: str | None,
+        note: str,
+        db: str | None,
+        as_json: bool,
+        **more: Any,
     ) -> Any:
-        return command(Wanted(db, question, digest, by, note, as_json), **more)
+        if len(question) > 2:
+            raise click.UsageError(f"{len(question)} ids were given; give one, or the FILE of a bundle and one")
+        id = question[-1]
+        if len(question) == 2 or is_bundle(id):
+            db, by = _bundle(question[0], db), Keys().own(by).name
+            if len(question) == 1:
+                id = describe(id).run  # if it asks one thing only, that is meant
+        return wanted(Wanted(db, id, digest, by, note, as_json), **more)
 
     made: Callable[..., Any] = call
     for option in (
@@ -142,7 +180,7 @@ def _decider_options(command: F) -> Callable[..., Any]:
             "--note", default="", metavar="TEXT", help="A note; of a denial it is the reason that the agent sees."
         ),
         click.option("--by", metavar="NAME", help="The person who decides. Default: the user of this computer."),
-        click.argument("question", metavar="ID", shell_complete=run_ids),
+        click.argument("question", metavar="[FILE] ID", nargs=-1, required=True, shell_complete=run_ids),
     ):
         made = option(made)
     return json_option(db_option(made))
@@ -204,7 +242,8 @@ async def _do(
     **entered: Any,
 ) -> None:
     """Show a question and decide what was shown: it is read once, and the decision is bound to what was read."""
-    async with existing(wanted.url) as hf:
+    bundle = wanted.url if isinstance(wanted.url, BundleFile) else ""
+    async with looked_into(bundle, wanted.url, wanted.by) as hf:
         question = await _found(hf, wanted)
         _check_fits(question, verb, wanted.url)
         asks = wanted.digest is None and prompts.is_at_terminal()
@@ -221,7 +260,7 @@ async def _do(
                 say("Nothing was decided.", "yellow")
                 click.get_current_context().exit(FAILED)
             decided = await act(hf, question, prompts.actor(wanted.by))
-            kept = await kept_back(hf, decided.run, wanted.url) if decided.status != "open" else None
+            kept = await kept_back(hf, decided.run, wanted.url) if decided.status != "open" and not bundle else None
         except AlreadyDecided:
             ended = await hf.approval(question.id)
             if ended.decision in ("approved", "answered") and ended.data is not None and not wanted.as_json:
@@ -238,6 +277,12 @@ async def _do(
         tell(f"{decided.id} of run {decided.run} {told}")
     else:
         prompts.report(console(), decided)
+    if bundle and not wanted.as_json:
+        tell(
+            f"Signed as {wanted.by} and written into {bundle}. It counts where that is imported:",
+            "",
+            command("import", bundle),
+        )
     if kept is not None and not wanted.as_json:
         tell(kept[0], "", *kept[1:])
 

@@ -145,6 +145,7 @@ def _print_contents(fact: Callable[[str, str], None], facts: dict[str, Any], age
     if facts["only_looked_at"]:
         why = "its file, folder or disk cannot be written" if facts["store"] == "sqlite" else "its role may not write"
         fact("Access", f"it can only be looked at: {why}")
+    fact("Id", facts["store_id"])
     counts = ", ".join(f"{count} {status}" for status, count in facts["runs"].items())
     fact("Runs", counts or "none")
     asked = facts["open_approvals"]

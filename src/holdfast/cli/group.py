@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
+import keyword
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,6 +59,11 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "resume": ("control", "Let paused runs go on."),
         "cancel": ("control", "Stop runs for good."),
         "retry": ("control", "Let failed runs go on from their failure."),
+    },
+    "Carry": {
+        "export": ("bundles", "Write a run and all below it to a file."),
+        "import": ("bundles", "Put the run of a bundle into this store."),
+        "key": ("keys", "Make, list and trust keys that sign bundles."),
     },
     "Keep": {
         "prune": ("runs", "Delete old finished runs with their children."),
@@ -116,7 +122,8 @@ class Commands(Mapping[str, click.Command]):
 
     def __getitem__(self, name: str) -> click.Command:
         module, _ = _TABLE[name]
-        found: click.Command = getattr(importlib.import_module(f"holdfast.cli.{module}"), name)
+        spelled = f"{name}_" if keyword.iskeyword(name) else name
+        found: click.Command = getattr(importlib.import_module(f"holdfast.cli.{module}"), spelled)
         return found
 
     def __iter__(self) -> Iterator[str]:

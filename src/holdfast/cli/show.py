@@ -14,7 +14,7 @@ from rich.terminal_theme import TerminalTheme
 
 from holdfast.cli.audit import print_deeds
 from holdfast.cli.options import db_option, json_option, run_argument, subcommand
-from holdfast.cli.stores import existing, held
+from holdfast.cli.stores import BundleFile, held, looked_into
 from holdfast.cli.view.advice import GOES_ON, code_of, command, held_back, how_to_go_on
 from holdfast.cli.view.choices import to_decide
 from holdfast.cli.view.console import Glyphs, answer, console, glyphs, print_json, shown_value
@@ -31,12 +31,14 @@ from holdfast.cli.view.draw import (
 )
 from holdfast.cli.view.screen import Screen, Text
 from holdfast.cli.view.tree import History
+from holdfast.client.bundles import Bundle, is_bundle
 from holdfast.client.client import Client
 from holdfast.client.documents import plain
-from holdfast.client.edge import Edge
+from holdfast.client.edge import Edge, describe
 from holdfast.client.failure import Failure, failure_of
 from holdfast.client.family import Account, account, input_preview
 from holdfast.client.streams import StreamInfo
+from holdfast.errors import BadArguments
 from holdfast.values.tagged import bare
 from holdfast.values.text import size
 from holdfast.words.durations import day_and_time, moment, spoken, when
@@ -73,19 +75,25 @@ _CALM: Final = TerminalTheme(
 async def show(
     run: str, events: bool, audit: bool, failed: bool, last: int | None, svg: str | None, db: str | None, as_json: bool
 ) -> None:
-    """Show a run as a tree.
+    """Show a run as a tree. ID may be the FILE of a bundle.
 
     Its steps, children, waits and interruptions, and what it needs to go on.
 
     Of more than 30 calls of one name the first and the last ten are shown.
     """
+    bundle = describe(run) if is_bundle(run) else None
+    if audit and bundle is not None:
+        raise BadArguments(f"{run!r} is a bundle, and has no audit: that stays in the store where things were done")
     if audit:
         await print_deeds(db, run, limit=_DEEDS, as_json=as_json)
         return
-    async with existing(db) as hf:
+    async with looked_into(run, db) as hf:
+        if bundle is not None:
+            db, run = BundleFile(run), bundle.run
         found = await account(hf, run)
         if as_json:
-            print_json(await document(hf, found) | {"held": await held(hf, db)})
+            more = {"held": await held(hf, db)} if bundle is None else {"bundle": bundle}
+            print_json(await document(hf, found) | more)
         elif events:
             for event in found.events:
                 print_event(event)
@@ -96,7 +104,23 @@ async def show(
         else:
             on = console()
             narrowed = {"failed_only": failed, "last_only": last}
+            if bundle is not None:
+                on.print(Text(), *bundle_lines(bundle), sep="\n", soft_wrap=True)
             print_lines(on, await drawn(hf, found, on.width, glyphs(on), db, bar=on.is_terminal, **narrowed))
+
+
+def bundle_lines(bundle: Bundle) -> list[Text]:
+    """Tell in a few lines what a bundle is."""
+    size_of = f"{size(bundle.size_bytes)}, made {day_and_time(round(bundle.made_at.timestamp() * 1000))}"
+    told = [Text(f"{MARGIN}{bundle.kind} of run {clean(bundle.run)}", "bold")]
+    told.append(Text(f"{MARGIN}{size_of}, signed by {clean(bundle.signed_by)}, bundle {bundle.id}", "dim"))
+    if bundle.destination is not None:
+        told.append(Text(f"{MARGIN}from store {bundle.source} to store {bundle.destination}", "dim"))
+    if not bundle.released:
+        told.append(
+            Text(f"{MARGIN}its source still has the run: the export was interrupted; export it again", "bold yellow")
+        )
+    return told
 
 
 def print_event(event: Event) -> None:
@@ -222,8 +246,8 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
     if row.status == "paused":
         made = _block("paused", "bold yellow", row.reason or "no reason was given", width, _RESULT_LINES)
         return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
-    if row.status == "cancelled":
-        return [*wrapped(clean(row.reason or "cancelled"), width, "dim"), Text()]
+    if row.status in ("cancelled", "moved"):
+        return [*wrapped(clean(row.reason or row.status), width, "dim"), Text()]
     return await _waiting(hf, found, width, url)
 
 
@@ -243,6 +267,8 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
     if asleep is not None:
         made.append(Text(f"{MARGIN}{asleep.what}", "bold yellow"))
         made += _advice(asleep.when, asleep.command)
+    elif isinstance(url, BundleFile):
+        made += _advice("Go on with it in another store:", command("import", str(url)))
     elif lacking := [each for each in members if each.info.waits_for in ("worker", "group")]:
         made += _lacks_worker(found, lacking[0], width, url)
         if len(lacking) > 1:

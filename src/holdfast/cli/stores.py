@@ -6,8 +6,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from holdfast.cli.view.advice import command
+from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
-from holdfast.client.edge import Edge, open_existing, user
+from holdfast.client.edge import Edge, open_bundle, open_existing, user
+from holdfast.client.keys import Keys
 from holdfast.words.people import Actor
 
 
@@ -24,6 +26,19 @@ def at_terminal(hf: Client) -> Client:
 def door() -> str:
     """Name the door of the command line, for the audit."""
     return f"cli:{user()}"
+
+
+class BundleFile(str):
+    """The name of a bundle, where commands otherwise have the URL of a store."""
+
+    __slots__ = ()
+
+
+def looked_into(target: str, url: str | None, by: str | None = None) -> AbstractAsyncContextManager[Client]:
+    """Open the bundle that is named, or, if it is the id of something, the store."""
+    if not is_bundle(target):
+        return existing(url)
+    return open_bundle(target, Actor(user()), door(), lambda: Keys().own(by))
 
 
 @dataclass(frozen=True, slots=True)

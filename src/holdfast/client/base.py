@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from holdfast.client.waiters import Waiter, Waiters
 from holdfast.errors import Unconfirmed, UnknownRun
@@ -46,6 +46,18 @@ class Base:
 
     def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
         """Find the code of an agent, if it is here; the newest, unless a version is named."""
+        raise NotImplementedError
+
+    async def _export(self, run: str, to: Any, **how: Any) -> Any:
+        """Write a run to a file."""
+        raise NotImplementedError
+
+    async def _take_back(self, run: str, *, force: bool, by: str) -> None:
+        """Make a run that was moved one of this store again."""
+        raise NotImplementedError
+
+    async def _confirm_move(self, run: str, *, by: str) -> None:
+        """Note that the destination of a move has the run."""
         raise NotImplementedError
 
     async def _run_row(self, run: str) -> RunRow:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeV
 
 from holdfast.client.approvals import Questions, Room
 from holdfast.client.aside import aside
+from holdfast.client.bundles import Bundles
 from holdfast.client.control import Control
 from holdfast.client.conversations import Conversations
 from holdfast.client.filter import filter_of
@@ -186,7 +187,7 @@ class _Arguments(NamedTuple):
         return {**(self.kwargs or {}), **self.named}
 
 
-class Client(Questions, Conversations, Control, Tokens):
+class Client(Questions, Conversations, Control, Tokens, Bundles):
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
 
     Example:

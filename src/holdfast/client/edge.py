@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.client.approvals import Approval, Room
+from holdfast.client.bundles import Bundle, add_decision, new_decisions, read
 from holdfast.client.client import Client, open, store_for
 from holdfast.client.info import Deed, bury_owners
+from holdfast.client.keys import Key, Keys
 from holdfast.client.refusals import Try
 from holdfast.errors import StoreUnavailable, UnknownRun
 from holdfast.store.approvals import QuestionAges
+from holdfast.store.blobs import unspilled
+from holdfast.store.bundles import Import
 from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
 from holdfast.words.model import Event, Published, RunRow, Signal
@@ -237,6 +241,36 @@ async def open_existing(url: str | None, actor: Actor, door: str) -> AsyncIterat
                 f"{store.url!r} can only be looked at and cannot be changed: its file, folder or disk cannot be written"
             )
         yield hf
+
+
+@asynccontextmanager
+async def open_bundle(
+    path: str, actor: Actor, door: str, signer: Callable[[], Key], keys: Keys | None = None
+) -> AsyncIterator[Client]:
+    """Open a bundle as if it were a store, to look at it; what is decided there is signed and written into the file.
+
+    Its rows lie in a store that is gone with the block, in a folder that only this account may read.
+    """
+    ring = keys or Keys()
+    bundle = await asyncio.to_thread(read, path, ring)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        url = f"sqlite:{folder}/bundle.db?durability=process"
+        async with open(url)._through(actor, door) as hf:
+            manifest, found = bundle.head.manifest, bundle.found
+            await hf.store.import_bundle(Import(manifest, found, bundle.ballots, actor.name, door, look=True))
+            hf.store.url = f"bundle {path}"
+            asked = [row.id for row in found.questions]
+            before = [await hf.store.approval(question) for question in asked]
+            yield hf
+            after = [await hf.store.approval(question) for question in asked]
+            for decision in new_decisions(before, after):
+                decision["value"] = await unspilled(hf.store, decision["value"])
+                await asyncio.to_thread(add_decision, path, ring, signer(), decision)
+
+
+def describe(path: str, keys: Keys | None = None) -> Bundle:
+    """Tell what a bundle is; all of it is read and checked."""
+    return read(path, keys or Keys()).told()
 
 
 def _can_be_written(path: str) -> bool:

@@ -28,7 +28,7 @@ class RunInfo:
     Attributes:
         id: The run.
         agent: The name of its agent.
-        status: "ready", "running", "waiting", "paused", "completed", "failed" or "cancelled".
+        status: "ready", "running", "waiting", "paused", "completed", "failed", "cancelled" or "moved".
         waits_for: "person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "group" or "worker".
         reason: Why it is paused or was cancelled.
         error: The type and text of the exception that failed it.

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, Generic, NoReturn, TypeVar
 
 from holdfast.client.approvals import Approval, Questions, stored_text
 from holdfast.client.aside import aside
+from holdfast.client.bundles import Bundle
 from holdfast.client.history import Snapshot, State, StepInfo, snapshot, state, step_at, steps
 from holdfast.client.info import RunEvent, RunInfo, bury_owners, wants_worker
+from holdfast.client.keys import Keys
 from holdfast.client.streams import Chunk, StreamInfo, checked_offset, chunks, streams
 from holdfast.declare import Agent
 from holdfast.errors import (
@@ -290,6 +293,7 @@ class Run(Generic[R_co]):
         Raises:
             RunFailed: The agent raised.
             RunCancelled: The run was cancelled.
+            RunFinished: The run was moved to another store.
             RunPaused: The run is paused.
             NondeterminismError: The run is paused because its code no longer fits its journal.
             TimeoutError: It did not end in time. The text says what it needs.
@@ -327,6 +331,8 @@ class Run(Generic[R_co]):
             raise RunPaused(reason)
         if row.status == "cancelled":
             raise RunCancelled(f"run {self.id!r} was cancelled" + (f": {row.reason}" if row.reason else ""))
+        if row.status == "moved":
+            raise RunFinished(f"run {self.id!r} is not here any more: it was {row.reason}")
         error = json.loads(row.error or "{}")
         message, kind = error.get("message", ""), error.get("type", "")
         raise RunFailed(message, run=self.id, type=kind, traceback=error.get("traceback", ""))
@@ -637,6 +643,94 @@ class Run(Generic[R_co]):
             since = await self._client.store.journal(self.id, row.next_seq, 1)
             if not since or since[0].kind not in ("run.resumed", "run.retried"):
                 raise
+
+    async def export(
+        self,
+        to: str | os.PathLike[str] | BinaryIO,
+        *,
+        move: str | None = None,
+        effects: str = "ask",
+        key: str | None = None,
+        recipient: str | None = None,
+        keys: str | os.PathLike[str] | Keys | None = None,
+        now: bool = False,
+        timeout: Duration | None = None,
+        by: str = "",
+    ) -> Bundle:
+        """Write it and all runs below it to one signed file, a bundle, which another store can import.
+
+        A copy leaves the run as it is. A move makes it "moved" here, as soon as the file is flushed: from then on only the store
+        that it names can go on with it, and the same call writes the same file again until `confirm_move`.
+
+        Args:
+            to: The name of a new file; of a copy also a binary file that is open.
+            move: The id of the store that the run moves to; a copy unless given.
+            effects: Of a copy: what becomes of calls that were going on: "ask" a person, run them with "new" keys, or "refuse".
+            key: The name of the key that signs; the only one there is unless given.
+            recipient: The name of the key it is encrypted for; nobody unless given.
+            keys: The folder of keys; `Keys` says which it is unless given.
+            now: Of a move: stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
+            timeout: Of a move: how long to wait until bodies have ended.
+            by: Who exports it.
+
+        Raises:
+            BadArguments: It is not a root run, there is no key, or the file is there already.
+            RunFinished: It has ended, or was moved elsewhere.
+            RunActive: It is about to stop.
+            TimeoutError: Bodies did not end in time. Nothing was moved.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            holdfast.Keys("keys").new("ana")
+            bundle = await run.export("r-1.bundle", keys="keys")
+            print(bundle.summary["pending"], bundle.summary["asks"])
+            ```
+        """
+        how = {"move": move, "effects": effects, "key": key, "recipient": recipient, "keys": keys, "now": now}
+        bundle: Bundle = await self._client._export(self.id, to, **how, timeout=timeout, by=by)
+        return bundle
+
+    async def confirm_move(self, *, by: str = "") -> None:
+        """Note that the store it was moved to has it: its bundle is not kept here any longer, and the run can be deleted.
+
+        Raises:
+            RunActive: It was not moved.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            holdfast.Keys("keys").new("ana")
+            async with holdfast.open("sqlite:other.db") as other:
+                await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
+                await other.import_run("r-1.bundle", keys="keys")
+            await run.confirm_move()
+            ```
+        """
+        await self._client._confirm_move(self.id, by=by)
+
+    async def take_back(self, *, force: bool = False, by: str = "") -> None:
+        """Go on with it here although it was moved to another store. The audit has that you did.
+
+        Args:
+            force: You know that its bundle was not imported there, and never will be: else two stores go on with it.
+            by: Who takes it back.
+
+        Raises:
+            BadArguments: `force` is not given.
+            RunActive: It was not moved.
+            RunFinished: The other store is known to have it.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            holdfast.Keys("keys").new("ana")
+            async with holdfast.open("sqlite:other.db") as other:
+                await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
+            await run.take_back(force=True, by="ana")
+            ```
+        """
+        await self._client._take_back(self.id, force=force, by=by)
 
     async def delete(self) -> int:
         """Delete a finished run with its children; returns how many runs went.

@@ -197,12 +197,13 @@ class Decide:
     ballot: Ballot
     blobs: Mapping[str, bytes]
     known: ApprovalRow | None = None  # as it was a moment ago
+    at: int | None = None  # when it was said, if that was somewhere else and before
 
     def __call__(self, tx: Transaction) -> Asking[ApprovalRow]:
         found = yield from _held(tx, self.approval)
         if any(vote["id"] == self.ballot.id for vote in json.loads(found.votes)):
             return found  # our own: its commit was not known to have happened
-        said = count(tx.now, found, self.ballot)
+        said = count(tx.now if self.at is None else self.at, found, self.ballot)
         if self.blobs:
             yield from insert_blobs(tx, self.blobs)
         return (yield from _say(tx, said))
@@ -317,6 +318,8 @@ def _check(now: int, found: ApprovalRow, by: Actor) -> None:
             f"question {found.id!r} was decided before: {found.decision} by {found.decided_by!r} on"
             f" {_date(found.decided_at)}" + (f" ({found.note})" if found.note else "")
         )
+    if found.status == "withdrawn" and found.note:
+        raise RunFinished(f"question {found.id!r} is closed: its run was {found.note}")
     if found.status == "withdrawn":
         raise RunFinished(f"question {found.id!r} was withdrawn: run {found.run_id!r} no longer waits for it")
     if found.status == "expired" or (found.expires_at is not None and found.expires_at <= now):

@@ -40,7 +40,7 @@ from holdfast.store.work import Asking, Feature, Transaction, rows
 NOT_COPIED: Final = frozenset({"migrations", "identity", "workers", "slots", "positions"})
 _PAGES_AT_ONCE: Final = 2_000
 _ROWS_AT_ONCE: Final = 500
-_LARGE: Final = {"blobs": 4, "chunks": 50, "parts": 50}  # rows at once of tables whose rows are large
+_LARGE: Final = {"blobs": 4, "chunks": 50, "parts": 50, "exports": 1}  # rows at once of tables whose rows are large
 _UNSEALED: Final = 32  # characters of the id of a backup that older versions made: any, and it tells nothing
 # What reading damaged pages, schemas, texts and numbers raises.
 _DAMAGE: Final = (

@@ -122,13 +122,14 @@ def converse(tx: Transaction, run: str, talking: Talking) -> Asking[bool]:
     if isinstance(talking, Say):
         return (yield from _say(tx, run, talking))
     if isinstance(talking, Enter):
-        yield from _enter(tx, run, talking)
+        yield from enter(tx, run, talking)
     else:
         yield from _leave(tx, talking)
     return True
 
 
-def _enter(tx: Transaction, run: str, asked: Enter) -> Asking[None]:
+def enter(tx: Transaction, run: str, asked: Enter) -> Asking[None]:
+    """Take a conversation for a run, or let the run stand in line, or refuse it; the run is told by a signal."""
     which = {"conversation": asked.conversation, "run": run, "request": asked.request}
     owner, length = yield from tx.row("enter_conversation", **which)
     if owner == run:

@@ -68,9 +68,20 @@ def _delete(tx: Transaction, run: str, by: str, via: str) -> Asking[int]:
     for member, status in family:
         if status not in FINISHED:
             raise RunActive(f"run {member!r} is {status}; cancel it first, or wait for its end")
-    yield from _delete_runs(tx, [member for member, _ in family])
+    if (yield from _is_underway(tx, found.root_id)):
+        raise RunActive(
+            f"run {run!r} was moved, and its destination has not confirmed that it came: until then its bundle can be written again"
+        )
+    yield from delete_runs(tx, [member for member, _ in family])
     yield from audit.note(tx, run, by, via, "delete", _gone(found, len(family)))
     return len(family)
+
+
+def _is_underway(tx: Transaction, root: str) -> Asking[bool]:
+    """Was this run moved, and is it not known that it came? Then what there is of it here is the last of it."""
+    row = yield from tx.row("run", run=root)
+    moved = (yield from tx.row("export", run=root)) if row is not None and row[3] == "moved" else None
+    return moved is not None and moved[4] is None
 
 
 def _gone(root: RunRow, runs: int) -> dict[str, Any]:
@@ -96,20 +107,20 @@ def _prune(tx: Transaction, fits: dict[str, Any], limit: int, spared: set[str], 
     found = yield from tx.rows("prunable", **fits, limit=limit, spared=to_json(sorted(spared)))
     for (root,) in found:
         family = yield from tx.rows("family", run=root)
-        if all(status in FINISHED for _, status in family):
+        if all(status in FINISHED for _, status in family) and not (yield from _is_underway(tx, root)):
             doomed += [member for member, _ in family]
             roots += 1
             gone = RunRow(*(yield from tx.row("run", run=root)))
             yield from audit.note(tx, root, by, via, "prune", _gone(gone, len(family)))
         else:
             spared.add(root)
-    yield from _delete_runs(tx, doomed)
+    yield from delete_runs(tx, doomed)
     yield from tx.rows("forget_rates", micros=tx.now * 1000)
     yield from tx.rows("forget_late_turns")
     return roots
 
 
-def _delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
+def delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     """Delete runs, and the large values that only they named: after a crash between the two, those would stay for ever."""
     ids = to_json(runs)
     used = yield from tx.rows("blobs_used", ids=ids)

@@ -1058,6 +1058,136 @@ WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9
              WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND (crash_count >= 2 OR status = 'paused'))
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
 
+-- name: members
+-- A root run and all below it.
+SELECT {run} FROM runs WHERE root_id = :root ORDER BY id
+
+-- name: whole_inbox
+-- All that ever came to a run.
+SELECT position, signal_id, kind, topic, value, data, sent_at FROM signals WHERE run_id = :run ORDER BY position
+
+-- name: whole_streams
+-- All that a run has written to streams.
+SELECT stream, position, kind, data, key, attempt, began, reason, epoch, at FROM chunks
+WHERE run_id = :run ORDER BY stream, position
+
+-- name: approvals_of
+-- The questions of these runs.
+SELECT {approval} FROM approvals WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY asked_at, id
+
+-- name: asked_by
+-- The questions about budgets for whose answers these runs wait.
+SELECT approval, run_id FROM askers WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY approval, run_id
+
+-- name: spending_of
+-- What these runs have spent, by step.
+SELECT run_id, what, usd, input_tokens, output_tokens, model_calls, unpriced, steps FROM spending
+WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, what
+
+-- name: waiting_for
+-- The conversations that these runs wait for.
+SELECT conversation, run_id, request, key FROM conversation_line
+WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY conversation, place
+
+-- name: whole_conversation
+-- One conversation, and the run that has it.
+SELECT id, length, created_at, updated_at, run_id, request FROM conversations WHERE id = :conversation
+
+-- name: make_moved
+-- Give these runs up: another store has them. If one has an owner, that can write no more.
+UPDATE runs
+SET status = 'moved', reason = :reason, due_at = NULL, waits_for = NULL, awaits = NULL, lease_owner = NULL,
+    lease_epoch = lease_epoch + 1, finished_at = coalesce(finished_at, :now), updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: close_questions
+-- Close the questions of runs that were moved: they are asked there.
+UPDATE approvals SET status = 'withdrawn', decided_at = :now, note = :note
+WHERE status = 'open' AND run_id IN (SELECT value FROM json_each(:ids))
+RETURNING id
+
+-- name: reopen_questions
+-- Ask again what was closed because its run was moved.
+UPDATE approvals SET status = 'open', decided_at = NULL, note = NULL WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: take_back
+-- Make a run what it was before it was moved; nobody who had it before can write.
+UPDATE runs
+SET status = :status, due_at = :due_at, waits_for = :waits_for, awaits = :awaits, reason = :reason, finished_at = :finished_at,
+    lease_epoch = lease_epoch + 1, updated_at = :now
+WHERE id = :id AND status = 'moved'
+
+-- name: holding
+-- The conversations that these runs have.
+SELECT id, run_id, request, CAST(NULL AS TEXT) FROM conversations WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+
+-- name: insert_export
+-- Keep the file of a move until its destination has it.
+INSERT INTO exports (bundle, run_id, destination, made_at, before, content)
+VALUES (:bundle, :run, :destination, :now, :data, :content)
+
+-- name: export
+-- The last move of a run.
+SELECT bundle, run_id, destination, made_at, confirmed_at, undone_at FROM exports
+WHERE run_id = :run ORDER BY made_at DESC, bundle LIMIT 1
+
+-- name: export_content
+-- The file of a move, and what it changed here.
+SELECT content, before FROM exports WHERE bundle = :bundle
+
+-- name: confirm_export
+-- Keep the file of a move no longer: its destination has it.
+UPDATE exports SET confirmed_at = coalesce(confirmed_at, :now), content = NULL WHERE bundle = :bundle RETURNING run_id
+
+-- name: settle_exports
+-- Keep no file of a run that is here again.
+UPDATE exports SET confirmed_at = coalesce(confirmed_at, :now), content = NULL WHERE run_id = :run
+
+-- name: undo_export
+-- Note that a run was taken back without its destination.
+UPDATE exports SET undone_at = :now, content = NULL WHERE bundle = :bundle
+
+-- name: imported
+-- The run that came in a bundle, and when.
+SELECT run_id, at FROM imports WHERE bundle = :bundle ORDER BY at LIMIT 1
+
+-- name: insert_import
+-- Remember a bundle.
+INSERT INTO imports (bundle, run_id, kind, source, at) VALUES (:bundle, :run, :kind, :source, :now)
+
+-- name: import_run
+-- Put a run into the store as it was in another.
+INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, lease_epoch, next_seq, checkpoint_seq, inbox_count,
+                  inbox_seen, awaits, waits_for, crash_count, parent_id, parent_key, root_id, labels, result, error, reason,
+                  steps, created_at, started_at, finished_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n,
+                  rate_ms, singleton_key, budget, identity)
+VALUES (:id, :uid, :agent, :status, :input, :version, :queue, :due_at, :epoch, :next_seq, :checkpoint_seq, :inbox_count,
+        :inbox_seen, :awaits, :waits_for, :crash_count, :parent_id, :parent_key, :root_id, :labels, :result, :error, :reason,
+        :steps, :created_at, :started_at, :finished_at, :updated_at, :priority, :limit_key, :limit_n, :rate_key, :rate_n,
+        :rate_ms, :singleton_key, :budget, :identity)
+
+-- name: import_approval
+-- Put a question into the store as it was in another.
+INSERT INTO approvals (id, run_id, root_id, path, key, kind, question, shown, digest, schema, recipients, needs, votes,
+                       delegations, expires_at, fallback, remind_ms, status, asked_at, data, decided_at, decided_by, decision,
+                       note, not_by)
+VALUES (:id, :run, :root, :path, :key, :kind, :question, :shown, :digest, :schema, :recipients, :needs, :votes, :delegations,
+        :expires_at, :fallback, :remind_ms, :status, :asked_at, :data, :decided_at, :by, :decision, :note, :not_by)
+
+-- name: import_conversation
+-- Begin a conversation that is not here yet.
+INSERT INTO conversations (id, length, created_at, updated_at) VALUES (:conversation, 0, :since, :now) ON CONFLICT DO NOTHING
+
+-- name: extend_conversation
+-- Note how long a conversation is with messages that came from another store.
+UPDATE conversations SET length = :end WHERE id = :conversation
+
+-- name: part
+-- Make room for the event that gives a copied run its own identity, and let the run go on if it was going on.
+UPDATE runs
+SET status = :status, due_at = :due_at, waits_for = NULL, awaits = NULL, next_seq = next_seq + 1, updated_at = :now
+WHERE id = :run
+
 -- name: identity
 -- What this store is.
 SELECT id, made_at, backup_of, backup_at, restored_at, held_at FROM identity

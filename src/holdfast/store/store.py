@@ -22,6 +22,7 @@ from holdfast.store.audit import Audit
 from holdfast.store.backup import Backups, identity
 from holdfast.store.blobs import Blobs
 from holdfast.store.budgets import Budgets
+from holdfast.store.bundles import Bundles, public_id
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, write_limit
 from holdfast.store.control import Control
@@ -79,7 +80,7 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups,
+    Parts, Tokens, Audit, Backups, Bundles,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
@@ -223,6 +224,7 @@ def facts() -> Asking[dict[str, Any]]:
     return {
         "schema": schema,
         "identity": identity(itself),
+        "store_id": public_id(itself[0]),
         "runs": dict(counted),
         "events": events,
         "signals": signals,

@@ -197,6 +197,10 @@ class Feature(abc.ABC):
         """Run a piece of work that changes nothing."""
 
     @abc.abstractmethod
+    async def _snapshot(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run a piece of work that changes nothing, all of whose queries see the store as it is at one moment."""
+
+    @abc.abstractmethod
     async def _glance(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         """Run a piece of work that changes nothing, finds its rows by an index, and finds few."""
 

@@ -13,20 +13,21 @@ from typing import Any, Final, Literal
 from holdfast.errors import BadArguments
 from holdfast.values.text import is_whole, short
 
-Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled"]
+Status = Literal["ready", "running", "waiting", "paused", "completed", "failed", "cancelled", "moved"]
 WaitsFor = Literal["timer", "person", "message", "child", "worker", "retry", "slot", "rate", "conversation", "group"]
 
 # Which states can follow which: the picture and the table in docs/design.md are made from this.
 TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "ready": ("running", "paused", "cancelled"),
     "running": ("ready", "waiting", "paused", "completed", "failed", "cancelled"),
-    "waiting": ("running", "ready", "paused", "cancelled"),
-    "paused": ("ready", "cancelled"),
+    "waiting": ("running", "ready", "paused", "cancelled", "moved"),
+    "paused": ("ready", "cancelled", "moved"),
     "completed": (),
-    "failed": ("ready",),
+    "failed": ("ready", "moved"),
     "cancelled": (),
+    "moved": ("waiting", "paused", "failed"),
 }
-FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
+FINISHED: Final = frozenset({"completed", "failed", "cancelled", "moved"})  # here: a moved one goes on in another store
 CRASHES_APART: Final = 2  # without any progress in between: then a run is carried apart from others
 CRASHES_PAUSED: Final = 5  # the same, and alone in the end: then a run is stopped, and only a person lets it go on
 CRASHES_AT_MOST: Final = 12  # the same, with whatever company
@@ -293,6 +294,11 @@ def checked_place(place: int, name: str = "after") -> int:
     if not is_whole(place, -1):
         raise BadArguments(f"{name}={short(place)}: give the place of the last one seen, or 0")
     return place
+
+
+def is_run_id(text: str) -> bool:
+    """Could a run, a question or a conversation have this id?"""
+    return _RUN_ID.fullmatch(text) is not None
 
 
 def checked_run_id(run_id: str) -> str:

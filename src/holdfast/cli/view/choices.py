@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from holdfast.cli.stores import BundleFile
 from holdfast.cli.view.advice import command
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
@@ -35,7 +36,8 @@ def choices(question: Approval, url: str | None) -> list[tuple[str, str]]:
             (f"It happened, and {VALUE} came of it:", "answer", f'{{"result": {VALUE}}}'),
             ("Nobody knows, fail the step:", "answer", "fail"),
         ]
-    return [(what, command(verb, question.id, *more, db=url)) for what, verb, *more in said]
+    where, db = ([str(url)], None) if isinstance(url, BundleFile) else ([], url)
+    return [(what, command(verb, *where, question.id, *more, db=db)) for what, verb, *more in said]
 
 
 def to_decide(question: Approval, url: str | None, margin: str = "  ") -> list[Text]:

@@ -29,7 +29,7 @@ STATE_STYLES: Final = {
 }  # fmt: skip
 STATUS_STYLES: Final = {
     "completed": "green", "failed": "bold red", "running": "bold cyan", "waiting": "yellow", "ready": "cyan",
-    "paused": "bold yellow", "cancelled": "dim",
+    "paused": "bold yellow", "cancelled": "dim", "moved": "dim",
 }  # fmt: skip
 TONES: Final = {"plain": "dim", "bad": "red", "warn": "yellow"}
 _REMARK_LINES: Final = 4
@@ -73,7 +73,13 @@ def clean(text: str) -> str:
 
 def status_text(status: str, signs: Glyphs) -> Text:
     """Write a state with its sign and colour."""
-    sign = {"completed": signs.done, "failed": signs.failed, "running": signs.running, "cancelled": signs.small}
+    sign = {
+        "completed": signs.done,
+        "failed": signs.failed,
+        "running": signs.running,
+        "cancelled": signs.small,
+        "moved": signs.arrow,
+    }
     return Text(f"{sign.get(status, signs.waiting)} {status}", STATUS_STYLES.get(status, ""))
 
 

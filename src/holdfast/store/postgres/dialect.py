@@ -20,6 +20,7 @@ _BIGINT: Final = """
     position alone limit ttl before created_at from_seq dropped with_dropped number late event_epoch
     priority limit_n rate_n rate_ms micros interval turns turn place crowd until tokens tokens_us since cost
     usd input_tokens output_tokens model_calls unpriced attempt began chunk_epoch
+    inbox_count crash_count started_at updated_at asked_at
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -30,6 +31,7 @@ _TEXT: Final = """
     conversation request stream chunk_run chunk_kind chunk_key
     member_of scopes search
     status_before votes_before passed_before digest_before needs_before told via about
+    bundle destination source
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 
@@ -49,6 +51,8 @@ _WORDS: Final = {
     r"\bBLOB\b": "BYTEA",
     r"\bWITHOUT ROWID\b": "",
     r"\binstr\(": "strpos(",
+    r"PRAGMA [^;]*;": "",
+    r"UPDATE sqlite_schema [^;]*;": "",
 }
 
 

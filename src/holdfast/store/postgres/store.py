@@ -27,6 +27,7 @@ from holdfast.store.operations import Faults, Result
 from holdfast.store.postgres.backup import copy_in, copy_out
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import TROUBLE, Connection, Options, connect, goodbye, insist, parse_url
+from holdfast.store.postgres.execute import Answers
 from holdfast.store.postgres.lanes import Lanes
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.migrate import migrate, secret_of
@@ -208,6 +209,16 @@ class PostgresStore(Store):
 
     async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         return await self._readers.read(read, *arguments, **named)
+
+    async def _snapshot(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        connection = await connect(self._options)
+        try:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                return await Answers(connection).do(read(*arguments, **named))
+        except (*TROUBLE, asyncpg.PostgresError) as error:
+            raise StoreUnavailable(f"{self.url!r} cannot be read: {self._told(error)}") from None
+        finally:
+            await goodbye(connection)
 
     _glance = _read  # one round trip is one, however few rows come back
 

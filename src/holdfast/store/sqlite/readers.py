@@ -48,6 +48,18 @@ class Readers:
         """Read in a thread."""
         return await self.look(lambda db: do(db, read(*arguments, **named)))
 
+    async def snapshot(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        """Read in a thread, all of it as it is at one moment."""
+
+        def look(db: apsw.Connection) -> T:
+            db.execute("BEGIN")
+            try:
+                return do(db, read(*arguments, **named))
+            finally:
+                db.execute("ROLLBACK")
+
+        return await self.look(look)
+
     async def look(self, look: Callable[[apsw.Connection], T]) -> T:
         """Ask a connection something in SQLite's own words, in a thread."""
         self._check_open()

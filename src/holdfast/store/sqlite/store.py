@@ -284,6 +284,9 @@ class SQLiteStore(Store):
     async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         return await self._readers.read(read, *arguments, **named)
 
+    async def _snapshot(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._readers.snapshot(read, *arguments, **named)
+
     async def _glance(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
         return await self._readers.glance(read, *arguments, **named)
 

@@ -1,0 +1,144 @@
+"""`holdfast export` and `holdfast import`: a run and all below it as a file, and back into a store."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.cli.options import db_option, json_option, run_argument, seconds_of, subcommand
+from holdfast.cli.stores import at_terminal, existing
+from holdfast.cli.view.advice import command
+from holdfast.cli.view.console import answer, print_json, say
+from holdfast.cli.view.draw import clean
+from holdfast.client.bundles import Bundle, Imported
+from holdfast.client.client import Client
+from holdfast.client.client import open as open_store
+from holdfast.client.documents import plain
+from holdfast.values.bundle import EFFECTS
+from holdfast.values.text import size
+from holdfast.words.spent import count
+
+
+@subcommand()
+@run_argument
+@click.option(
+    "--to", "file", metavar="FILE", type=click.Path(dir_okay=False), help="The file. Default, for a copy: stdout."
+)
+@click.option(
+    "--move", metavar="STORE", help="Move the run to this store: its id, as `holdfast doctor` shows it, or its URL."
+)
+@click.option("--effects", type=click.Choice(EFFECTS), default="ask", show_default=True,
+              help="Of a copy: what becomes of calls that were going on.")  # fmt: skip
+@click.option("--key", metavar="NAME", help="The key that signs. Default: $HOLDFAST_KEY, else the only one.")
+@click.option("--for", "recipient", metavar="NAME", help="Encrypt it for the owner of this key.")
+@click.option(
+    "--now", is_flag=True, help="Of a move: stop bodies that are running; they are in doubt, as after a crash."
+)
+@click.option(
+    "--timeout", metavar="TIME", callback=seconds_of, help="Of a move: how long to wait until bodies have ended."
+)
+@click.option(
+    "--confirm", is_flag=True, help="Say that the destination of a move has the run: its bundle is kept no longer."
+)
+@click.option("--undo", is_flag=True, help="Take back a run that was moved; needs --force.")
+@click.option("--force", is_flag=True, help="With --undo: nobody has imported its bundle, and nobody will.")
+@db_option
+@json_option
+async def export(
+    run: str, file: str | None, move: str | None, effects: str, key: str | None, recipient: str | None, now: bool,
+    timeout: float | None, confirm: bool, undo: bool, force: bool, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Write a run and all below it to a file.
+
+    A copy leaves the run as it is; a move makes it a run of another store. The file is signed with your key (`holdfast key new`).
+    The same command finishes an export that was interrupted.
+    """
+    if confirm and undo:
+        raise click.UsageError("--confirm says that the run came, --undo that it never will: give one of them")
+    async with existing(db) as hf:
+        if confirm or undo:
+            await _settle(hf, run, confirm=confirm, force=force)
+            return
+        info = await hf.get(run).info()
+        if file is None and (move is not None or info.status == "moved"):
+            raise click.UsageError("a move goes to a file, which is flushed before the run is given up: --to FILE")
+        if file is None and sys.stdout.isatty():
+            raise click.UsageError("a bundle is no text for a terminal: --to FILE, or `> FILE`")
+        store = await _store_of(move) if move is not None else None
+        made = await hf.get(run).export(
+            sys.stdout.buffer if file is None else file, move=store, effects=effects, key=key, recipient=recipient, now=now,
+            timeout=timeout,
+        )  # fmt: skip
+    if file is None:
+        sys.stdout.buffer.flush()
+    elif as_json:
+        print_json({"file": file, "bundle": made})
+    else:
+        _report(made, file)
+
+
+async def _store_of(named: str) -> str:
+    """Read the id of a store that is named by its URL; an id is itself."""
+    if ":" not in named:
+        return named
+    async with existing(named) as hf:
+        return await hf.store_id()
+
+
+async def _settle(hf: Client, run: str, *, confirm: bool, force: bool) -> None:
+    if confirm:
+        await hf.get(run).confirm_move()
+        answer(f"Run {clean(run)} came to its destination: its bundle is kept here no longer.")
+    else:
+        await hf.get(run).take_back(force=force)
+        answer(f"Run {clean(run)} is this store's again, and goes on here.")
+
+
+def _report(made: Bundle, file: str) -> None:
+    what = "Moved" if made.kind == "move" else "Copied"
+    runs = made.summary.get("runs", 1)
+    answer(
+        f"{what} {clean(made.run)} to {file}: {count(runs, 'run')}, {size(made.size_bytes)}, signed by {clean(made.signed_by)}."
+    )
+    if made.kind == "move":
+        answer(f"Only store {made.destination} can go on with it now. There:", "", command("import", file))
+
+
+@subcommand()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would happen.")
+@db_option
+@json_option
+async def import_(file: str, dry_run: bool, db: str | None, as_json: bool) -> None:
+    """Put the run of a bundle into this store.
+
+    All of it or nothing. It goes on at once if a worker serves its agents; decisions that were written into FILE count. Who signed
+    FILE must be trusted here: `holdfast key trust`.
+    """
+    async with at_terminal(open_store(db)) as hf:
+        told = await hf.import_run(file, dry_run=dry_run)
+    if as_json:
+        print_json(plain(told))
+    else:
+        _print(told, db)
+
+
+import_.name = "import"
+
+
+def _print(told: Imported, url: str | None) -> None:
+    done = "Would import" if told.dry_run else "Imported"
+    answer(f"{done} run {clean(told.run)}, a {told.kind}: {count(told.runs, 'run')}, {count(told.events, 'event')}, "
+           f"{size(told.size_bytes)}.")  # fmt: skip
+    if told.decisions:
+        answer(f"{count(told.decisions, 'decision')} in it {'would count' if told.dry_run else 'counted'}.")
+    if told.questions:
+        asks = ", ".join(told.questions[:5]) + (" and others" if len(told.questions) > 5 else "")
+        answer(f"It waits for people: {asks}")
+    for agent in told.missing:
+        say(f"No worker here serves {clean(agent)!r}: it waits until one does.", "yellow")
+    for agent in told.changed:
+        say(f"The arguments of {clean(agent)!r} are others here than where it comes from.", "yellow")
+    if not told.dry_run:
+        answer("See how it stands:", "", command("show", told.run, db=url))

@@ -1,0 +1,700 @@
+"""Bundles: a run with all below it as one file, written by `run.export`, read by `hf.import_run`, and decided on in between.
+
+Look here for the order in which files and stores change. A file that is there under its name is whole: it is written under another
+name first, flushed, and renamed. A move is written without its release; the store gives the run up; the release is written into its
+place. An export that was interrupted is asked for again, with the same words: it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import io
+import json
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from holdfast.client.base import Base
+from holdfast.client.keys import Key, Keys, opened, sealed_for
+from holdfast.errors import BadArguments, BadBundle, RunActive, RunFinished, StoreUnavailable, Unconfirmed
+from holdfast.store.blobs import spilled
+from holdfast.store.bundles import (
+    CONTENT,
+    MOVABLE,
+    SECTIONS,
+    Belongings,
+    Changed,
+    Import,
+    Mark,
+    Move,
+    TakeBack,
+    Unchanged,
+    checked,
+    sections_of,
+)
+from holdfast.store.changes import News
+from holdfast.values import bundle as files
+from holdfast.values.bundle import EFFECTS, Decision, Head, Manifest
+from holdfast.values.codec import preview
+from holdfast.values.text import cut, is_whole
+from holdfast.words.durations import Duration, moment, seconds, spoken
+from holdfast.words.model import FINISHED, ApprovalRow, RunRow, is_served
+from holdfast.words.people import Actor, Ballot, checked_note
+
+_TRIES: Final = 5  # reads of runs that change meanwhile; then those that wait are paused too
+_LOOK_S: Final = 0.5
+_LISTED: Final = 50  # entries of a list in a summary
+_SAID: Final = 300  # characters of a text in it
+_STORE: Final = re.compile(r"[0-9a-f]{32}")
+_BALLOT: Final = ("id", "question", "yes", "note", "at", "seen", "value", "digest")
+_NONCE: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A file that holds a run and all runs below it.
+
+    Attributes:
+        id: Names the bundle.
+        run: The run above all; empty if the bundle is encrypted and was not opened.
+        kind: "move" or "copy".
+        source: The id of the store it is from.
+        destination: Of a move: the id of the only store that takes it.
+        made_at: When it was made.
+        signed_by: The owner of the key that signed it.
+        released: Whether its source has given the run up; a copy is always released.
+        summary: Goal, what is done, what is pending and who is asked what, as the second line of the file has it.
+        size_bytes: The size of the file.
+
+    Example:
+        ```python
+        holdfast.Keys("keys").new("ana")
+        made = await run.export("r-1.bundle", keys="keys")
+        assert (made.run, made.kind) == ("r-1", "copy")
+        ```
+    """
+
+    id: str
+    run: str
+    kind: str
+    source: str
+    destination: str | None
+    made_at: datetime
+    signed_by: str
+    released: bool
+    summary: dict[str, Any]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The outcome of an import, or, of a dry run, what it would be.
+
+    Attributes:
+        run: The run above all.
+        bundle: The id of the bundle.
+        kind: "move" or "copy".
+        dry_run: Whether nothing was changed.
+        runs: How many runs came.
+        events: How many events.
+        size_bytes: The size of the file.
+        questions: The ids of the questions that are open.
+        decisions: How many decisions of the file were counted.
+        missing: Agents that no worker here serves.
+        changed: Agents whose arguments are others here than where the run comes from.
+
+    Example:
+        ```python
+        holdfast.Keys("keys").new("ana")
+        await run.export("r-1.bundle", keys="keys")
+        async with holdfast.open("sqlite:other.db") as other:
+            told = await other.import_run("r-1.bundle", keys="keys", dry_run=True)
+            assert (told.run, told.missing) == ("r-1", ("report",))
+        ```
+    """
+
+    run: str
+    bundle: str
+    kind: str
+    dry_run: bool
+    runs: int
+    events: int
+    size_bytes: int
+    questions: tuple[str, ...]
+    decisions: int
+    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+# Files
+
+
+class Opened(NamedTuple):
+    """A bundle that was read, and found whole and signed."""
+
+    head: Head
+    found: Belongings
+    decisions: list[Decision]
+    ballots: list[tuple[str, Ballot, dict[str, bytes], int]]
+    signer: Key
+    size_bytes: int
+
+    def told(self) -> Bundle:
+        """Tell what the file is."""
+        return _told(self.head, self.found.root, self.signer.name, self.size_bytes, self.head.summary)
+
+
+def _told(head: Head, run: str, signer: str, size_bytes: int, summary: dict[str, Any]) -> Bundle:
+    manifest = head.manifest
+    return Bundle(
+        manifest.id, run, manifest.kind, manifest.source, manifest.destination, moment(manifest.made_at), signer,
+        head.is_released, summary, size_bytes,
+    )  # fmt: skip
+
+
+def is_bundle(path: str | os.PathLike[str]) -> bool:
+    """Is there a file of this name that begins as a bundle does?"""
+    try:
+        with Path(path).open("rb") as file:
+            return files.is_bundle(file)
+    except (OSError, ValueError):
+        return False
+
+
+def read(path: str | os.PathLike[str], keys: Keys) -> Opened:
+    """Read a bundle: all of it is checked before anything of it is believed. `BadBundle` says what is wrong."""
+    try:
+        with Path(path).open("rb") as file:
+            return read_from(file, keys)
+    except OSError as error:
+        raise BadArguments(f"{str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def read_from(file: BinaryIO, keys: Keys) -> Opened:
+    """Read a bundle from a file that is open."""
+    head = files.read_head(file)
+    signer = keys.signer(head.signed.key, "bundles", head.signed.by)
+    head.check_signed(functools.partial(_check, keys, "bundles", head.signed.by))
+    end = file.seek(0, os.SEEK_END)
+    if end < head.ends:
+        raise BadBundle("it ends in the middle: it was not copied whole")
+    manifest = head.manifest
+    inside = [] if manifest.sealed is None else ["summary"]  # outside there is no more of it than for whom it is
+    if [section.name for section in manifest.sections] != [*SECTIONS, CONTENT, *inside]:
+        raise BadBundle("it has other sections than bundles of its version have")
+    cipher = None if manifest.sealed is None else opened(manifest.sealed, keys)
+    told, content = {}, b""
+    for section in manifest.sections:
+        text = files.read_section(file, head, section, cipher)
+        if section.name == CONTENT:
+            content = text
+        else:
+            told[section.name] = files.read_rows(text, section)
+    if inside:
+        head = replace(head, summary=_inner_summary(told.pop("summary")))
+    found = checked(told, content, manifest)
+    decisions = files.read_decisions(file, head)
+    ballots = []
+    for place, decision in enumerate(decisions):
+        by = keys.signer(decision.signed.key, "decisions", decision.signed.by)
+        files.check_decisions(
+            head, decisions[: place + 1], functools.partial(_check, keys, "decisions", decision.signed.by)
+        )
+        text = decision.content
+        if cipher is not None:
+            text = cipher.decrypt(int.from_bytes(text[:_NONCE], "big"), text[_NONCE:])
+        ballots.append(_ballot(text, by, found))
+    return Opened(head, found, decisions, ballots, signer, end)
+
+
+def _inner_summary(rows: list[list[Any]]) -> dict[str, Any]:
+    if len(rows) != 1 or len(rows[0]) != 1 or type(rows[0][0]) is not dict:
+        raise BadBundle("it has no summary, or several")
+    found: dict[str, Any] = rows[0][0]
+    return found
+
+
+def _check(keys: Keys, use: Any, by: str, key: str, signature: bytes, message: bytes) -> None:
+    if not keys.signer(key, use, by).check(signature, message):
+        raise BadBundle(f"it was changed after {by!r} signed it")
+
+
+def _ballot(text: bytes, key: Key, found: Belongings) -> tuple[str, Ballot, dict[str, bytes], int]:
+    """Read what a person decided; the name and the groups are those of the key, as it is known here."""
+    told = files.read_json(files.text_of(text, "a decision"), "a decision")
+    if type(told) is not dict or tuple(told) != _BALLOT:
+        raise BadBundle("a decision in it does not say what decisions say")
+    asked = next((each for each in found.questions if each.id == told["question"]), None)
+    texts = [told["id"], told["note"], *(told[name] for name in ("seen", "value", "digest") if told[name] is not None)]
+    if (
+        asked is None
+        or type(told["yes"]) is not bool
+        or not is_whole(told["at"], 0)
+        or any(type(each) is not str for each in texts)
+    ):
+        raise BadBundle("a decision in it is about no question in it, or says what no decision says")
+    if told["at"] < asked.asked_at:
+        raise BadBundle(f"a decision in it was made before question {asked.id!r} was asked")
+    try:
+        checked_note(told["note"])
+    except BadArguments as error:
+        raise BadBundle(str(error)) from None
+    value, blobs = told["value"], dict[str, bytes]()
+    if value is not None:
+        files.read_json(value, "the value of a decision")
+        value, blobs = spilled(value)
+    actor = Actor(key.name, key.groups)
+    ballot = Ballot(
+        told["id"][:100], actor, told["yes"], told["note"], told["seen"], value, told["digest"], f"bundle:{key.id[:8]}"
+    )
+    return asked.id, ballot, blobs, told["at"]
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, and stays."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.rename(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+        flush_folder(path)
+    except OSError as error:
+        raise BadArguments(f"{str(path)!r} cannot be written: {error.strerror}") from None
+
+
+def flush_folder(path: Path) -> None:
+    """Flush the folder of a file, so that its name stays."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _checked_path(to: Any, run: str) -> Path:
+    """Find where a bundle goes: to a new file, or over one of the same run that its source has not given up yet."""
+    path = Path(os.fspath(to)).absolute()
+    if not path.parent.is_dir():
+        raise BadArguments(f"there is no folder {str(path.parent)!r} for the bundle; create it first")
+    if path.exists() and not _is_unfinished(path, run):
+        raise BadArguments(f"{str(path)!r} is there already; name another file for the bundle")
+    return path
+
+
+def _is_unfinished(path: Path, run: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = files.read_head(file)
+    except (OSError, BadBundle):
+        return False
+    return not head.is_released and head.summary.get("run", run) == run
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[BinaryIO]:
+    """Have a file to oneself. A file that another has replaced meanwhile is opened anew."""
+    while True:
+        with path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                    yield file
+                    return
+
+
+def add_decision(path: str | os.PathLike[str], keys: Keys, signer: Key, told: dict[str, Any]) -> None:
+    """Write a decision into a bundle, behind those that are there."""
+    where = Path(path).absolute()
+    try:
+        with _alone(where) as file:
+            head = files.read_head(file)
+            decisions = files.read_decisions(file, head)
+            text = files.to_line({name: told[name] for name in _BALLOT})[:-1]
+            if head.manifest.sealed is not None:
+                place = secrets.randbits(95) | 1 << 95  # no other decision has it, wherever it is made
+                text = place.to_bytes(_NONCE, "big") + opened(head.manifest.sealed, keys).encrypt(place, text)
+            line = files.decision_line(head, decisions, text, signer)
+            file.seek(0)
+            write(where, file.read() + line)
+    except OSError as error:
+        raise BadArguments(f"{str(where)!r} cannot be written: {error.strerror}") from None
+
+
+# Summaries
+
+
+def summary(found: Belongings, made_at: int, kind: str) -> dict[str, Any]:
+    """Write what people and programs want to know before they open a bundle: goal, done, pending, and who is asked what."""
+    runs, root = found.runs, found.runs[0]
+    done = [row for row in found.rows["events"] if row[2] == "step.completed" and row[9] is None]
+    asked = [each for each in found.questions if each.status == "open"]
+    said = [
+        row for row in found.rows["events"] if row[0] == root.id and row[2] in ("plan", "progress") and row[9] is None
+    ]
+    pending = [row for row in runs if row.status not in FINISHED]
+    return {
+        "run": root.id,
+        "agent": root.agent,
+        "arguments": cut(preview(root.input), _SAID),
+        "status": root.status,
+        "kind": kind,
+        "made_at": _when(made_at),
+        "started_at": _when(root.created_at),
+        "runs": len(runs),
+        "events": len(found.rows["events"]),
+        "done": {"steps": len(done), "last": [_step(row) for row in done[-5:]]},
+        "progress": cut(said[-1][4], _SAID) if said else None,
+        "pending": [_pending(row) for row in pending[:_LISTED]],
+        "asks": [
+            {
+                "id": each.id, "run": each.run_id, "question": cut(each.question, _SAID), "to": json.loads(each.recipients),
+                "shown": None if each.shown is None else cut(preview(each.shown), _SAID), "asked_at": _when(each.asked_at),
+                "expires_at": _when(each.expires_at),
+            }
+            for each in asked[:_LISTED]
+        ],
+        "agents": [[name, version] for name, version, _ in found.rows["agents"][:_LISTED]],
+    }  # fmt: skip
+
+
+def _step(row: list[Any]) -> str:
+    return cut(str(json.loads(row[4] or "{}").get("name") or row[3]), 100)
+
+
+def _pending(row: RunRow) -> dict[str, Any]:
+    told = {
+        "run": row.id,
+        "agent": row.agent,
+        "status": row.status,
+        "waits_for": row.waits_for,
+        "until": _when(row.due_at),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _when(at: int | None) -> str | None:
+    return None if at is None else moment(at).isoformat(timespec="seconds")
+
+
+# Going and coming
+
+
+class _Pen(NamedTuple):
+    """The keys with which a bundle is written: who signs it, and for whom it is encrypted, if for anybody."""
+
+    signer: Key
+    recipient: Key | None
+
+    def write(self, found: Belongings, manifest: Manifest) -> files.Bundle:
+        """Make the file of a family."""
+        told = summary(found, manifest.made_at, manifest.kind)
+        rows = files.Rows()
+        for name, some in sections_of(found):
+            rows.add(name, some)
+        values = b"".join(found.blobs.values())
+        sections = rows.sections() | {CONTENT: (len(found.blobs), values)}
+        if self.recipient is None:
+            return files.packed(told, manifest, sections, self.signer)
+        cipher, sealed = sealed_for(self.recipient)
+        sections["summary"] = (1, files.to_line([told]))
+        outside = {"encrypted_for": self.recipient.name, "key": self.recipient.id}
+        return files.packed(outside, replace(manifest, sealed=sealed), sections, self.signer, cipher)
+
+
+def _uids(bundle: Opened) -> dict[str, str]:
+    """Give each run of a copy that may go on an identity of its own, for all that comes."""
+    if bundle.head.manifest.kind != "copy":
+        return {}
+    return {row.id: secrets.token_hex(16) for row in bundle.found.runs if row.status not in ("completed", "cancelled")}
+
+
+class Bundles(Base):
+    """The part of a client that carries runs from store to store."""
+
+    async def store_id(self) -> str:
+        """Read the id of the store, which no other store has: a move names its destination by it.
+
+        Example:
+            ```python
+            assert len(await hf.store_id()) == 32
+            ```
+        """
+        return await self.store.store_id()
+
+    async def import_run(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dry_run: bool = False,
+        keys: str | os.PathLike[str] | Keys | None = None,
+        by: str = "",
+    ) -> Imported:
+        """Put the run of a bundle, and all below it, into this store: whole or not at all. It goes on here at once.
+
+        Decisions that were written into the file count from now on.
+
+        Args:
+            path: The file.
+            dry_run: Change nothing, and tell what would happen.
+            keys: The folder of keys; `Keys` says which it is unless given.
+            by: Who imports it.
+
+        Raises:
+            BadBundle: The file is no whole bundle, is signed by nobody who is trusted here, is for another store, or was
+                imported before. Nothing was imported.
+            RunExists: There is a run with one of its ids.
+
+        Example:
+            ```python
+            holdfast.Keys("keys").new("ana")
+            await run.export("r-1.bundle", keys="keys")
+            async with holdfast.open("sqlite:other.db") as other:
+                await other.import_run("r-1.bundle", keys="keys")
+            ```
+        """
+        ring = keys if isinstance(keys, Keys) else Keys(keys)
+        bundle = await asyncio.to_thread(read, path, ring)
+        head, found = bundle.head, bundle.found
+        if not head.is_released:
+            raise BadBundle(
+                f"the source of this bundle still has run {found.root!r}: its export was interrupted. Export it again there, to "
+                "the same file"
+            )
+        work = Import(head.manifest, found, bundle.ballots, **self._author(by), uids=_uids(bundle), dry_run=dry_run)
+        with contextlib.suppress(Unchanged):
+            await self.store.import_bundle(work)
+        served = await self.store.agents()
+        agents = {row.agent: row for row in found.runs if row.status not in FINISHED}
+        here = {name: told[1] for name, told in served.items()}
+        questions = {each.id for each in found.questions if each.status == "open"}
+        return Imported(
+            found.root, head.manifest.id, head.manifest.kind, dry_run, len(found.rows["runs"]), len(found.rows["events"]),
+            bundle.size_bytes, tuple(sorted(questions - {question for question, *_ in bundle.ballots})), len(bundle.ballots),
+            tuple(sorted(name for name, row in agents.items() if not is_served(row, served))),
+            tuple(sorted(name for name, _, schema in found.rows["agents"] if here.get(name, schema) != schema)),
+        )  # fmt: skip
+
+    async def _confirm_move(self, run: str, *, by: str) -> None:
+        """Note that the destination of a move has the run; `Run.confirm_move` says what for."""
+        row = await self._run_row(run)
+        moved = await self.store.moved(run) if row.status == "moved" else None
+        if moved is None:
+            raise RunActive(f"run {run!r} is {row.status}: it was not moved, and there is nothing to confirm")
+        await self._written(self.store.confirm(moved.bundle, **self._author(by)), "Confirming it again is safe")
+
+    async def _export(
+        self, run: str, to: str | os.PathLike[str] | BinaryIO, *, move: str | None, effects: str, key: str | None,
+        recipient: str | None, keys: str | os.PathLike[str] | Keys | None, now: bool, timeout: Duration | None, by: str,
+    ) -> Bundle:  # fmt: skip
+        """Write a run and all below it to a file; `Run.export` says how."""
+        row = await self._run_row(run)
+        if row.parent_id is not None:
+            raise BadArguments(
+                f"run {run!r} belongs to run {row.root_id!r}: export that one, and this one comes with it"
+            )
+        if effects not in EFFECTS:
+            raise BadArguments(f"effects={effects!r}: use one of {', '.join(EFFECTS)}")
+        if row.status == "moved":
+            return await self._write_again(row, to, move)
+        ring = keys if isinstance(keys, Keys) else Keys(keys)
+        pen = _Pen(ring.own(key), None if recipient is None else ring.named(recipient))
+        if move is None:
+            return await self._copy(run, to, pen, effects, by)
+        own = await self.store.store_id()
+        if not isinstance(move, str) or not _STORE.fullmatch(move) or move == own:
+            raise BadArguments(
+                f"move={move!r}: give the id of the store that the run goes to, not of this one; there, `await hf.store_id()` "
+                "reads it and `holdfast doctor` shows it"
+            )
+        if not isinstance(to, str | os.PathLike):
+            raise BadArguments("a move goes to a file, which is flushed before the run is given up; give its name")
+        if row.status in FINISHED and row.status != "failed":
+            raise RunFinished(
+                f"run {run!r} is {row.status}: it has ended, and there is nothing to move; copy it instead"
+            )
+        path = await asyncio.to_thread(_checked_path, to, run)
+        limit = None if timeout is None else seconds(timeout)
+        return await self._move(run, path, pen, move, limit, by, now=now)
+
+    def _manifest(self, kind: str, source: str, **more: Any) -> Manifest:
+        version = str(getattr(sys.modules["holdfast"], "__version__", "unknown"))
+        facts: dict[str, Any] = {"destination": None, "effects": "ask", "pause": None} | more
+        return Manifest(
+            secrets.token_hex(16), kind, source, made_at=self.store.clock.now(), holdfast=version, sections=(), **facts
+        )
+
+    async def _copy(self, run: str, to: Any, pen: _Pen, effects: str, by: str) -> Bundle:
+        path = await asyncio.to_thread(_checked_path, to, run) if isinstance(to, str | os.PathLike) else None
+        found = await self.store.belongings(run)
+        manifest = self._manifest("copy", found.store, effects=effects)
+        made = await asyncio.to_thread(pen.write, found, manifest)
+        told = {"bundle": manifest.id, "runs": len(found.rows["runs"])}
+        note = self.store.note_copy(run, told, **self._author(by))  # first: no copy leaves without its row
+        await self._written(note, "Exporting it again is safe")
+        if path is not None:
+            await asyncio.to_thread(write, path, made.content)
+        else:
+            await asyncio.to_thread(to.write, made.content)
+        return _made(made.content, run, found, manifest)
+
+    async def _move(
+        self, run: str, path: Path, pen: _Pen, to: str, limit_s: float | None, by: str, *, now: bool
+    ) -> Bundle:
+        request, tries, written = f"move:{secrets.token_hex(8)}", 0, False
+        reason = f"moved to store {to} in {path.name}"
+        try:
+            while True:
+                async with asyncio.timeout(limit_s):
+                    await self._quiesce(run, request, reason, by, now=now, every=tries >= _TRIES)
+                tries += 1
+                found = await self.store.belongings(run)
+                manifest = self._manifest("move", found.store, destination=to, pause=request)
+                if any(row.status not in MOVABLE for row in found.runs):
+                    continue
+                made = await asyncio.to_thread(pen.write, found, manifest)
+                await asyncio.to_thread(write, path, made.unreleased)
+                written = True
+                marks = {row.id: Mark.of(row) for row in found.runs}
+                move = Move(manifest.id, run, to, marks, request, made.content, reason, **self._author(by))
+                try:
+                    await self.store.move(move)
+                    break
+                except Changed:
+                    continue
+        except Unconfirmed as error:
+            raise Unconfirmed(
+                f"{error}. Export it again, to the same file: if it was moved, its bundle is written again"
+            ) from None
+        except BaseException as error:
+            await self._let_go(run, request, by, path if written else None)
+            if isinstance(error, TimeoutError):
+                waited = spoken(limit_s or 0)
+                raise TimeoutError(f"run {run!r} came to no safe point within {waited}; nothing was moved") from None
+            raise
+        await asyncio.to_thread(_release, path, made)
+        return _made(made.content, run, found, manifest)
+
+    async def _quiesce(self, run: str, request: str, reason: str, by: str, *, now: bool, every: bool) -> None:
+        """Wait until no worker has any of these runs, or could take one at once. With `every` those that wait are paused too."""
+        author = self._author(by)
+        going = {"ready", "running", "waiting"} if every else {"ready", "running"}
+        with self._listening("", News.MOVED) as heard:
+            while True:
+                heard.clear()
+                members = [row for row in await self.store.members(run) if row.status in going]
+                if not members:
+                    return
+                data = {**author, "reason": reason, "request": request, "depth": 0, "family": False, "now": now}
+                await self.store.halt_forsaken(run, data)
+                for row in members:
+                    with contextlib.suppress(RunFinished):
+                        await self.store.pause(row.id, **author, reason=reason, request=request, family=False, now=now)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await self._pause_for(heard)
+
+    async def _let_go(self, run: str, request: str, by: str, path: Path | None) -> None:
+        """Undo what an export has done that comes to nothing: what it paused goes on, and its file goes."""
+        for row in await self.store.members(run):
+            with contextlib.suppress(RunFinished, RunActive, StoreUnavailable):
+                if row.status == "paused" and await self.store.is_paused_by(row.id, request):
+                    await self.store.resume(row.id, **self._author(by), family=False)
+        if path is not None and (await self._run_row(run)).status != "moved":
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(path.unlink)
+
+    async def _write_again(self, row: RunRow, to: Any, destination: str | None) -> Bundle:
+        """Write the file of a move once more, as long as nobody knows that it came."""
+        moved = await self.store.moved(row.id)
+        content = None if moved is None else await self.store.moved_content(moved.bundle)
+        if moved is None or content is None:
+            raise RunFinished(f"run {row.id!r} is not here any more: it was {row.reason}, and it came there")
+        if destination not in (None, moved.destination):
+            raise RunFinished(
+                f"run {row.id!r} was {row.reason}; it is not here to be moved to another. Only that store can take it"
+            )
+        if not isinstance(to, str | os.PathLike):
+            raise BadArguments("a move goes to a file; give its name")
+        path = await asyncio.to_thread(_checked_path_again, to, row.id, moved.bundle)
+        await asyncio.to_thread(write, path, content)
+        return await asyncio.to_thread(_described, content, row.id)
+
+    async def _take_back(self, run: str, *, force: bool, by: str) -> None:
+        """Make a run that was moved one of this store again; `Run.take_back` says how."""
+        row = await self._run_row(run)
+        moved = await self.store.moved(run) if row.status == "moved" else None
+        if moved is not None and moved.confirmed_at is None and not force:
+            raise BadArguments(
+                f"run {run!r} was {row.reason}. If its bundle is imported there, now or later, two stores go on with it and every "
+                "effect happens twice. When that cannot be: force=True, or --force"
+            )
+        write = self.store.take_back(TakeBack(run, **self._author(by)))
+        await self._written(write, f"`await hf.get({run!r}).info()` says how the run stands")
+
+
+def _release(path: Path, made: files.Bundle) -> None:
+    """Write the release into its place. Where the file is not as it was written, all of it is written again."""
+    try:
+        with path.open("r+b") as file:
+            if file.read(len(made.head)) == made.head:
+                file.seek(len(made.unreleased) - len(made.body) - len(made.release) - 1)
+                file.write(made.release)
+                file.flush()
+                os.fsync(file.fileno())
+                return
+    except OSError:
+        pass
+    write(path, made.content)
+
+
+def _checked_path_again(to: Any, run: str, bundle: str) -> Path:
+    """Find where a bundle goes that is written again: over itself, too."""
+    path = Path(os.fspath(to)).absolute()
+    with contextlib.suppress(OSError, BadBundle), path.open("rb") as file:
+        if files.read_head(file).manifest.id == bundle:
+            return path
+    return _checked_path(to, run)
+
+
+def _made(content: bytes, run: str, found: Belongings, manifest: Manifest) -> Bundle:
+    return _described(content, run, summary(found, manifest.made_at, manifest.kind))
+
+
+def _described(content: bytes, run: str, told: dict[str, Any] | None = None) -> Bundle:
+    head = files.read_head(io.BytesIO(content))
+    return _told(head, run, head.signed.by, len(content), head.summary if told is None else told)
+
+
+def new_decisions(before: Sequence[ApprovalRow], after: Sequence[ApprovalRow]) -> list[dict[str, Any]]:
+    """Find what was decided since, as decisions in a bundle say it."""
+    found = []
+    for old, new in zip(before, after, strict=True):
+        votes = json.loads(new.votes)[len(json.loads(old.votes)) :]
+        if new.delegations != old.delegations or len(votes) > 1:
+            raise BadArguments(
+                "a question in a bundle can be approved, denied or answered, once at a time; nothing was written"
+            )
+        for vote in votes:
+            changed = vote["yes"] and new.data != old.data
+            found.append({
+                "id": vote["id"], "question": new.id, "yes": vote["yes"], "note": vote["note"], "at": vote["at"],
+                "seen": old.digest, "value": new.data if changed else None, "digest": vote["digest"] if changed else None,
+            })  # fmt: skip
+    return found

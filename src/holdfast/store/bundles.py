@@ -1,0 +1,938 @@
+"""Bundles: all that a store has of a run and the runs below it, taken out, checked, and put into another store.
+
+Look here for what a bundle holds. `values/bundle.py` says what its bytes mean, `client/bundles.py` how a file is written and read.
+
+A move has one owner at any time. Runs that a worker has, or could take at once, are paused first; those that wait are left as they
+are. All that the store has of them is read as of one moment (`belongings`) and written to a file that no store takes yet. Then one
+transaction (`Move`) finds that nothing has changed since, makes the runs 'moved', which nothing carries on, and keeps the file as
+it is once released, so that it can be written again. Only then is the release written into the file. Whatever dies in between:
+before the transaction the source goes on, after it only the destination can.
+
+The destination takes everything in one transaction (`Import`) and remembers the bundle for ever, so that it takes no move twice. A
+run that comes back takes the place of what was left of it.
+
+Nothing in a bundle is believed because somebody signed it: `checked` holds every row against its columns and against all others,
+and a bundle of which any part does not fit is refused whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple, get_args
+
+from holdfast.errors import (
+    BadArguments,
+    BadBundle,
+    ConversationBusy,
+    HoldfastError,
+    RunActive,
+    RunExists,
+    RunFinished,
+    UnknownRun,
+)
+from holdfast.store import audit
+from holdfast.store.approvals import Decide
+from holdfast.store.blobs import NAMED_BLOB, insert_blobs
+from holdfast.store.changes import News
+from holdfast.store.conversations import Enter, enter, leave_all
+from holdfast.store.deletion import delete_runs
+from holdfast.store.families import go_on, halt
+from holdfast.store.journal import journal
+from holdfast.store.runs import existing
+from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
+from holdfast.values.bundle import Manifest
+from holdfast.values.text import is_whole
+from holdfast.words.model import FINISHED, KINDS, OUTCOMES, ApprovalRow, Event, RunRow, WaitsFor, is_run_id
+from holdfast.words.people import Ballot
+
+_AT_ONCE: Final = 1_000  # rows of one statement
+_ENDS: Final = {"run.completed": "completed", "run.failed": "failed", "run.cancelled": "cancelled"}
+_SIGNALS: Final = frozenset(name for name, kind in KINDS.items() if kind.arrives) | {"run.pausing", "run.resumed"}
+_BEGINS: Final = ("child.started", "child.spawned")
+MOVABLE: Final = frozenset({"waiting", "paused", "failed", "completed", "cancelled"})  # in these no worker has a run
+_COPYABLE: Final = frozenset({"ready", "running", *MOVABLE})
+
+
+class Changed(HoldfastError):
+    """The runs have changed since they were read; read them again."""
+
+
+class Unchanged(HoldfastError):
+    """Nothing was changed, as was wished: it would have been done."""
+
+
+# What a section has
+
+Fits = Callable[[Any], bool]
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_UID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def _text(value: Any) -> bool:
+    return type(value) is str and _UNSTORABLE.search(value) is None
+
+
+def _name(value: Any) -> bool:
+    return _text(value) and 0 < len(value) <= 100_000
+
+
+def _run(value: Any) -> bool:
+    return type(value) is str and is_run_id(value)
+
+
+def _uid(value: Any) -> bool:
+    return type(value) is str and _UID.fullmatch(value) is not None
+
+
+def _digest(value: Any) -> bool:
+    return type(value) is str and _DIGEST.fullmatch(value) is not None
+
+
+def _count(value: Any) -> bool:
+    return is_whole(value, 0)
+
+
+def _json(value: Any) -> bool:
+    if not _text(value):
+        return False
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _dict(value: Any) -> bool:
+    return _json(value) and type(json.loads(value)) is dict
+
+
+def _list(value: Any) -> bool:
+    return _json(value) and type(json.loads(value)) is list
+
+
+def _names(value: Any) -> bool:
+    return _list(value) and all(_text(each) for each in json.loads(value))
+
+
+def _labels(value: Any) -> bool:
+    return _dict(value) and all(_text(each) for each in json.loads(value).values())
+
+
+def _votes(value: Any) -> bool:
+    """Votes as `words/people.py` reads them."""
+    if not _list(value):
+        return False
+    wanted = (("id", _text), ("by", _text), ("yes", _flag), ("note", _text), ("at", _count), ("digest", _text))
+    return all(type(vote) is dict and all(fits(vote.get(name)) for name, fits in wanted) for vote in json.loads(value))
+
+
+def _delegations(value: Any) -> bool:
+    if not _list(value):
+        return False
+    wanted = (("id", _text), ("by", _text), ("to", _text), ("note", _text), ("at", _count))
+    return all(type(each) is dict and all(fits(each.get(name)) for name, fits in wanted) for each in json.loads(value))
+
+
+def _needs(value: Any) -> bool:
+    if not _json(value):
+        return False
+    told = json.loads(value)
+    return is_whole(told, 1) or (type(told) is dict and all(is_whole(each, 1) for each in told.values()))
+
+
+def _bytes(value: Any) -> bool:
+    try:
+        return type(value) is str and _base64(base64.b64decode(value, validate=True)) == value
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _maybe(fits: Fits) -> Fits:
+    return lambda value: value is None or fits(value)
+
+
+def _one_of(*known: str) -> Fits:
+    return lambda value: type(value) is str and value in known
+
+
+_RUN_COLUMNS: Final[dict[str, Fits]] = {
+    "id": _run, "uid": _uid, "agent": _name, "status": _one_of(*_COPYABLE), "input": _json, "version": _maybe(_name),
+    "queue": _name, "due_at": _maybe(_count), "lease_epoch": _count, "next_seq": _count, "checkpoint_seq": _maybe(_count),
+    "inbox_count": _count, "inbox_seen": _count, "awaits": _maybe(_names),
+    "waits_for": _maybe(_one_of(*get_args(WaitsFor))), "crash_count": _count,
+    "parent_id": _maybe(_run), "parent_key": _maybe(_name), "root_id": _run, "labels": _labels, "result": _maybe(_json),
+    "error": _maybe(_dict), "reason": _maybe(_text), "steps": _count, "created_at": _count, "started_at": _maybe(_count),
+    "finished_at": _maybe(_count), "updated_at": _count, "priority": lambda value: is_whole(value, 0, 9),
+    "limit_key": _maybe(_name), "limit_n": _maybe(_count), "rate_key": _maybe(_name), "rate_n": _maybe(_count),
+    "rate_ms": _maybe(_count), "singleton_key": _maybe(_name), "budget": _maybe(_dict), "identity": _maybe(_name),
+}  # fmt: skip
+_APPROVAL_COLUMNS: Final[dict[str, Fits]] = {
+    "id": _run, "run_id": _run, "root_id": _run, "path": _names, "key": _name, "kind": _one_of("approve", "ask", "in_doubt"),
+    "question": _text, "shown": _maybe(_json), "digest": _text, "schema": _maybe(_dict), "recipients": _names, "needs": _needs,
+    "votes": _votes, "delegations": _delegations, "expires_at": _maybe(_count), "fallback": _maybe(_json),
+    "remind_ms": _maybe(_count), "status": _one_of("open", "decided", "expired", "withdrawn"), "asked_at": _count,
+    "data": _maybe(_json), "decided_at": _maybe(_count), "decided_by": _maybe(_text),
+    "decision": _maybe(_one_of("approved", "denied", "answered")), "note": _maybe(_text), "not_by": _maybe(_names),
+}  # fmt: skip
+
+# Section -> column -> what it may be. The order is that of the rows in a bundle, and never changes in a version of bundles.
+SECTIONS: Final[dict[str, dict[str, Fits]]] = {
+    "runs": _RUN_COLUMNS,
+    "events": {
+        "run": _run, "seq": _count, "kind": _one_of(*KINDS), "key": _maybe(_name), "data": _maybe(_dict), "value": _maybe(_json),
+        "blob": _maybe(_digest), "at": _count, "epoch": _count, "dropped": _maybe(_count),
+    },
+    "signals": {
+        "run": _run, "position": _count, "signal_id": _name, "kind": _one_of(*_SIGNALS), "topic": _text, "value": _maybe(_json),
+        "data": _maybe(_dict), "sent_at": _count,
+    },
+    "approvals": _APPROVAL_COLUMNS,
+    "askers": {"approval": _run, "run": _run},
+    "spending": {
+        "run": _run, "what": _name, "usd": _count, "input_tokens": _count, "output_tokens": _count, "model_calls": _count,
+        "unpriced": _count, "steps": _count,
+    },
+    "conversations": {
+        "id": _run, "length": _count, "created_at": _count, "updated_at": _count, "run": _maybe(_run), "request": _maybe(_name),
+    },
+    "waiting": {"conversation": _run, "run": _run, "request": _name, "key": _maybe(_name)},
+    "messages": {"conversation": _run, "position": _count, "value": _json, "run": _run, "at": _count},
+    "chunks": {
+        "run": _run, "stream": _name, "position": _count, "kind": _one_of("data", "restart", "break", "end"), "data": _bytes,
+        "key": _name, "attempt": _count, "began": _count, "reason": _maybe(_text), "epoch": _count, "at": _count,
+    },
+    "agents": {"name": _name, "version": _maybe(_name), "schema": _dict},
+    "blobs": {"digest": _digest, "size": _count},
+}  # fmt: skip
+CONTENT: Final = "content"  # the section of the large values themselves, one behind the other
+_STATE: Final = ("id", "status", "due_at", "waits_for", "awaits", "reason", "finished_at")  # that a move changes
+_OWN: Final = ("lease_owner", "company")  # columns of a run that belong to the store it is in
+
+
+@dataclass(slots=True)
+class Belongings:
+    """All that a store has of a family: rows by section, as they stand in a bundle, and large values by digest."""
+
+    rows: dict[str, list[list[Any]]] = field(default_factory=lambda: {name: [] for name in SECTIONS})
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    store: str = ""  # the id of the store it is from
+
+    @property
+    def runs(self) -> list[RunRow]:
+        """The runs, the one above all first."""
+        return [RunRow(**dict(zip(_RUN_COLUMNS, row, strict=True))) for row in self.rows["runs"]]
+
+    @property
+    def root(self) -> str:
+        """The id of the run above all."""
+        root: str = self.rows["runs"][0][0]
+        return root
+
+    @property
+    def questions(self) -> list[ApprovalRow]:
+        """The questions of all its runs, in any state."""
+        return [ApprovalRow(*row) for row in self.rows["approvals"]]
+
+    def events(self, run: str) -> list[Event]:
+        """The journal of one run."""
+        return [
+            Event(seq, kind, key, json.loads(data or "{}"), value, blob, at, epoch, run, 0, dropped)
+            for of, seq, kind, key, data, value, blob, at, epoch, dropped in self.rows["events"]
+            if of == run
+        ]
+
+
+class Mark(NamedTuple):
+    """State of a run that is another one whenever anything of the run has changed."""
+
+    status: str
+    epoch: int
+    next_seq: int
+    inbox_count: int
+
+    @classmethod
+    def of(cls, row: RunRow) -> Mark:
+        """Read it from a row."""
+        return cls(row.status, row.lease_epoch, row.next_seq, row.inbox_count)
+
+
+def public_id(own: str) -> str:
+    """Name a store to others. Its own id stays inside: on PostgreSQL the channel of its wake-ups is derived from that."""
+    return hashlib.sha256(f"holdfast store {own}".encode()).hexdigest()[:32]
+
+
+# Taking out
+
+
+def belongings(root: str) -> Asking[Belongings]:
+    """Read all that belongs to a run and those below it; to be asked of one moment (`Feature._snapshot`)."""
+    found = Belongings()
+    ((own, *_),) = yield from rows("identity")
+    found.store = public_id(own)
+    members = _in_order([RunRow(*row) for row in (yield from rows("members", root=root))])
+    if not members or members[0].id != root:
+        raise UnknownRun(f"there is no run {root!r} above all others")
+    ids = to_json([row.id for row in members])
+    told = found.rows
+    told["runs"] = [[getattr(row, name) for name in _RUN_COLUMNS] for row in members]
+    named: set[str] = set()
+    for row in members:
+        for event in (yield from journal(row.id, 0, None, True)):
+            data = to_json(event.data) if event.data else None
+            told["events"].append([row.id, event.seq, event.kind, event.key, data, event.value, event.blob, event.at, event.epoch,
+                                   event.dropped])  # fmt: skip
+            if event.kind == "conversation.asked":
+                named.add(event.data["conversation"])
+        told["signals"] += [[row.id, *signal] for signal in (yield from rows("whole_inbox", run=row.id))]
+        for stream, position, kind, data, *rest in (yield from rows("whole_streams", run=row.id)):
+            told["chunks"].append([row.id, stream, position, kind, _base64(bytes(data)), *rest])
+    told["approvals"] = [list(row) for row in (yield from rows("approvals_of", ids=ids))]
+    told["askers"] = [list(row) for row in (yield from rows("asked_by", ids=ids))]
+    told["spending"] = [list(row) for row in (yield from rows("spending_of", ids=ids))]
+    yield from _talks(told, ids, {row.id for row in members}, named)
+    names = {row.agent for row in members}
+    told["agents"] = [list(row) for row in (yield from rows("agents")) if row[0] in names]
+    for digest in sorted(_named_blobs(told)):
+        content = yield from rows("blob", digest=digest)
+        if not content:
+            raise BadArguments(f"the large value {digest!r} of run {root!r} is not in the store any more")
+        found.blobs[digest] = bytes(content[0][0])
+    told["blobs"] = [[digest, len(content)] for digest, content in found.blobs.items()]
+    return found
+
+
+def _talks(told: dict[str, list[list[Any]]], ids: str, members: set[str], named: set[str]) -> Asking[None]:
+    """Add the conversations that these runs have entered, have asked for or wait for."""
+    told["waiting"] = [list(row) for row in (yield from rows("waiting_for", ids=ids))]
+    held = {conversation for conversation, _ in (yield from rows("conversations_of", ids=ids))}
+    for conversation in sorted(named | held):
+        for row in (yield from rows("whole_conversation", conversation=conversation)):
+            _, length, created_at, updated_at, run, request = row
+            mine = run in members
+            told["conversations"].append(
+                [conversation, length, created_at, updated_at, run if mine else None, request if mine else None]
+            )
+            said = yield from rows("said", conversation=conversation, first=0, end=length)
+            told["messages"] += [[conversation, *message] for message in said]
+
+
+def _in_order(members: list[RunRow]) -> list[RunRow]:
+    """Sort runs so that each comes behind the one that started it."""
+    below: dict[str | None, list[RunRow]] = defaultdict(list)
+    for row in sorted(members, key=lambda row: (row.created_at, row.id)):
+        below[row.parent_id].append(row)
+    ordered = list(below[None])
+    for row in ordered:
+        ordered += below[row.id]
+    return ordered
+
+
+def _named_blobs(told: Mapping[str, Sequence[Sequence[Any]]]) -> set[str]:
+    """Find the digests of all large values that these rows name."""
+    found = {row[6] for row in told["events"] if row[6] is not None}
+    columns = (("runs", "input"), ("runs", "result"), ("events", "value"), ("signals", "value"), ("messages", "value"),
+               ("approvals", "shown"), ("approvals", "data"))  # fmt: skip
+    for section, column in columns:
+        place = list(SECTIONS[section]).index(column)
+        for row in told[section]:
+            if row[place] is not None and '"$blob"' in row[place]:
+                found.update(NAMED_BLOB.findall(row[place]))
+    return found
+
+
+# Checking
+
+
+def checked(told: Mapping[str, list[list[Any]]], content: bytes, manifest: Manifest) -> Belongings:
+    """Hold the rows of a bundle against their columns and against each other; `BadBundle` says what does not fit."""
+    for section, columns in SECTIONS.items():
+        _check_columns(section, columns, told[section])
+    found = Belongings({name: told[name] for name in SECTIONS}, {}, manifest.source)
+    _check_runs(found, manifest)
+    _check_journals(found)
+    _check_inboxes(found)
+    _check_questions(found)
+    _check_talks(found)
+    _check_streams(found)
+    _check_blobs(found, content)
+    return found
+
+
+def _refuse(section: str, place: int, why: str) -> BadBundle:
+    return BadBundle(f"row {place + 1} of its section {section!r} cannot be: {why}")
+
+
+def _check_columns(section: str, columns: dict[str, Fits], rows: list[list[Any]]) -> None:
+    checks = list(columns.values())
+    for place, row in enumerate(rows):
+        if len(row) != len(checks):
+            raise _refuse(section, place, f"it has {len(row)} columns instead of {len(checks)}")
+        for fits, value in zip(checks, row, strict=True):
+            if not fits(value):
+                name = list(columns)[
+                    next(n for n, (fits, each) in enumerate(zip(checks, row, strict=True)) if not fits(each))
+                ]
+                raise _refuse(section, place, f"{name!r} is not what it should be")
+
+
+def _check_runs(found: Belongings, manifest: Manifest) -> None:
+    known: set[str] = set()
+    allowed = MOVABLE if manifest.kind == "move" else _COPYABLE
+    runs = found.runs
+    if not runs:
+        raise BadBundle("it holds no run")
+    root = runs[0].id
+    for place, row in enumerate(runs):
+        why = None
+        if row.id in known:
+            why = f"run {row.id!r} comes twice"
+        elif row.root_id != root:
+            why = "it belongs to another run"
+        elif (row.parent_id is None) is not (place == 0) or (row.parent_id is not None and row.parent_id not in known):
+            why = "it comes before the run that started it, or nobody did"
+        elif (row.parent_id is None) is not (row.parent_key is None):
+            why = "it has a parent and no key, or a key and no parent"
+        elif row.status not in allowed:
+            why = f"a run that is {row.status} cannot be in a {manifest.kind}"
+        elif (row.finished_at is not None) is not (row.status in FINISHED):
+            why = "it has ended and says not when, or has not and says when"
+        elif row.inbox_seen > row.inbox_count or row.steps > row.next_seq:
+            why = "its counts contradict each other"
+        elif (row.status == "completed") is not (row.result is not None):
+            why = "a run has a result exactly if it completed"
+        elif (row.status == "failed") is not (row.error is not None):
+            why = "a run has an error exactly if it failed"
+        if why is not None:
+            raise _refuse("runs", place, why)
+        known.add(row.id)
+    if manifest.kind == "move" and runs[0].status in ("completed", "cancelled"):
+        raise _refuse("runs", 0, "a run that has ended is not moved")
+    for section in ("events", "signals", "askers", "spending", "waiting", "chunks"):
+        at = list(SECTIONS[section]).index("run")
+        for place, told in enumerate(found.rows[section]):
+            if told[at] not in known:
+                raise _refuse(section, place, f"there is no run {told[at]!r} in the bundle")
+    _check_unique(found, "askers", "approval", "run")
+    _check_unique(found, "spending", "run", "what")
+    _check_unique(found, "agents", "name")
+
+
+def _check_unique(found: Belongings, section: str, *columns: str) -> None:
+    places = [list(SECTIONS[section]).index(column) for column in columns]
+    seen = Counter(tuple(row[at] for at in places) for row in found.rows[section])
+    for twice, times in seen.items():
+        if times > 1:
+            raise BadBundle(f"its section {section!r} has {', '.join(map(str, twice))} {times} times")
+
+
+def _check_journals(found: Belongings) -> None:
+    """Check the history of each run: in order and whole, each call with one outcome, and an end that fits the run's state."""
+    by_run: dict[str, list[tuple[int, list[Any]]]] = defaultdict(list)
+    for place, row in enumerate(found.rows["events"]):
+        by_run[row[0]].append((place, row))
+    children = {(row.parent_id, row.id): row.parent_key for row in found.runs}
+    for run in found.runs:
+        history = by_run[run.id]
+        _check_order(run, history)
+        closed: set[str] = set()
+        checkpoint = ended = None
+        retries = {row[1] for _, row in history if row[2] == "run.retried"}
+        heard = {_child(row) for _, row in history if row[2] == "child.ended"}
+        for place, row in history:
+            _, seq, kind, key, _, value, blob, _, _, dropped = row
+            if value is not None and blob is not None:
+                raise _refuse("events", place, "it has a value and a large value")
+            if dropped is not None and (dropped <= seq or dropped not in retries):
+                raise _refuse("events", place, "no retry took it out of the history")
+            if dropped is not None:
+                continue
+            if KINDS[kind].closes:
+                if key is None or key in closed:
+                    raise _refuse("events", place, f"the call {key!r} has two outcomes, or an outcome has no call")
+                closed.add(key)
+            if kind in OUTCOMES and KINDS[kind].arrives and key is not None:
+                raise _refuse("events", place, "what arrives belongs to no call")
+            if kind == "checkpoint":
+                checkpoint = seq
+            if kind in _ENDS:
+                if ended is not None:
+                    raise _refuse("events", place, "a run ends once")
+                ended = _ENDS[kind]
+            if kind in _BEGINS:
+                child = _child(row)
+                here = (run.id, child) in children
+                if (here and children[run.id, child] != key) or (
+                    not here and child not in heard and run.finished_at is None
+                ):
+                    raise _refuse(
+                        "events", place, f"the child {child!r} that it started is not in the bundle, or is another's"
+                    )
+        if ended != (run.status if run.status in FINISHED else None):
+            raise BadBundle(f"run {run.id!r} is {run.status}, and its history says that it is {ended or 'not over'}")
+        if checkpoint != run.checkpoint_seq:
+            raise BadBundle(f"the last checkpoint of run {run.id!r} is not where the run says")
+
+
+def _check_order(run: RunRow, history: list[tuple[int, list[Any]]]) -> None:
+    # A fork leaves out what was open where it parted from its original: of such a run places before that may be missing.
+    forked = max((row[1] for _, row in history if row[2] == "run.forked"), default=-1)
+    expected = epoch = 0
+    for place, row in history:
+        if row[1] != expected and not (expected < row[1] <= forked):
+            raise _refuse("events", place, f"it is number {row[1]} of run {run.id!r}, and {expected} comes next")
+        if not epoch <= row[8] <= run.lease_epoch:
+            raise _refuse("events", place, "it was written before the one before it, or after the last")
+        expected, epoch = row[1] + 1, row[8]
+    if expected != run.next_seq:
+        raise BadBundle(f"run {run.id!r} has {run.next_seq} events, and {expected} are in the bundle")
+
+
+def _child(row: list[Any]) -> Any:
+    return json.loads(row[4] or "{}").get("child")
+
+
+def _check_inboxes(found: Belongings) -> None:
+    _check_unique(found, "signals", "run", "signal_id")
+    arrived: Counter[str] = Counter()
+    for place, row in enumerate(found.rows["signals"]):
+        arrived[row[0]] += 1
+        if row[1] != arrived[row[0]]:
+            raise _refuse("signals", place, f"it lies at {row[1]}, and {arrived[row[0]]} comes next")
+    for run in found.runs:
+        if arrived[run.id] != run.inbox_count:
+            raise BadBundle(
+                f"{run.inbox_count} signals came to run {run.id!r}, and {arrived[run.id]} are in the bundle"
+            )
+
+
+def _check_questions(found: Belongings) -> None:
+    _check_unique(found, "approvals", "id")
+    runs, questions = {row.id: row for row in found.runs}, found.questions
+    for place, asked in enumerate(questions):
+        decided = asked.status == "decided"
+        if asked.run_id not in runs or asked.root_id != found.root:
+            raise _refuse("approvals", place, "its run is not in the bundle")
+        if decided is not (asked.decision is not None) or decided is not (asked.decided_by is not None):
+            raise _refuse("approvals", place, "it was decided and says not how, or was not and says how")
+        if (asked.status == "open") is (asked.decided_at is not None):
+            raise _refuse("approvals", place, "it is open and says when it ended, or ended and says not when")
+        if asked.status == "open" and runs[asked.run_id].status in FINISHED:
+            raise _refuse("approvals", place, "its run has ended, and asks nobody any more")
+    known = {asked.id for asked in questions}
+    for place, (asked_for, _) in enumerate(found.rows["askers"]):
+        if asked_for not in known:
+            raise _refuse("askers", place, "there is no such question in the bundle")
+
+
+def _check_talks(found: Belongings) -> None:
+    _check_unique(found, "conversations", "id")
+    _check_unique(found, "waiting", "conversation", "run")
+    unfinished = {row.id for row in found.runs if row.finished_at is None}
+    lengths: Counter[str] = Counter()
+    known = {row[0]: row for row in found.rows["conversations"]}
+    for place, (conversation, position, *_) in enumerate(found.rows["messages"]):
+        if conversation not in known or position != lengths[conversation]:
+            raise _refuse("messages", place, "it is of no conversation in the bundle, or not the next one of it")
+        lengths[conversation] += 1
+    for place, (conversation, length, _, _, run, request) in enumerate(found.rows["conversations"]):
+        if length != lengths[conversation]:
+            raise _refuse(
+                "conversations", place, f"it has {length} messages, and {lengths[conversation]} are in the bundle"
+            )
+        if (run is None) is not (request is None) or (run is not None and run not in unfinished):
+            raise _refuse("conversations", place, "the run that has it is not in the bundle, or has ended")
+    for place, (conversation, run, *_) in enumerate(found.rows["waiting"]):
+        if conversation not in known or run not in unfinished or known[conversation][4] == run:
+            raise _refuse("waiting", place, "it waits for what is not in the bundle, for what it has, or not at all")
+
+
+def _check_streams(found: Belongings) -> None:
+    ends: Counter[tuple[str, str]] = Counter()
+    for place, (run, stream, position, kind, data, *_) in enumerate(found.rows["chunks"]):
+        try:
+            text = base64.b64decode(data).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise _refuse("chunks", place, "its text is no UTF-8") from None
+        began: int = found.rows["chunks"][place][7]
+        if position <= ends[run, stream] or began > position or (kind == "data" and len(text) > position):
+            raise _refuse("chunks", place, "it stands before what comes before it")
+        ends[run, stream] = position
+
+
+def _check_blobs(found: Belongings, content: bytes) -> None:
+    _check_unique(found, "blobs", "digest")
+    start = 0
+    for place, (digest, size) in enumerate(found.rows["blobs"]):
+        value = content[start : start + size]
+        start += size
+        if len(value) != size or hashlib.sha256(value).hexdigest() != digest:
+            raise _refuse("blobs", place, "the large value is not the one that it names")
+        found.blobs[digest] = value
+    if start != len(content):
+        raise BadBundle("more large values are in it than it lists")
+    named = _named_blobs(found.rows)
+    if named != found.blobs.keys():
+        raise BadBundle("a large value that it names is missing, or one is in it that nothing names")
+
+
+# Going and coming
+
+
+class Bundles(Feature):
+    """Families of runs, taken out of the store and put into it."""
+
+    async def belongings(self, root: str) -> Belongings:
+        """Read all that belongs to a run and those below it, as it is at one moment; `UnknownRun` if it is no root run."""
+        return await self._snapshot(belongings, root)
+
+    async def members(self, root: str) -> list[RunRow]:
+        """Read a root run and all below it."""
+        return [RunRow(*row) for row in await self._read(rows, "members", root=root)]
+
+    async def note_copy(self, root: str, told: dict[str, Any], *, by: str, via: str) -> None:
+        """Note that a copy of a run is about to leave the store."""
+        await self._submit(lambda tx: audit.note(tx, root, by, via, "export", told), journal=False)
+
+    async def halt_forsaken(self, root: str, data: dict[str, Any]) -> None:
+        """Pause the runs of a family whose owner is gone, and that nobody takes over: whatever it was doing is in doubt."""
+        await self._submit(lambda tx: _halt_forsaken(tx, root, data))
+
+    async def is_paused_by(self, run: str, request: str) -> bool:
+        """Does this request hold a paused run?"""
+        found = await self._read(_held_by, run)
+        return found is not None and found == request
+
+    async def move(self, move: Move) -> None:
+        """Make the runs 'moved', and keep the file; `Changed` if they are not as they were read."""
+        await self._submit(move)
+
+    async def moved(self, root: str) -> Moved | None:
+        """Find where a run went, if it went anywhere and has not come back."""
+        found = await self._read(rows, "export", run=root)
+        return Moved(*found[0]) if found else None
+
+    async def moved_content(self, bundle: str) -> bytes | None:
+        """Read the file of a move again; None when its destination has confirmed it."""
+        found = await self._read(rows, "export_content", bundle=bundle)
+        return bytes(found[0][0]) if found and found[0][0] is not None else None
+
+    async def take_back(self, work: TakeBack) -> None:
+        """Make what was moved this store's again."""
+        await self._submit(work)
+
+    async def confirm(self, bundle: str, *, by: str, via: str) -> None:
+        """Note that the destination has what was moved: the file is kept no longer."""
+        await self._submit(lambda tx: _confirm(tx, bundle, by, via))
+
+    async def import_bundle(self, work: Import) -> None:
+        """Put a family into the store, whole or not at all."""
+        await self._submit(work)
+
+    async def imported(self, bundle: str) -> int | None:
+        """Tell when a bundle was imported here; None if it was not."""
+        found = await self._read(rows, "imported", bundle=bundle)
+        return found[0][1] if found else None
+
+    async def store_id(self) -> str:
+        """Read the name of this store, which no other one has."""
+        ((own, *_),) = await self._read(rows, "identity")
+        return public_id(own)
+
+
+class Moved(NamedTuple):
+    """A move, as its source keeps it."""
+
+    bundle: str
+    run: str
+    destination: str
+    made_at: int
+    confirmed_at: int | None
+    undone_at: int | None
+
+
+def _held_by(run: str) -> Asking[str | None]:
+    """Find the request that holds a paused run; None if there is none, or the engine paused it."""
+    found = yield from rows("run", run=run)
+    paused = (yield from rows("paused_by", run=run, seq=RunRow(*found[0]).next_seq - 1)) if found else ()
+    return json.loads(paused[0][0] or "{}").get("request") if paused else None
+
+
+def _halt_forsaken(tx: Transaction, root: str, data: dict[str, Any]) -> Asking[None]:
+    for row in (yield from tx.rows("members", root=root)):
+        member = RunRow(*row)
+        if member.status == "running" and member.due_at is not None and member.due_at <= tx.now:
+            yield from halt(tx, member, "paused", "run.paused", data)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Give a family up: from this commit on only the store that the bundle names may go on with it."""
+
+    bundle: str
+    root: str
+    destination: str
+    marks: dict[str, Mark]
+    pause: str
+    content: bytes
+    reason: str
+    by: str
+    via: str
+
+    def __call__(self, tx: Transaction) -> Asking[None]:
+        for member in sorted(self.marks):
+            yield from tx.rows("hold_run", run=member)
+        if tx.again and (yield from tx.row("export_content", bundle=self.bundle)) is not None:
+            return  # our own, whose commit was unknown
+        members = [RunRow(*row) for row in (yield from tx.rows("members", root=self.root))]
+        now = {row.id: Mark.of(row) for row in members}
+        if now != self.marks:
+            raise Changed
+        gone = [row.id for row in members if row.status not in ("completed", "cancelled")]
+        ids = to_json(gone)
+        state = [[getattr(row, name) for name in _STATE] for row in members if row.id in gone]
+        talks = [[*row] for row in (yield from tx.rows("holding", ids=ids))]
+        talks += [[*row] for row in (yield from tx.rows("waiting_for", ids=ids))]
+        yield from tx.rows("make_moved", ids=ids, reason=self.reason)
+        closed = [question for (question,) in (yield from tx.rows("close_questions", ids=ids, note=self.reason))]
+        yield from leave_all(tx, gone)
+        before = {"pause": self.pause, "runs": state, "questions": closed, "talks": talks}
+        yield from tx.rows("insert_export", bundle=self.bundle, run=self.root, destination=self.destination,
+                           content=self.content, data=to_json(before))  # fmt: skip
+        told = {"bundle": self.bundle, "to": self.destination, "runs": len(members)}
+        yield from audit.note(tx, self.root, self.by, self.via, "move", told)
+        for member in gone:
+            tx.changed(member, News.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Undo a move from the side of its source, whatever its destination did or does."""
+
+    root: str
+    by: str
+    via: str
+
+    def __call__(self, tx: Transaction) -> Asking[None]:
+        for row in (yield from tx.rows("members", root=self.root)):
+            yield from tx.rows("hold_run", run=row[0])
+        moved = yield from tx.row("export", run=self.root)
+        root = yield from existing(tx, self.root)
+        if tx.again and root.status != "moved":
+            return  # our own, whose commit was unknown
+        if moved is None or root.status != "moved":
+            raise RunActive(f"run {self.root!r} is {root.status}: it was not moved, and there is nothing to take back")
+        if moved[4] is not None:
+            raise RunFinished(f"run {self.root!r} was {root.reason}, and it came there: move it back from there")
+        before = json.loads((yield from tx.row("export_content", bundle=moved[0]))[1])
+        for state in before["runs"]:
+            yield from tx.rows("take_back", **dict(zip(_STATE, state, strict=True)))
+            tx.changed(state[0], News.DUE)
+        yield from tx.rows("reopen_questions", ids=to_json(before["questions"]))
+        for conversation, run, request, key in before["talks"]:
+            yield from enter(tx, run, Enter(conversation, request, key, wait=True))
+        yield from tx.rows("undo_export", bundle=moved[0])
+        yield from let_go(tx, [state[0] for state in before["runs"]], before["pause"], self.by)
+        yield from audit.note(tx, self.root, self.by, self.via, "take_back", {"bundle": moved[0], "to": moved[2]})
+
+
+def let_go(tx: Transaction, runs: Iterable[str], request: str | None, by: str) -> Asking[None]:
+    """Let those of these runs go on that were paused for a move."""
+    for run in runs:
+        row = yield from existing(tx, run)
+        if row.status == "paused" and request is not None and (yield from _held_by(run)) == request:
+            yield from go_on(tx, row, by)
+
+
+def _confirm(tx: Transaction, bundle: str, by: str, via: str) -> Asking[None]:
+    found = yield from tx.row("confirm_export", bundle=bundle)
+    if found is None:
+        raise BadArguments(f"nothing left this store in a bundle {bundle!r}")
+    yield from audit.note(tx, found[0], by, via, "confirm_move", {"bundle": bundle})
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Put a family into this store. `ballots`: what people decided in the file, with when.
+
+    Locks nothing that another transaction could wait for it with: all rows are new, but for what is left of a run that comes back.
+    """
+
+    manifest: Manifest
+    found: Belongings
+    ballots: Sequence[tuple[str, Ballot, dict[str, bytes], int]]
+    by: str
+    via: str
+    uids: Mapping[str, str] = field(default_factory=dict)  # of a copy: the identity of each run from now on
+    look: bool = False  # the store is one to look at the bundle in: nothing goes on
+    dry_run: bool = False  # do everything, and then nothing of it: `Unchanged`
+
+    def __call__(self, tx: Transaction) -> Asking[None]:
+        manifest, found = self.manifest, self.found
+        ((identity, *_),) = yield from tx.rows("identity")
+        own = public_id(identity)
+        before = yield from tx.row("imported", bundle=manifest.id)
+        if before is not None and tx.again:
+            return  # our own, whose commit was unknown
+        if manifest.kind == "move" and before is not None:
+            raise BadBundle(f"this bundle was imported here before, as run {before[0]!r}: a run is moved once")
+        if manifest.kind == "move" and manifest.destination != own and not self.look:
+            raise BadBundle(
+                f"this bundle is for the store {manifest.destination}, and this is {own}; import it there, or export it again "
+                "for this one"
+            )
+        yield from self._make_room(tx)
+        yield from insert_blobs(tx, found.blobs)
+        yield from self._insert_runs(tx)
+        yield from self._insert_histories(tx)
+        yield from self._insert_questions(tx)
+        yield from self._insert_talks(tx)
+        if not self.look:
+            yield from self._go_on(tx)
+        for question, ballot, blobs, at in self.ballots:
+            yield from Decide(question, ballot, blobs, at=at)(tx)
+        told = {"bundle": manifest.id, "from": manifest.source, "kind": manifest.kind, "runs": len(found.rows["runs"])}
+        yield from tx.rows(
+            "insert_import", bundle=manifest.id, run=found.root, kind=manifest.kind, source=manifest.source
+        )
+        yield from audit.note(tx, found.root, self.by, self.via, "import", told)
+        if self.dry_run:
+            raise Unchanged
+
+    def _make_room(self, tx: Transaction) -> Asking[None]:
+        """Delete what is left of a run that comes back; refuse to take the place of any other."""
+        found = self.found
+        old = {row.id: row for row in [RunRow(*row) for row in (yield from tx.rows("members", root=found.root))]}
+        comes_back = (
+            found.root in old
+            and old[found.root].status == "moved"
+            and old[found.root].uid == found.runs[0].uid
+            and self.manifest.kind == "move"
+        )
+        if comes_back:
+            yield from delete_runs(tx, sorted(old))
+            yield from tx.rows("settle_exports", run=found.root)
+        for row in found.runs:
+            there = yield from tx.row("fence", run=row.id)
+            if there is not None:
+                raise RunExists(f"there is a run {row.id!r} here already, which is {there[0]}; nothing was imported")
+        for question in found.questions:
+            if (yield from tx.row("approval", approval=question.id)) is not None:
+                raise RunExists(f"there is a question {question.id!r} here already; nothing was imported")
+
+    def _insert_runs(self, tx: Transaction) -> Asking[None]:
+        for row in self.found.runs:
+            if row.singleton_key is not None and row.status not in FINISHED:
+                other = yield from tx.row("singleton", key=row.singleton_key)
+                if other is not None:
+                    raise RunActive(
+                        f"run {row.id!r} cannot come here while {other[0]!r}, of the same singleton, has not ended"
+                    )
+            values = {name: value for name, value in asdict(row).items() if name not in _OWN}
+            values["epoch"] = values.pop("lease_epoch") + 1  # nobody who had it before writes here
+            yield from tx.rows("import_run", **values)
+            tx.changed(row.id, News.DUE)
+        yield from _many("spend", self.found.rows["spending"])
+
+    def _insert_histories(self, tx: Transaction) -> Asking[None]:
+        told = self.found.rows
+        events = [
+            [run, seq, kind, key, data, value, blob, epoch, at]
+            for run, seq, kind, key, data, value, blob, at, epoch, _ in told["events"]
+        ]
+        yield from _many("record", events)
+        for run, seq, *_, dropped in told["events"]:
+            if dropped is not None:
+                yield from tx.rows("drop_event", run=run, seq=seq, dropped=dropped)
+        chunks = [
+            [run, stream, position, kind, base64.b64decode(data), key, attempt, began, reason, epoch, at]
+            for run, stream, position, kind, data, key, attempt, began, reason, epoch, at in told["chunks"]
+        ]
+        yield from _many("insert_chunk", chunks)
+        for run, position, signal_id, kind, topic, value, data, sent_at in told["signals"]:
+            yield from tx.rows("insert_signal", run=run, position=position, signal_id=signal_id, kind=kind, topic=topic,
+                               value=value, data=data, now=sent_at)  # fmt: skip
+
+    def _insert_questions(self, tx: Transaction) -> Asking[None]:
+        for row in self.found.questions:
+            yield from tx.rows("import_approval", **_renamed(asdict(row)))
+        for approval, run in self.found.rows["askers"]:
+            yield from tx.rows("join_question", approval=approval, run=run)
+
+    def _insert_talks(self, tx: Transaction) -> Asking[None]:
+        """Bring conversations along. One that is here already must be the same one, as far as both go."""
+        said: dict[str, list[list[Any]]] = defaultdict(list)
+        for conversation, *message in self.found.rows["messages"]:
+            said[conversation].append(message)
+        for conversation, length, created_at, updated_at, run, request in self.found.rows["conversations"]:
+            yield from tx.rows("import_conversation", conversation=conversation, since=created_at, now=updated_at)
+            _, here, owner = yield from tx.row("hold_conversation", conversation=conversation)
+            there = yield from tx.rows("said", conversation=conversation, first=0, end=min(here, length))
+            if [row[1] for row in there] != [message[1] for message in said[conversation][: len(there)]]:
+                raise BadArguments(f"conversation {conversation!r} is another one here; nothing was imported")
+            if run is not None and (owner is not None or here > length):
+                raise ConversationBusy(
+                    f"run {run!r} has conversation {conversation!r}, which another run has here, or added to; nothing was imported",
+                    conversation=conversation, run=owner or "",
+                )  # fmt: skip
+            if here < length:
+                new = [[conversation, *message] for message in said[conversation][here:]]
+                yield from _many("insert_message", new)
+                yield from tx.rows("extend_conversation", conversation=conversation, end=length)
+            if run is not None:
+                yield from tx.rows("pass_on", conversation=conversation, run=run, request=request)
+        for conversation, run, request, key in self.found.rows["waiting"]:
+            yield from enter(tx, run, Enter(conversation, request, key, wait=True))
+
+    def _go_on(self, tx: Transaction) -> Asking[None]:
+        """Let the runs go on that were paused for the move, or give those of a copy their own identity."""
+        if self.manifest.kind == "move":
+            yield from let_go(tx, [row.id for row in self.found.runs], self.manifest.pause, self.by)
+        for run in self.uids:
+            yield from self._part(tx, (yield from existing(tx, run)))
+
+    def _part(self, tx: Transaction, row: RunRow) -> Asking[None]:
+        """Write the event behind which a copy derives everything from an identity of its own."""
+        data = {
+            "uid": self.uids[row.id],
+            "of": row.id,
+            "at": row.next_seq,
+            "effects": self.manifest.effects,
+            "by": self.by,
+        }
+        ready = row.status in ("ready", "running", "waiting")
+        yield from tx.rows(
+            "part", run=row.id, status="ready" if ready else row.status, due_at=tx.now if ready else None
+        )
+        yield from tx.record(row.id, row.next_seq, row.lease_epoch, "run.forked", data)
+
+
+def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+    """Name the columns of a question as statements name them."""
+    row["run"], row["root"], row["by"] = row.pop("run_id"), row.pop("root_id"), row.pop("decided_by")
+    return row
+
+
+def _many(query: str, rows: list[list[Any]]) -> Asking[None]:
+    for start in range(0, len(rows), _AT_ONCE):
+        yield Count(query, rows[start : start + _AT_ONCE])
+
+
+def sections_of(found: Belongings) -> Iterable[tuple[str, list[list[Any]]]]:
+    """Give the rows in the order in which they stand in a bundle."""
+    return [(name, found.rows[name]) for name in SECTIONS]

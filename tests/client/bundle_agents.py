@@ -1,0 +1,77 @@
+"""Agents that are carried from store to store: one that asks a person below two others, and one that uses all that a run can."""
+
+import holdfast
+
+LARGE = "otter " * 20_000  # lies in a blob
+
+
+@holdfast.step
+async def act(what: str) -> str:
+    return f"did {what}"
+
+
+@holdfast.step
+async def fetch() -> str:
+    return LARGE
+
+
+@holdfast.agent
+async def clerk(name: str) -> str:
+    """Ask a person, and act on it."""
+    decision = await holdfast.approve(f"May {name} come in?", show={"name": name}, edit=True, to="doorkeepers")
+    return await act(f"let {decision.data['name']} in" if decision else f"sent {name} away: {decision.note}")
+
+
+@holdfast.agent
+async def house(name: str) -> str:
+    await act("open")
+    done = await clerk(name)
+    await act("close")
+    return done
+
+
+@holdfast.agent
+async def all_there_is(topic: str) -> list[str]:
+    """Streams, plans, conversations, large values, checkpoints, messages, children that have ended, seeds."""
+    todo = await holdfast.plan(["look", "ask"])
+    async with holdfast.conversation("talk", str) as talk:
+        await talk.add(f"about {topic}")
+        found = await fetch()
+        async with holdfast.stream("answer") as out:
+            await out.write("half a ")
+            await out.write("\U0001f9a6 thought")
+        child = await house_of_cards(topic)
+        await todo.done("look")
+        first = holdfast.uuid4().hex
+        message = await holdfast.receive("go", str)
+        heard = await talk.messages()
+        await talk.add("done")
+        return [message, child, str(len(found)), first, *heard, await act("last")]
+
+
+@holdfast.agent
+async def house_of_cards(topic: str) -> str:
+    return await act(f"stack {topic}")
+
+
+@holdfast.agent
+async def sleeper() -> str:
+    await holdfast.sleep("1h")
+    return await act("woke")
+
+
+@holdfast.agent
+async def talker(text: str) -> int:
+    async with holdfast.conversation("talk", str) as talk:
+        await talk.add(text)
+        await holdfast.receive("go")
+        return len(talk)
+
+
+@holdfast.agent
+async def fails() -> str:
+    await act("one")
+    raise RuntimeError("no")
+
+
+AGENTS = [clerk, house, all_there_is, house_of_cards, sleeper, talker, fails]

@@ -1,0 +1,399 @@
+"""Runs carried from store to store as files: moved, copied, decided on the way, encrypted, refused."""
+
+import asyncio
+import contextlib
+import io
+import json
+
+import pytest
+from tests.client.bundle_agents import AGENTS, LARGE, all_there_is, fails, house, sleeper, talker
+
+import holdfast
+from holdfast.client.edge import open_bundle
+from holdfast.words.people import Actor
+
+WAYS = ["sqlite-sqlite", "sqlite-postgres", "postgres-sqlite"]
+QUICK = holdfast.Settings(park_grace_s=0.0)
+
+
+class Road:
+    """Two stores, and a folder of keys that both sides use unless a test says otherwise."""
+
+    def __init__(self, source, destination, folder):
+        self.source, self.destination, self.folder = source, destination, folder
+        self.keys = holdfast.Keys(folder / "keys")
+        self.file = folder / "run.bundle"
+
+    @contextlib.asynccontextmanager
+    async def open(self, which, *, agents=AGENTS):
+        async with holdfast.open(getattr(self, which), agents=agents, settings=QUICK) as hf:
+            yield hf
+
+    async def move(self, run, **more):
+        async with holdfast.open(self.destination) as there:
+            to = await there.store_id()
+        return await run.export(self.file, move=to, keys=self.keys, **more)
+
+    async def take(self, **more):
+        """Import the file, where agents are served."""
+        async with self.open("destination") as hf:
+            told = await hf.import_run(self.file, keys=self.keys, **more)
+            return told, await hf.get(told.run).result(timeout=30)
+
+
+@pytest.fixture(params=WAYS)
+def road(request, tmp_path):
+    kinds = request.param.split("-")
+    urls = []
+    for place, kind in enumerate(kinds):
+        urls.append(
+            f"sqlite:{tmp_path / f'{place}.db'}?durability=process"
+            if kind == "sqlite"
+            else request.getfixturevalue("postgres_url")
+        )
+    made = Road(*urls, tmp_path)
+    made.keys.new("ana")
+    return made
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two files: for what does not depend on the database."""
+    made = Road(f"sqlite:{tmp_path / '0.db'}?durability=process", f"sqlite:{tmp_path / '1.db'}?durability=process", tmp_path)
+    made.keys.new("ana")
+    return made
+
+
+async def waiting(hf, agent, *arguments, id="r"):
+    run = await hf.start(agent, *arguments, id=id)
+    await run.wait("waiting")
+    return run
+
+
+async def nested(hf):
+    """The house, whose clerk waits for a person."""
+    run = await hf.start(house, "ada", id="r")
+    question = await run.wait_for_question()
+    for each in await hf.runs():
+        await hf.get(each.id).wait("waiting")
+    return run, question
+
+
+async def test_a_family_that_waits_for_a_person_goes_on_elsewhere(road):
+    """Moved with its question; here it is closed, with a word where it went."""
+    async with road.open("source") as hf:
+        run, question = await nested(hf)
+        made = await road.move(run, by="ben")
+        assert (made.kind, made.run, made.summary["runs"], made.signed_by) == ("move", "r", 2, "ana")
+        assert [each["question"] for each in made.summary["asks"]] == ["May ada come in?"]
+        info = await run.info()
+        assert info.status == "moved" and made.destination in info.reason
+        with pytest.raises(holdfast.RunFinished, match=f"moved to store {made.destination}"):
+            await hf.approve(question, by="zoe")
+        with pytest.raises(holdfast.RunFinished, match="moved to store"):
+            await run.result()
+        for act in (run.resume, run.cancel, run.pause, run.retry):
+            with pytest.raises(holdfast.RunFinished, match="moved"):
+                await act()
+        with pytest.raises(holdfast.RunFinished):
+            await run.send("go", "on")
+        assert not await hf.approvals()
+        assert [deed.action for deed in await hf.audit(run="r", by="ben")] == ["move"]
+    async with road.open("destination") as hf:
+        told = await hf.import_run(road.file, keys=road.keys)
+        assert (told.run, told.runs, told.questions, told.missing, told.changed) == ("r", 2, (question.id,), (), ())
+        (again,) = await hf.approvals()
+        assert (again.id, again.path, again.shown, again.asked_at) == (
+            question.id, ("house", "clerk"), {"name": "ada"}, question.asked_at,
+        )  # fmt: skip
+        await hf.approve(again, by=holdfast.Actor("zoe", groups=["doorkeepers"]), data={"name": "bo"})
+        assert await hf.get("r").result(timeout=30) == "did let bo in"
+        events = [event async for event in hf.get("r").events(follow=False)]
+        done = [event.data["input"] for event in events if event.kind == "step.completed"]
+        assert done == ["'open'", "'close'"]  # the first was recorded there, the last here
+
+
+async def test_all_that_a_run_can_have_comes_along(road):
+    async with road.open("source") as hf:
+        run = await waiting(hf, all_there_is, "otters")
+        before = [chunk.data async for chunk in run.stream("answer", follow=False)]
+        await road.move(run)
+        assert (await hf.conversation("talk").info()).run is None
+    async with road.open("destination") as hf:
+        await hf.import_run(road.file, keys=road.keys)
+        run = hf.get("r")
+        assert [chunk.data async for chunk in run.stream("answer", follow=False)] == before
+        assert (await hf.conversation("talk").info()).run == "r"
+        await run.send("go", "on")
+        message, child, length, _, *rest = await run.result(timeout=30)
+        assert (message, child, length) == ("on", "did stack otters", str(len(LARGE)))
+        assert rest == ["about otters", "did last"]
+        assert [each.value for each in await hf.conversation("talk").messages()] == ["about otters", "done"]
+
+
+async def test_only_the_store_that_a_move_names_takes_it_and_once(road):
+    async with road.open("source") as hf:
+        run, question = await nested(hf)
+        await road.move(run)
+    async with holdfast.open(f"sqlite:{road.folder / 'third.db'}") as third:
+        with pytest.raises(holdfast.BadBundle, match="is for the store"):
+            await third.import_run(road.file, keys=road.keys)
+        assert not await third.runs()
+    async with road.open("destination") as hf:
+        dry = await hf.import_run(road.file, keys=road.keys, dry_run=True)
+        assert dry.dry_run and not await hf.runs()
+        await hf.import_run(road.file, keys=road.keys)
+        with pytest.raises(holdfast.BadBundle, match="imported here before"):
+            await hf.import_run(road.file, keys=road.keys)
+        await hf.deny(question.id, by=holdfast.Actor("zoe", groups=["doorkeepers"]), note="late")
+        assert await hf.get("r").result(timeout=30) == "did sent ada away: late"
+        await hf.get("r").delete()
+        with pytest.raises(holdfast.BadBundle, match="imported here before"):
+            await hf.import_run(road.file, keys=road.keys)
+
+
+async def test_a_run_comes_back_and_takes_the_place_of_what_was_left_of_it(road):
+    async with road.open("source") as hf:
+        run, question = await nested(hf)
+        await road.move(run)
+    async with road.open("destination") as there:
+        await there.import_run(road.file, keys=road.keys)
+        await there.get("r").wait("waiting")
+        async with holdfast.open(road.source) as hf:
+            home = await hf.store_id()
+        await there.get("r").export(road.folder / "back.bundle", move=home, keys=road.keys)
+    async with road.open("source") as hf:
+        await hf.import_run(road.folder / "back.bundle", keys=road.keys)
+        await hf.approve(question.id, by=holdfast.Actor("zoe", groups=["doorkeepers"]))
+        assert await hf.get("r").result(timeout=30) == "did let ada in"
+        with pytest.raises(holdfast.RunActive, match="not moved"):
+            await hf.get("r").take_back(force=True)
+
+
+async def test_a_decision_is_written_into_the_file_and_counts_where_that_is_imported(road):
+    """Decided by a person who has the file and a key, and neither store."""
+    hers = holdfast.Keys(road.folder / "hers")
+    line = hers.new("zoe").public
+    hers.trust(road.keys.own("ana").public)
+    async with road.open("source") as hf:
+        run, question = await nested(hf)
+        await road.move(run)
+    async with open_bundle(str(road.file), Actor("zoe"), "cli:zoe", lambda: hers.own("zoe"), hers) as look:
+        (asked,) = await look.approvals()
+        assert asked.id == question.id
+        await look.approve(asked, by=Actor("zoe", via="cli:zoe"), data={"name": "eve"}, note="she may")
+    async with road.open("destination") as hf:
+        with pytest.raises(holdfast.BadBundle, match="'zoe' .* not trusted here"):
+            await hf.import_run(road.file, keys=road.keys)
+        road.keys.trust(line, uses=["decisions"])
+        with pytest.raises(holdfast.NotAllowed, match="it is for doorkeepers"):
+            await hf.import_run(road.file, keys=road.keys)
+        assert not await hf.runs()
+        road.keys.trust(line, uses=["decisions"], groups=["doorkeepers"])
+        told = await hf.import_run(road.file, keys=road.keys)
+        assert (told.decisions, told.questions) == (1, ())
+        assert await hf.get("r").result(timeout=30) == "did let eve in"
+        (deed,) = await hf.audit(action="approve")
+        assert deed.by == "zoe" and deed.via.startswith("bundle:") and deed.value == {"name": "eve"}
+
+
+async def test_a_key_for_decisions_signs_no_bundles(files):
+    theirs = holdfast.Keys(files.folder / "theirs")
+    theirs.new("eve")
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+        await run.export(files.file, keys=theirs)
+    files.keys.trust(theirs.own().public, uses=["decisions"])
+    async with files.open("destination") as hf:
+        with pytest.raises(holdfast.BadBundle, match="trusted for decisions here"):
+            await hf.import_run(files.file, keys=files.keys)
+
+
+async def test_an_encrypted_bundle_is_read_by_its_recipient_alone(road):
+    theirs = holdfast.Keys(road.folder / "theirs")
+    line = theirs.new("bob").public
+    theirs.trust(road.keys.own().public)
+    road.keys.trust(line)
+    async with road.open("source") as hf:
+        run, question = await nested(hf)
+        made = await road.move(run, recipient="bob")
+        assert made.summary["run"] == "r"
+    content = road.file.read_bytes()
+    assert b"ada" not in content and json.loads(content.split(b"\n")[1]) == {
+        "encrypted_for": "bob", "key": theirs.own().id,
+    }  # fmt: skip
+    async with road.open("destination") as hf:
+        with pytest.raises(holdfast.BadBundle, match="encrypted for 'bob'"):
+            await hf.import_run(road.file, keys=road.keys)
+        async with open_bundle(str(road.file), Actor("bob"), "cli:bob", theirs.own, theirs) as look:
+            await look.deny(question.id, by=Actor("bob", via="cli:bob"), note="secret reason")
+        assert b"secret reason" not in road.file.read_bytes()
+        bob = theirs.own()
+        (theirs.folder / "bob.key").rename(road.keys.folder / "bob.key")
+        with pytest.raises(holdfast.NotAllowed):  # he is in no group here
+            await hf.import_run(road.file, keys=road.keys)
+        assert bob.id in {key.id for key in road.keys.all()}
+
+
+async def test_a_shared_secret_signs_as_well(files):
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+        files.keys.new("us", shared=True)
+        await files.move(run, key="us")
+    async with files.open("destination") as hf:
+        assert (await hf.import_run(files.file, keys=files.keys)).run == "r"
+
+
+async def test_a_running_body_ends_before_its_run_is_moved(road):
+    """Paused at a safe point; where it arrives it goes on without being told."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    @holdfast.step
+    async def slow() -> str:
+        entered.set()
+        await leave.wait()
+        return "slowly"
+
+    @holdfast.agent
+    async def worker_bee() -> str:
+        return await slow()
+
+    async with road.open("source", agents=[worker_bee]) as hf:
+        run = await hf.start(worker_bee, id="r")
+        await entered.wait()
+        with pytest.raises(TimeoutError, match="no safe point within"):
+            await road.move(run, timeout=0.2)
+        moving = asyncio.create_task(road.move(run))
+        await asyncio.sleep(0.05)
+        assert not moving.done()
+        leave.set()
+        await moving
+        assert (await run.info()).status == "moved"
+    async with road.open("destination", agents=[worker_bee]) as hf:
+        entered.clear()
+        await hf.import_run(road.file, keys=road.keys)
+        assert await hf.get("r").result(timeout=30) == "slowly"
+        assert not entered.is_set()
+
+
+async def test_a_run_whose_worker_died_is_moved_without_it(files):
+    """Nobody serves it: it is fenced and paused, as a crash would leave it."""
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+    async with holdfast.open(files.source) as hf:
+        (row,) = await hf.store.claim(["sleeper"], 1, 0, early_ms=10**9)
+        assert row.id == "r"
+        await files.move(hf.get("r"))
+    async with files.open("destination") as hf:
+        await hf.import_run(files.file, keys=files.keys)
+        assert (await hf.get("r").wait("waiting")).waits_for == "timer"
+    del run
+
+
+async def test_a_failed_run_is_moved_and_retried_there(road):
+    async with road.open("source") as hf:
+        run = await hf.start(fails, id="r")
+        await run.wait("failed")
+        await road.move(run)
+    async with road.open("destination") as hf:
+        await hf.import_run(road.file, keys=road.keys)
+        run = hf.get("r")
+        await run.retry()
+        await run.wait("failed")
+        with pytest.raises(holdfast.RunFailed, match="no"):
+            await run.result()
+
+
+async def test_what_cannot_be_exported_is_said(files):
+    async with files.open("source") as hf:
+        run, _ = await nested(hf)
+        child = next(each.id for each in await hf.runs() if each.parent)
+        own = await hf.store_id()
+        with pytest.raises(holdfast.BadArguments, match="belongs to run 'r'"):
+            await hf.get(child).export(files.file, keys=files.keys)
+        with pytest.raises(holdfast.BadArguments, match="not of this one"):
+            await run.export(files.file, move=own, keys=files.keys)
+        with pytest.raises(holdfast.BadArguments, match="not of this one"):
+            await run.export(files.file, move="prod", keys=files.keys)
+        with pytest.raises(holdfast.BadArguments, match="goes to a file"):
+            await run.export(io.BytesIO(), move="0" * 32, keys=files.keys)
+        with pytest.raises(holdfast.BadArguments, match="holdfast key new"):
+            await run.export(files.file, keys=files.folder / "nothing")
+        with pytest.raises(holdfast.BadArguments, match="no folder"):
+            await run.export(files.folder / "no" / "file", keys=files.keys)
+        with pytest.raises(holdfast.BadArguments, match="effects='all'"):
+            await run.export(files.file, effects="all", keys=files.keys)
+        with pytest.raises(holdfast.UnknownRun):
+            await hf.get("nobody").export(files.file, keys=files.keys)
+        files.file.write_text("mine")
+        with pytest.raises(holdfast.BadArguments, match="is there already"):
+            await files.move(run)
+        assert files.file.read_text() == "mine" and (await run.info()).status == "waiting"
+        done = await hf.start(house, "x", id="done")
+        await done.cancel()
+        await done.cancel()
+        await done.wait()
+        with pytest.raises(holdfast.RunFinished, match="nothing to move"):
+            await done.export(files.folder / "done.bundle", move="0" * 32, keys=files.keys)
+
+
+async def test_a_move_is_written_again_until_it_is_confirmed(road):
+    async with road.open("source") as hf:
+        run, _ = await nested(hf)
+        made = await road.move(run)
+        first = road.file.read_bytes()
+        road.file.unlink()
+        with pytest.raises(holdfast.RunActive, match="has not confirmed"):
+            await run.delete()
+        assert await hf.prune(0, status="moved") == 0
+        with pytest.raises(holdfast.RunFinished, match="Only that store"):
+            await run.export(road.file, move="0" * 32, keys=road.keys)
+        again = await run.export(road.file, keys=road.keys)
+        assert road.file.read_bytes() == first and again.id == made.id
+        await run.confirm_move(by="ana")
+        with pytest.raises(holdfast.RunFinished, match="it came there"):
+            await run.export(road.folder / "third.bundle", keys=road.keys)
+        with pytest.raises(holdfast.RunFinished, match="move it back from there"):
+            await run.take_back(force=True)
+        assert await run.delete() == 2
+
+
+async def test_a_move_is_taken_back_by_force_alone(road):
+    async with road.open("source") as hf:
+        run, question = await nested(hf)
+        await road.move(run)
+        with pytest.raises(holdfast.BadArguments, match="every effect happens twice"):
+            await run.take_back()
+        await run.take_back(force=True, by="ben")
+        (asked,) = await hf.approvals()
+        assert asked.id == question.id
+        await hf.approve(asked, by=holdfast.Actor("zoe", groups=["doorkeepers"]))
+        assert await run.result(timeout=30) == "did let ada in"
+        assert [deed.action for deed in await hf.audit(run="r", by="ben")] == ["take_back"]
+        with pytest.raises(holdfast.RunActive):
+            await run.take_back(force=True)
+
+
+async def test_a_conversation_that_went_on_elsewhere_is_not_mixed(road):
+    async with road.open("source") as hf:
+        run = await waiting(hf, talker, "one")
+        await road.move(run)
+    async with road.open("destination") as hf:
+        other = await waiting(hf, talker, "another", id="other")
+        with pytest.raises((holdfast.BadArguments, holdfast.ConversationBusy), match="nothing was imported"):
+            await hf.import_run(road.file, keys=road.keys)
+        assert [each.id for each in await hf.runs()] == ["other"]
+        await other.cancel()
+        await other.wait()
+
+
+async def test_an_id_that_is_taken_is_refused(files):
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+        await files.move(run)
+    async with files.open("destination") as hf:
+        await waiting(hf, sleeper)
+        with pytest.raises(holdfast.RunExists, match="'r' here already"):
+            await hf.import_run(files.file, keys=files.keys)
+        with pytest.raises(holdfast.RunExists):
+            await hf.import_run(files.file, keys=files.keys, dry_run=True)

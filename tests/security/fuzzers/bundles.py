@@ -1,0 +1,435 @@
+"""Bundles to which something was done: bytes of the file, or, signed anew with a trusted key, what the bytes say.
+
+Every harm here makes of a bundle what is none, so none may be taken: a store that took one would have a run that never was. What is
+only another value (a text, a time) makes another bundle that its signer means; that is not tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import random
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.client.bundle_agents import AGENTS, all_there_is, house
+from tests.security.fuzzers.texts import refused
+
+import holdfast
+from holdfast.client.bundles import read_from
+from holdfast.errors import BadBundle
+from holdfast.store.bundles import CONTENT, SECTIONS
+from holdfast.values import bundle as files
+from holdfast.values.bundle import Manifest, Section
+
+Rows = dict[str, list[list[Any]]]
+NEVER = (1.5, True, [], {}, [1], {"a": 1}, -1, 2**60, 10**400, "\0", "\ud800")  # that no column holds
+WORDS = ("", "nobody", "../../etc/passwd", "{", "[1", "NaN", "1" * 5000, "x" * 300, "\x1b[31m", "__import__('os')")
+
+
+@functools.cache
+def bomb() -> bytes:
+    return zlib.compress(bytes(64 << 20), 9)
+
+
+class Bundles:
+    """A family with all that runs can have, and what can be done to its file."""
+
+    name = "bundles"
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seen: Counter[str] = Counter()
+        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-fuzz-")
+        self.keys = holdfast.Keys(Path(self._folder.name) / "keys")
+        self.signer = self.keys.new("ana")
+        self.stranger = holdfast.Keys(Path(self._folder.name) / "others").new("eve")
+        self.bases = asyncio.run(self._bases(Path(self._folder.name)))
+        for base in self.bases:
+            read_from(io.BytesIO(base), self.keys)  # as it is, it is taken
+
+    async def _bases(self, folder: Path) -> list[bytes]:
+        quick = holdfast.Settings(park_grace_s=0.0)
+        async with (
+            holdfast.open(f"sqlite:{folder / 'a.db'}?durability=process", agents=AGENTS, settings=quick) as hf,
+            holdfast.open(f"sqlite:{folder / 'b.db'}?durability=process") as other,
+        ):
+            all_of_it = await hf.start(all_there_is, "otters", id="a")
+            asking = await hf.start(house, "ada", id="b")
+            await asking.wait_for_question()
+            for each in await hf.runs():
+                await hf.get(each.id).wait("waiting", "completed")
+            made = []
+            for run in (all_of_it, asking):
+                copied = io.BytesIO()
+                await run.export(copied, keys=self.keys)
+                await run.export(folder / f"{run.id}.bundle", move=await other.store_id(), keys=self.keys)
+                made += [copied.getvalue(), (folder / f"{run.id}.bundle").read_bytes()]
+            return made
+
+    def make(self, dice: random.Random) -> tuple[int, bool, list[tuple[str, int]]]:
+        """Which bundle, whether it is signed anew, and what is done to it."""
+        signed = dice.random() < 0.5
+        harms = list(SAID if signed else DONE)
+        return dice.randrange(len(self.bases)), signed, [(dice.choice(harms), dice.randrange(1 << 30))]
+
+    def check(self, case: tuple[int, bool, list[tuple[str, int]]]) -> None:
+        which, signed, harms = case
+        base = self.bases[which]
+        content = self._said(base, harms) if signed else self._done(base, harms)
+        if content is None or content == base:
+            self.seen["nothing to harm"] += 1
+            return
+        _, said = refused(read_from, io.BytesIO(content), self.keys, by=(BadBundle,))
+        assert said, f"taken: {harms}"
+        self.seen["signed anew, refused" if signed else "refused"] += 1
+
+    def _done(self, base: bytes, harms: list[tuple[str, int]]) -> bytes | None:
+        for name, number in harms:
+            base = DONE[name](base, random.Random(number))
+        return base
+
+    def _said(self, base: bytes, harms: list[tuple[str, int]]) -> bytes | None:
+        """Take the bundle apart, harm it, and sign it as if nothing had happened."""
+        file = io.BytesIO(base)
+        head = files.read_head(file)
+        sections = {each.name: files.read_section(file, head, each, None) for each in head.manifest.sections}
+        rows = {each.name: files.read_rows(sections[each.name], each) for each in head.manifest.sections if each.name != CONTENT}
+        made = Apart(head.manifest, head.summary, rows, sections[CONTENT])
+        for name, number in harms:
+            if not SAID[name](made, random.Random(number)):
+                return None
+        return made.together(self.signer)
+
+
+@dataclasses.dataclass
+class Apart:
+    """A bundle taken apart."""
+
+    manifest: Manifest
+    summary: Any
+    rows: Rows
+    content: bytes
+    told: Callable[[dict[str, Any]], None] = lambda told: None  # done to the manifest
+    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)  # in place of what is compressed
+    tail: bytes = b""
+    version: bytes = b"holdfast-bundle 1\n"
+
+    def together(self, signer: holdfast.Key) -> bytes:
+        packer = files.Rows()
+        for name in SECTIONS:
+            packer.add(name, self.rows[name])
+        sections = packer.sections() | {CONTENT: (len(self.rows["blobs"]), self.content)}
+        kept = {name: self.stored.get(name, zlib.compress(text, 1)) for name, (_, text) in sections.items()}
+        described = tuple(
+            Section(name, count, len(text), len(kept[name]), hashlib.sha256(kept[name]).hexdigest())
+            for name, (count, text) in sections.items()
+        )
+        told = files._written(dataclasses.replace(self.manifest, sections=described))
+        self.told(told)
+        head = self.version + files.to_line(self.summary) + json.dumps(told, separators=(",", ":")).encode() + b"\n"
+        name = {"key": signer.id, "by": signer.name}
+        signature = files.to_line({**name, "signature": files._base64(signer.sign(b"holdfast bundle\n" + head))})
+        release = b"not needed"
+        if self.manifest.kind == "move":
+            release = files._base64(signer.sign(files.released(head))).encode().ljust(88, b"=")
+        return head + signature + b"release " + release + b"\n" + b"".join(kept.values()) + self.tail
+
+
+# Harm to bytes
+
+
+def _flip(content: bytes, dice: random.Random) -> bytes:
+    at = dice.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ 1 << dice.randrange(8)]) + content[at + 1 :]
+
+
+def _cut(content: bytes, dice: random.Random) -> bytes:
+    return content[: dice.randrange(len(content))]
+
+
+def _more(content: bytes, dice: random.Random) -> bytes:
+    return content + dice.choice([b"\n", b"x", b"{}\n", b"[]\n", b'{"decision":""}\n', dice.randbytes(40), bytes(100_000)])
+
+
+def _piece(content: bytes, dice: random.Random) -> bytes:
+    at, end = sorted(dice.randrange(len(content)) for _ in range(2))
+    return content[:at] + dice.choice([b"", dice.randbytes(9), content[at:end] * 2, content[end:]]) + content[end:]
+
+
+def _line(content: bytes, dice: random.Random) -> bytes:
+    lines = content.split(b"\n", 5)
+    at = dice.randrange(5)
+    other = lines[dice.randrange(5)]
+    lines[at] = dice.choice([b"", other, lines[at] + b" ", b" " + lines[at], lines[at] * 2, b"[" * 100_000, b"x" * (1 << 21)])
+    return b"\n".join(lines)
+
+
+def _bytes_of_head(content: bytes, dice: random.Random) -> bytes:
+    end = content.index(b"\nrelease ") + 100
+    return _flip(content[:end], dice) + content[end:]
+
+
+DONE: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "flip": _flip, "cut": _cut, "more": _more, "piece": _piece, "line": _line, "head": _bytes_of_head,
+}  # fmt: skip
+
+
+# Harm to what is said. Each returns whether there was something to harm.
+
+
+def _row(made: Apart, dice: random.Random, *sections: str) -> tuple[str, int] | None:
+    full = [name for name in sections or SECTIONS if made.rows[name]]
+    if not full:
+        return None
+    section = dice.choice(full)
+    return section, dice.randrange(len(made.rows[section]))
+
+
+def _odd(made: Apart, dice: random.Random) -> bool:
+    """A column with what no column holds."""
+    section, at = _row(made, dice)
+    row = made.rows[section][at]
+    column = dice.randrange(len(row))
+    value = dice.choice(NEVER)
+    if section == "chunks" and list(SECTIONS[section])[column] == "data" and isinstance(value, str):
+        value = 7
+    row[column] = copy.deepcopy(value)
+    return True
+
+
+def _other_type(made: Apart, dice: random.Random) -> bool:
+    """A number where a text is, and the other way round."""
+    section, at = _row(made, dice)
+    row = made.rows[section][at]
+    column = dice.choice([n for n, value in enumerate(row) if value is not None])
+    row[column] = dice.choice(WORDS) if isinstance(row[column], int) else dice.randrange(100)
+    return True
+
+
+def _columns(made: Apart, dice: random.Random) -> bool:
+    section, at = _row(made, dice)
+    row = made.rows[section][at]
+    if dice.random() < 0.5:
+        row.append(None)
+    else:
+        del row[dice.randrange(len(row))]
+    return True
+
+
+def _leave_out(made: Apart, dice: random.Random) -> bool:
+    """A row of those that others count or name."""
+    found = _row(made, dice, "runs", "events", "signals", "messages", "blobs")
+    del made.rows[found[0]][found[1]]
+    return True
+
+
+def _twice(made: Apart, dice: random.Random) -> bool:
+    section, at = _row(made, dice)
+    made.rows[section].insert(at, list(made.rows[section][at]))
+    return True
+
+
+def _swap(made: Apart, dice: random.Random) -> bool:
+    at = dice.randrange(len(made.rows["events"]) - 1)
+    rows = made.rows["events"]
+    if rows[at][0] != rows[at + 1][0]:
+        return False
+    rows[at], rows[at + 1] = rows[at + 1], rows[at]
+    return True
+
+
+def _stranger(made: Apart, dice: random.Random) -> bool:
+    """A row of a run that is not there."""
+    section, at = _row(made, dice, "events", "signals", "spending", "chunks")
+    made.rows[section][at][0] = "nobody"
+    return True
+
+
+def _number(made: Apart, dice: random.Random) -> bool:
+    """Places, counts and epochs that contradict the others."""
+    choices = [("events", 1), ("events", 8), ("signals", 1), ("messages", 1)]
+    choices += [("runs", list(SECTIONS["runs"]).index(name)) for name in ("next_seq", "inbox_count")]
+    section, column = dice.choice([(name, at) for name, at in choices if made.rows[name]])
+    made.rows[section][dice.randrange(len(made.rows[section]))][column] += dice.choice([1, 2, 1000, 2**40])
+    return section != "events" or column != 8 or True
+
+
+def _kind(made: Apart, dice: random.Random) -> bool:
+    section, at = _row(made, dice, "events", "signals")
+    place = list(SECTIONS[section]).index("kind")
+    made.rows[section][at][place] = dice.choice(["", "run.exploded", "step", "STEP.COMPLETED", "run.completed ", None])
+    return True
+
+
+def _parent(made: Apart, dice: random.Random) -> bool:
+    at = dice.randrange(len(made.rows["runs"]))
+    columns = list(SECTIONS["runs"])
+    row = made.rows["runs"][at]
+    which = dice.choice(["parent_id", "root_id", "parent_key", "id"])
+    now = row[columns.index(which)]
+    if which == "parent_key":
+        row[columns.index(which)] = None if now else "x#0"
+    else:
+        row[columns.index(which)] = dice.choice(["nobody", None, row[0] if which == "parent_id" else "other", "../x"])
+    return row[columns.index(which)] != now
+
+
+def _state(made: Apart, dice: random.Random) -> bool:
+    at = dice.randrange(len(made.rows["runs"]))
+    columns, row = list(SECTIONS["runs"]), made.rows["runs"][at]
+    ended = row[columns.index("finished_at")] is not None
+    which = dice.choice(["status", "finished_at", "result", "error", "checkpoint_seq"])
+    if which == "status":
+        row[columns.index("status")] = dice.choice(["moved", "odd", "failed" if not ended else "waiting"])
+    elif which == "finished_at":
+        row[columns.index(which)] = None if ended else 5
+    elif which == "checkpoint_seq":
+        row[columns.index(which)] = 0 if row[columns.index(which)] is None else None
+    else:
+        place = columns.index(which)
+        row[place] = '{"a":1}' if row[place] is None else None
+    return True
+
+
+def _json(made: Apart, dice: random.Random) -> bool:
+    """Text in place of JSON, or JSON of another kind."""
+    section, at = _row(made, dice, "runs", "events", "signals", "approvals", "messages", "agents")
+    names = {"input", "labels", "data", "value", "shown", "schema", "recipients", "needs", "votes", "delegations", "path", "result"}
+    full = [n for n, name in enumerate(SECTIONS[section]) if name in names and made.rows[section][at][n] is not None]
+    if not full:
+        return False
+    made.rows[section][at][dice.choice(full)] = dice.choice(["{", "", "nul", "[1,", '{"a":}', "\u00e9{", "'x'", "[" * 5000])
+    return True
+
+
+def _outcome(made: Apart, dice: random.Random) -> bool:
+    """A second outcome of a call, at the end of its run."""
+    columns = list(SECTIONS["runs"])
+    closing = [row for row in made.rows["events"] if row[2] == "step.completed"]
+    if not closing:
+        return False
+    row = dice.choice(closing)
+    run = next(each for each in made.rows["runs"] if each[0] == row[0])
+    last = max(n for n, each in enumerate(made.rows["events"]) if each[0] == row[0])
+    seq = run[columns.index("next_seq")]
+    made.rows["events"].insert(last + 1, [row[0], seq, *row[2:8], run[columns.index("lease_epoch")], None])
+    run[columns.index("next_seq")] += 1
+    return True
+
+
+def _dropped(made: Apart, dice: random.Random) -> bool:
+    row = dice.choice(made.rows["events"])
+    row[9] = dice.choice([0, row[1], row[1] + 1, 10**6])
+    return True
+
+
+def _blob(made: Apart, dice: random.Random) -> bool:
+    if not made.rows["blobs"]:
+        made.content = b"more"
+        return True
+    how = dice.randrange(4)
+    row = dice.choice(made.rows["blobs"])
+    if how == 0:
+        made.content = _flip(made.content, dice)
+    elif how == 1:
+        row[0] = hashlib.sha256(dice.randbytes(8)).hexdigest()
+    elif how == 2:
+        row[1] += dice.choice([1, -1, 10**9])
+    else:
+        extra = dice.randbytes(10)
+        made.rows["blobs"].append([hashlib.sha256(extra).hexdigest(), len(extra)])
+        made.content += extra
+    return True
+
+
+def _question(made: Apart, dice: random.Random) -> bool:
+    if not made.rows["approvals"]:
+        return False
+    columns, row = list(SECTIONS["approvals"]), dice.choice(made.rows["approvals"])
+    which, value = dice.choice([
+        ("run_id", "nobody"), ("root_id", "nobody"), ("status", "odd"), ("status", "decided"), ("needs", "0"), ("needs", "[]"),
+        ("votes", "{}"), ("votes", "[1]"), ("votes", '[{"by":"x"}]'), ("recipients", "[1]"), ("decision", "approved"),
+        ("decided_at", 5), ("kind", "run"), ("delegations", "[[]]"), ("path", '"x"'), ("schema", "[]"), ("not_by", "[{}]"),
+    ])  # fmt: skip
+    row[columns.index(which)] = value
+    return True
+
+
+def _sections(made: Apart, dice: random.Random) -> bool:
+    """A manifest that does not describe what is there."""
+    harm = dice.choice(list(MANIFEST))
+    made.told = functools.partial(MANIFEST[harm], dice=dice)
+    return True
+
+
+def _version(made: Apart, dice: random.Random) -> bool:
+    made.version = dice.choice([b"holdfast-bundle 2\n", b"holdfast-bundle 01\n", b"holdfast-bundle  1\n", b"holdfast-bundle 1\r\n"])
+    return True
+
+
+def _bomb(made: Apart, dice: random.Random) -> bool:
+    """A section that inflates to much more than it says."""
+    made.stored[dice.choice([*SECTIONS, CONTENT])] = bomb()
+    return True
+
+
+def _not_compressed(made: Apart, dice: random.Random) -> bool:
+    section = dice.choice(list(SECTIONS))
+    made.stored[section] = dice.choice([b"", b"x", dice.randbytes(100), zlib.compress(b"[]\n") + b"more"])
+    return True
+
+
+def _tail(made: Apart, dice: random.Random) -> bool:
+    made.tail = dice.choice([b"\n", b"{}\n", b"x", files.to_line({"decision": "", "key": "x", "by": "y", "signature": ""})])
+    return True
+
+
+def _deep(made: Apart, dice: random.Random) -> bool:
+    """A row that is nested more than any reader could bear."""
+    section, at = _row(made, dice)
+    made.rows[section][at][0] = functools.reduce(lambda inner, _: [inner], range(400), 1)
+    return True
+
+
+def _summary(made: Apart, dice: random.Random) -> bool:
+    made.summary = dice.choice([[], None, "x", 1, functools.reduce(lambda inner, _: {"a": inner}, range(400), {})])
+    return True
+
+
+MANIFEST: dict[str, Callable[..., Any]] = {
+    "rows": lambda told, dice: told["sections"][dice.randrange(3)].__setitem__(1, dice.choice([0, 999, -1, "1", 2**60])),
+    "size": lambda told, dice: told["sections"][dice.randrange(3)].__setitem__(2, dice.choice([0, 1, 2**50, -1, None, 1.5])),
+    "stored": lambda told, dice: told["sections"][dice.randrange(3)].__setitem__(3, dice.choice([0, 1, 2**50, -1])),
+    "digest": lambda told, dice: told["sections"][dice.randrange(3)].__setitem__(4, "0" * 64),
+    "name": lambda told, dice: told["sections"][dice.randrange(3)].__setitem__(0, dice.choice(["runs", "x", "../x", "", 1])
+                                                                             if dice.random() < 0.9 else "odd"),
+    "left out": lambda told, dice: told["sections"].pop(dice.randrange(3)),
+    "twice": lambda told, dice: told["sections"].append(told["sections"][0]),
+    "order": lambda told, dice: told["sections"].reverse(),
+    "many": lambda told, dice: told["sections"].extend([["x", 0, 0, 0, "0" * 64]] * 40),
+    "kind": lambda told, dice: told.update(kind=dice.choice(["odd", None, 1, "move" if told["kind"] == "copy" else "copy"])),
+    "id": lambda told, dice: told.update(id=dice.choice(["", "x" * 32, None, 7, "0" * 31])),
+    "source": lambda told, dice: told.update(source=dice.choice(["", None, "../x"])),
+    "made_at": lambda told, dice: told.update(made_at=dice.choice([-1, None, "now", 1.5, 2**60])),
+    "effects": lambda told, dice: told.update(effects=dice.choice(["all", None, 1])),
+    "sealed": lambda told, dice: told.update(sealed=dice.choice([{}, [], "x", {"for": "me"}, {"a": 1}, {str(n): "x" for n in range(20)}])),
+    "more": lambda told, dice: told.update(more=1),
+    "less": lambda told, dice: told.pop(dice.choice(list(told))),
+    "number": lambda told, dice: told.update(made_at=float("nan")),
+}  # fmt: skip
+
+SAID: dict[str, Callable[[Apart, random.Random], bool]] = {
+    "odd": _odd, "other type": _other_type, "columns": _columns, "leave out": _leave_out, "twice": _twice, "swap": _swap,
+    "stranger": _stranger, "number": _number, "kind": _kind, "parent": _parent, "state": _state, "json": _json,
+    "outcome": _outcome, "dropped": _dropped, "blob": _blob, "question": _question, "manifest": _sections, "version": _version,
+    "bomb": _bomb, "not compressed": _not_compressed, "tail": _tail, "deep": _deep, "summary": _summary,
+}  # fmt: skip
