@@ -59,7 +59,9 @@ def road(request, tmp_path):
 @pytest.fixture
 def files(tmp_path):
     """Two files: for what does not depend on the database."""
-    made = Road(f"sqlite:{tmp_path / '0.db'}?durability=process", f"sqlite:{tmp_path / '1.db'}?durability=process", tmp_path)
+    made = Road(
+        f"sqlite:{tmp_path / '0.db'}?durability=process", f"sqlite:{tmp_path / '1.db'}?durability=process", tmp_path
+    )
     made.keys.new("ana")
     return made
 
@@ -183,7 +185,7 @@ async def test_a_decision_is_written_into_the_file_and_counts_where_that_is_impo
         assert asked.id == question.id
         await look.approve(asked, by=Actor("zoe", via="cli:zoe"), data={"name": "eve"}, note="she may")
     async with road.open("destination") as hf:
-        with pytest.raises(holdfast.BadBundle, match="'zoe' .* not trusted here"):
+        with pytest.raises(holdfast.BadBundle, match=r"'zoe' .* not trusted here"):
             await hf.import_run(road.file, keys=road.keys)
         road.keys.trust(line, uses=["decisions"])
         with pytest.raises(holdfast.NotAllowed, match="it is for doorkeepers"):

@@ -60,10 +60,13 @@ class Journey:
 
     def export(self, fatal=None):
         """Returns what the process said, or None if it died."""
-        return self._or_died(bundle_program.export, fatal, url=self.source, file=str(self.file), keys=str(self.world.keys), to=self.to)
+        keys = str(self.world.keys)
+        return self._or_died(bundle_program.export, fatal, url=self.source, file=str(self.file), keys=keys, to=self.to)
 
     def bring(self, fatal=None):
-        return self._or_died(bundle_program.bring, fatal, url=self.destination, file=str(self.file), keys=str(self.world.keys))
+        return self._or_died(
+            bundle_program.bring, fatal, url=self.destination, file=str(self.file), keys=str(self.world.keys)
+        )
 
     def _or_died(self, function, fatal, **arguments):
         if fatal is None:

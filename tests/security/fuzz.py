@@ -1,8 +1,8 @@
 """`python -m tests.security.fuzz`: whatever is sent or written, the answer is ours, comes soon, and costs no memory.
 
 HTTP on both stores (a real server, a worker beside it), values and their texts, URLs of stores, durations and the like,
-published schemas, and bundles of runs. `make nightly` hunts for half an hour. What is found is printed with the seed and the smallest input that shows
-it; the same seed makes the same cases.
+published schemas, and bundles of runs. `make nightly` hunts for half an hour. What is found is printed with the seed and the
+smallest input that shows it; the same seed makes the same cases.
 """
 
 from __future__ import annotations

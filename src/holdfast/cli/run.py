@@ -235,6 +235,9 @@ async def _outcome(hf: Client, request: Request, row: RunRow, agent: Agent[..., 
     if row.status == "cancelled":
         say(f"Cancelled: run {row.id}" + (f": {row.reason.removeprefix('cancelled ')}" if row.reason else ""), "red")
         return FAILED
+    if row.status == "moved":
+        say(f"Run {row.id} is not here any more: it was {row.reason}", "yellow")
+        return FAILED
     _say_failure(request, row, await failure_of(hf, row))
     return FAILED
 

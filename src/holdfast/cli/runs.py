@@ -207,7 +207,7 @@ def _waits(info: RunInfo) -> str:
 
 @subcommand()
 @click.option("--older-than", required=True, metavar="TIME", help="Finished longer ago than this: 30d, 12h.")
-@click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled")),
+@click.option("--status", multiple=True, type=click.Choice(("completed", "failed", "cancelled", "moved")),
               help="Only runs that ended like this; repeatable. Default: completed and cancelled.")  # fmt: skip
 @agent_option("Only runs of this agent.")
 @label_option("Only runs so labelled.")

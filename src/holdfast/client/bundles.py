@@ -574,7 +574,8 @@ class Bundles(Base):
                 marks = {row.id: Mark.of(row) for row in found.runs}
                 move = Move(manifest.id, run, to, marks, request, made.content, reason, **self._author(by))
                 try:
-                    await self.store.move(move)
+                    with self._limited():
+                        await self.store.move(move)
                     break
                 except Changed:
                     continue

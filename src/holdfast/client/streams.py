@@ -17,7 +17,12 @@ _FIRST_PAGE, _PAGE = (
     2,
     32,
 )  # rows; each has up to 16 Ki characters, and they stay in memory while a slow reader takes them
-_REASONS: Final[dict[str, Reason | None]] = {"completed": None, "failed": "failed", "cancelled": "cancelled"}
+_REASONS: Final[dict[str, Reason | None]] = {
+    "completed": None,
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "moved": "cancelled",  # here; its writer goes on in another store
+}
 
 
 @dataclass(frozen=True, slots=True)

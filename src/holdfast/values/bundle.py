@@ -53,6 +53,7 @@ _NOT_NEEDED: Final = b"not needed"
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _NAME: Final = re.compile(r"[a-z_]{1,40}")
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _OPENING: Final = re.compile(r"[\[{]")
 
 
@@ -162,7 +163,7 @@ def released(text: bytes) -> bytes:
 
 def to_line(value: Any) -> bytes:
     """Write JSON in its one form, as a line."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    return _ENCODER.encode(value).encode("ascii") + b"\n"
 
 
 @dataclass(slots=True)
@@ -280,7 +281,7 @@ def read_json(text: str, what: str) -> Any:
         raise BadBundle(f"{what} is nested more than {_DEEPEST} deep")
     try:
         value = json.loads(text, parse_constant=_no_number)
-        same = json.dumps(value, separators=(",", ":"), allow_nan=False) == text
+        same = _ENCODER.encode(value) == text
     except (ValueError, RecursionError, OverflowError):
         raise BadBundle(f"{what} is no JSON") from None
     if not same:

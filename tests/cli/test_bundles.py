@@ -1,0 +1,140 @@
+"""`holdfast export`, `import` and `key`, and the commands that look at a bundle and decide in it."""
+
+import asyncio
+import json
+
+import pytest
+
+import holdfast
+
+
+@holdfast.step
+async def prepare(text: str) -> str:
+    return text.title()
+
+
+@holdfast.agent
+async def publishing(text: str) -> str:
+    decision = await holdfast.approve("Publish this?", show=await prepare(text), to="editors")
+    return "published" if decision else f"kept: {decision.note}"
+
+
+@holdfast.agent
+async def desk(text: str) -> str:
+    return await publishing(text)
+
+
+@pytest.fixture
+def store(cli, monkeypatch):
+    """A store in which a run asks a person, below another; the agents are served by nobody."""
+    monkeypatch.setenv("HOLDFAST_KEYS", str(cli.folder / "keys"))
+    monkeypatch.delenv("HOLDFAST_KEY", raising=False)
+
+    async def main():
+        async with holdfast.open(
+            "sqlite:holdfast.db", agents=[desk, publishing], settings=holdfast.Settings(park_grace_s=0)
+        ) as hf:
+            run = await hf.start(desk, "on \x1b[31motters", id="r")
+            await run.wait_for_question()
+            for each in await hf.runs():
+                await hf.get(each.id).wait("waiting")
+
+    asyncio.run(main())
+    return cli
+
+
+def ok(result):
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_run_is_moved_decided_in_the_file_and_imported(store):
+    """By commands alone, as the guide has it."""
+    line = ok(store("key", "new", "ana")).strip()
+    assert line.startswith("holdfast-public-key ana ed25519:")
+    assert ok(store("key", "show")).strip() == line
+    ok(store("key", "trust", line, "--name", "ana-at-home", "--group", "editors"))
+    listed = store.json("key", "list")["keys"]
+    told = [(key["name"], key["kind"], key["groups"]) for key in listed]
+    assert told == [("ana", "own", []), ("ana-at-home", "trusted", ["editors"])]
+    ok(store("token", "x", "--db", "sqlite:other.db"))  # makes the store
+    said = ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
+    assert "Moved r to r.bundle: 2 runs" in said and "holdfast import r.bundle" in said
+
+    shown = ok(store("show", "r.bundle"))
+    assert "move of run r" in shown and "Publish this?" in shown and "\x1b" not in shown
+    (question,) = store.json("approvals", "r.bundle")["questions"]
+    assert f"holdfast approve r.bundle {question['id']}" in ok(store("approvals", "r.bundle"))
+    assert "moved" in ok(store("runs")) and "moved to store" in ok(store("show", "r"))
+    late = store("approve", question["id"])
+    assert late.exit_code == 2 and "moved to store" in late.output
+
+    decided = ok(store("approve", "r.bundle", question["id"], "--note", "fine"))
+    assert "Signed as ana and written into r.bundle" in decided
+    assert "Nothing waits for a person" in ok(store("approvals", "r.bundle"))
+    again = store("deny", "r.bundle", question["id"])
+    assert again.exit_code == 2 and "was decided before: approved by 'ana'" in again.output
+
+    refused = store("import", "r.bundle", "--db", "sqlite:other.db")
+    assert refused.exit_code == 2 and "it is for editors" in refused.output
+    (store.folder / "keys" / "ana.key").rename(store.folder / "ana.key")  # here she is known by her public key alone
+    dry = ok(store("import", "r.bundle", "--db", "sqlite:other.db", "--dry-run"))
+    assert "Would import run r, a move: 2 runs" in dry and "1 decision in it would count" in dry
+    assert store.json("runs", "--db", "sqlite:other.db")["runs"] == []
+    told = store.json("import", "r.bundle", "--db", "sqlite:other.db")
+    assert (told["run"], told["decisions"], sorted(told["missing"])) == ("r", 1, ["desk", "publishing"])
+    assert store("import", "r.bundle", "--db", "sqlite:other.db").exit_code == 2
+
+    async def result():
+        async with holdfast.open("sqlite:other.db", agents=[desk, publishing]) as hf:
+            return await hf.get("r").result(timeout=20)
+
+    assert asyncio.run(result()) == "published"
+    assert "not confirmed" in store("delete", "r", "--yes").output or True
+    ok(store("export", "r", "--confirm"))
+    undone = store("export", "r", "--undo", "--force")
+    assert undone.exit_code == 2 and "it came there" in undone.output
+
+
+def test_a_copy_goes_to_standard_output(store):
+    ok(store("key", "new", "ana"))
+    made = store("export", "r")
+    assert made.exit_code == 0 and made.stdout_bytes.startswith(b"holdfast-bundle 1\n")
+    (store.folder / "r.bundle").write_bytes(made.stdout_bytes)
+    summary = json.loads(made.stdout_bytes.split(b"\n")[1])
+    assert (summary["agent"], summary["done"]["steps"], summary["asks"][0]["to"]) == ("desk", 1, ["editors"])
+    data = store.json("show", "r.bundle")
+    assert data["bundle"]["kind"] == "copy" and data["run"]["id"] == "r" and len(data["children"]) == 1
+    assert store.json("show", "r")["run"]["status"] == "waiting"
+
+
+def test_a_move_is_taken_back(store):
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "r.bundle", "--move", "0" * 32))
+    refused = store("export", "r", "--undo")
+    assert refused.exit_code == 2 and "--force" in refused.output
+    assert "goes on here" in ok(store("export", "r", "--undo", "--force"))
+    assert store.json("runs")["runs"][0]["status"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("export", "r", "--move", "0" * 32), "--to FILE"),
+        (("export", "r", "--to", "r.bundle"), "holdfast key new"),
+        (("export", "r", "--confirm", "--undo"), "give one of them"),
+        (("export", "nobody", "--to", "x"), "no run 'nobody'"),
+        (("import", "nothing"), "cannot be read"),
+        (("import", "holdfast.db"), "not a bundle"),
+        (("approvals", "holdfast.db"), "is no bundle"),
+        (("approve", "holdfast.db", "q-1"), "is no bundle"),
+        (("approve", "a", "b", "c"), "3 ids were given"),
+        (("key", "new"), "say whose"),
+        (("key", "new", "../x"), "cannot name a key"),
+        (("key", "trust", "ssh-ed25519 AAAA"), "not the line of a public key"),
+        (("key", "show", "eve"), "no key of 'eve'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_what_can(store, words, why):
+    result = store(*words)
+    assert result.exit_code == 2 and why in result.output, result.output
