@@ -54,6 +54,13 @@ class Client(holdfast.Client):
         return store_at(self._url, faults=self._boundaries)
 
 
+def warm_up():
+    """In the fork server: what every process would do first, done once."""
+    for agent in vars(part("agents")).values():
+        if isinstance(agent, holdfast.Agent):
+            agent.spec.signature.schema()
+
+
 def agents(office):
     """The example's agents, which ask this office."""
     module = part("agents")

@@ -115,8 +115,8 @@ class Imported:
     Example:
         ```python
         holdfast.Keys("keys").new("ana")
-        await run.export("r-1.bundle", keys="keys")
         async with holdfast.open("sqlite:other.db") as other:
+            await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
             told = await other.import_run("r-1.bundle", keys="keys", dry_run=True)
             assert (told.run, told.missing) == ("r-1", ("report",))
         ```
@@ -418,13 +418,6 @@ class _Pen(NamedTuple):
         return files.packed(outside, replace(manifest, sealed=sealed), sections, self.signer, cipher)
 
 
-def _uids(bundle: Opened) -> dict[str, str]:
-    """Give each run of a copy that may go on an identity of its own, for all that comes."""
-    if bundle.head.manifest.kind != "copy":
-        return {}
-    return {row.id: secrets.token_hex(16) for row in bundle.found.runs if row.status not in ("completed", "cancelled")}
-
-
 class Bundles(Base):
     """The part of a client that carries runs from store to store."""
 
@@ -464,20 +457,22 @@ class Bundles(Base):
         Example:
             ```python
             holdfast.Keys("keys").new("ana")
-            await run.export("r-1.bundle", keys="keys")
             async with holdfast.open("sqlite:other.db") as other:
+                await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
                 await other.import_run("r-1.bundle", keys="keys")
             ```
         """
         ring = keys if isinstance(keys, Keys) else Keys(keys)
         bundle = await asyncio.to_thread(read, path, ring)
         head, found = bundle.head, bundle.found
+        if head.manifest.kind == "copy":
+            raise BadBundle("a copy can be looked at, and not yet be imported; move the run instead")
         if not head.is_released:
             raise BadBundle(
                 f"the source of this bundle still has run {found.root!r}: its export was interrupted. Export it again there, to "
                 "the same file"
             )
-        work = Import(head.manifest, found, bundle.ballots, **self._author(by), uids=_uids(bundle), dry_run=dry_run)
+        work = Import(head.manifest, found, bundle.ballots, **self._author(by), dry_run=dry_run)
         with contextlib.suppress(Unchanged):
             await self.store.import_bundle(work)
         served = await self.store.agents()
@@ -499,7 +494,10 @@ class Bundles(Base):
             raise RunActive(f"run {run!r} is {row.status}: it was not moved, and there is nothing to confirm")
         await self._written(self.store.confirm(moved.bundle, **self._author(by)), "Confirming it again is safe")
 
-    async def _export(
+    async def _export(self, run: str, to: Any, **how: Any) -> Bundle:
+        return await self._exported(run, to, **how)
+
+    async def _exported(
         self, run: str, to: str | os.PathLike[str] | BinaryIO, *, move: str | None, effects: str, key: str | None,
         recipient: str | None, keys: str | os.PathLike[str] | Keys | None, now: bool, timeout: Duration | None, by: str,
     ) -> Bundle:  # fmt: skip
@@ -613,10 +611,8 @@ class Bundles(Base):
 
     async def _let_go(self, run: str, request: str, by: str, path: Path | None) -> None:
         """Undo what an export has done that comes to nothing: what it paused goes on, and its file goes."""
-        for row in await self.store.members(run):
-            with contextlib.suppress(RunFinished, RunActive, StoreUnavailable):
-                if row.status == "paused" and await self.store.is_paused_by(row.id, request):
-                    await self.store.resume(row.id, **self._author(by), family=False)
+        with contextlib.suppress(StoreUnavailable):
+            await self.store.call_off_move(run, request, by=self._author(by)["by"])
         if path is not None and (await self._run_row(run)).status != "moved":
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(path.unlink)

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from holdfast.store.bundles import Import
 from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
 from holdfast.words.model import Event, Published, RunRow, Signal
-from holdfast.words.people import Actor
+from holdfast.words.people import Actor, Ballot
 from holdfast.worker.worker import Worker
 
 
@@ -257,7 +258,9 @@ async def open_bundle(
         url = f"sqlite:{folder}/bundle.db?durability=process"
         async with open(url)._through(actor, door) as hf:
             manifest, found = bundle.head.manifest, bundle.found
-            await hf.store.import_bundle(Import(manifest, found, bundle.ballots, actor.name, door, look=True))
+            # Whether each of them may decide is known where it is imported: here nobody knows who is in which group.
+            ballots = [(asked, _trusted(ballot, door), *rest) for asked, ballot, *rest in bundle.ballots]
+            await hf.store.import_bundle(Import(manifest, found, ballots, actor.name, door, look=True))
             hf.store.url = f"bundle {path}"
             asked = [row.id for row in found.questions]
             before = [await hf.store.approval(question) for question in asked]
@@ -266,6 +269,10 @@ async def open_bundle(
             for decision in new_decisions(before, after):
                 decision["value"] = await unspilled(hf.store, decision["value"])
                 await asyncio.to_thread(add_decision, path, ring, signer(), decision)
+
+
+def _trusted(ballot: Ballot, door: str) -> Ballot:
+    return replace(ballot, by=replace(ballot.by, via=door))
 
 
 def describe(path: str, keys: Keys | None = None) -> Bundle:

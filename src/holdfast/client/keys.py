@@ -81,7 +81,7 @@ class Key:
             return hmac.digest(self._verify, message, "sha256")
         if self.kind != "own":
             raise BadArguments(f"the key of {self.name!r} is somebody else's: only its owner signs with it")
-        return _ed25519().Ed25519PrivateKey.from_private_bytes(self._private[0]).sign(message)
+        return bytes(_ed25519().Ed25519PrivateKey.from_private_bytes(self._private[0]).sign(message))
 
     def check(self, signature: bytes, message: bytes) -> bool:
         """Tell whether this key signed the message.
@@ -173,7 +173,7 @@ class Keys:
         chosen, may = _checked(name or words[1]), tuple(dict.fromkeys(uses))
         if not may or any(use not in USES for use in may):
             raise BadArguments(f"uses={may!r}: use one or both of {', '.join(USES)}")
-        told = {
+        told: dict[str, Any] = {
             "name": chosen,
             "groups": [checked_name(group, "groups") for group in groups],
             "uses": list(may),

@@ -43,7 +43,7 @@ from holdfast.store.blobs import NAMED_BLOB, insert_blobs
 from holdfast.store.changes import News
 from holdfast.store.conversations import Enter, enter, leave_all
 from holdfast.store.deletion import delete_runs
-from holdfast.store.families import go_on, halt
+from holdfast.store.families import call_off, go_on, halt
 from holdfast.store.journal import journal
 from holdfast.store.runs import existing
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
@@ -613,10 +613,9 @@ class Bundles(Feature):
         """Pause the runs of a family whose owner is gone, and that nobody takes over: whatever it was doing is in doubt."""
         await self._submit(lambda tx: _halt_forsaken(tx, root, data))
 
-    async def is_paused_by(self, run: str, request: str) -> bool:
-        """Does this request hold a paused run?"""
-        found = await self._read(_held_by, run)
-        return found is not None and found == request
+    async def call_off_move(self, root: str, request: str, *, by: str) -> None:
+        """Let runs go on that were paused for a move, or asked to pause, which comes to nothing."""
+        await self._submit(lambda tx: _call_off(tx, root, request, by))
 
     async def move(self, move: Move) -> None:
         """Make the runs 'moved', and keep the file; `Changed` if they are not as they were read."""
@@ -664,6 +663,17 @@ class Moved(NamedTuple):
     made_at: int
     confirmed_at: int | None
     undone_at: int | None
+
+
+def _call_off(tx: Transaction, root: str, request: str, by: str) -> Asking[None]:
+    members = [row[0] for row in (yield from tx.rows("members", root=root))]
+    for run in members:
+        yield from tx.rows("hold_run", run=run)
+    yield from let_go(tx, members, request, by)
+    for run in members:
+        row = yield from existing(tx, run)
+        if row.status in ("ready", "running", "waiting"):
+            yield from call_off(tx, row, {request}, by, f"{run}:{request}")
 
 
 def _held_by(run: str) -> Asking[str | None]:
@@ -778,7 +788,6 @@ class Import:
     ballots: Sequence[tuple[str, Ballot, dict[str, bytes], int]]
     by: str
     via: str
-    uids: Mapping[str, str] = field(default_factory=dict)  # of a copy: the identity of each run from now on
     look: bool = False  # the store is one to look at the bundle in: nothing goes on
     dry_run: bool = False  # do everything, and then nothing of it: `Unchanged`
 
@@ -900,26 +909,8 @@ class Import:
             yield from enter(tx, run, Enter(conversation, request, key, wait=True))
 
     def _go_on(self, tx: Transaction) -> Asking[None]:
-        """Let the runs go on that were paused for the move, or give those of a copy their own identity."""
-        if self.manifest.kind == "move":
-            yield from let_go(tx, [row.id for row in self.found.runs], self.manifest.pause, self.by)
-        for run in self.uids:
-            yield from self._part(tx, (yield from existing(tx, run)))
-
-    def _part(self, tx: Transaction, row: RunRow) -> Asking[None]:
-        """Write the event behind which a copy derives everything from an identity of its own."""
-        data = {
-            "uid": self.uids[row.id],
-            "of": row.id,
-            "at": row.next_seq,
-            "effects": self.manifest.effects,
-            "by": self.by,
-        }
-        ready = row.status in ("ready", "running", "waiting")
-        yield from tx.rows(
-            "part", run=row.id, status="ready" if ready else row.status, due_at=tx.now if ready else None
-        )
-        yield from tx.record(row.id, row.next_seq, row.lease_epoch, "run.forked", data)
+        """Let the runs go on that were paused for the move."""
+        yield from let_go(tx, [row.id for row in self.found.runs], self.manifest.pause, self.by)
 
 
 def _renamed(row: dict[str, Any]) -> dict[str, Any]:

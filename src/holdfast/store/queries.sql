@@ -1182,12 +1182,6 @@ INSERT INTO conversations (id, length, created_at, updated_at) VALUES (:conversa
 -- Note how long a conversation is with messages that came from another store.
 UPDATE conversations SET length = :end WHERE id = :conversation
 
--- name: part
--- Make room for the event that gives a copied run its own identity, and let the run go on if it was going on.
-UPDATE runs
-SET status = :status, due_at = :due_at, waits_for = NULL, awaits = NULL, next_seq = next_seq + 1, updated_at = :now
-WHERE id = :run
-
 -- name: identity
 -- What this store is.
 SELECT id, made_at, backup_of, backup_at, restored_at, held_at FROM identity

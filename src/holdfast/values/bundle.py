@@ -148,14 +148,15 @@ class Head:
 
     def check_signed(self, check: Check) -> None:
         """Raise `BadBundle` unless a trusted key signed the head, and the release if there is one."""
-        check(self.signed.key, self.signed.signature, b"holdfast bundle\n" + self.text)
+        key, by = self.signed.key, self.signed.by
+        check(key, self.signed.signature, to_sign("bundle", key, by, self.text))
         if self.release is not None:
-            check(self.signed.key, self.release, released(self.text))
+            check(key, self.release, to_sign("release", key, by, self.text))
 
 
-def released(text: bytes) -> bytes:
-    """Write what is signed to release a bundle with this head."""
-    return b"holdfast release\n" + text
+def to_sign(what: str, key: str, by: str, text: bytes) -> bytes:
+    """Write what is signed: what it is ('bundle', 'release', 'decision'), under which name, and of what."""
+    return to_line(["holdfast", what, key, by]) + text
 
 
 # Writing
@@ -202,11 +203,12 @@ def packed(
     head = MAGIC + f"{VERSION}\n".encode() + to_line(summary) + to_line(_written(whole))
     if any(len(line) > _LINE for line in head.splitlines()):
         raise BadBundle(f"the summary would have more than {size(_LINE)}")
-    name = {"key": signer.id, "by": signer.name}
-    signature = to_line({**name, "signature": _base64(signer.sign(b"holdfast bundle\n" + head))})
+    name = (signer.id, signer.name)
+    signed = _base64(signer.sign(to_sign("bundle", *name, head)))
+    signature = to_line({"key": signer.id, "by": signer.name, "signature": signed})
     release = _NOT_NEEDED
     if manifest.kind == "move":
-        release = _base64(signer.sign(released(head))).encode().ljust(_SIGNED, b"=")
+        release = _base64(signer.sign(to_sign("release", *name, head))).encode().ljust(_SIGNED, b"=")
     return Bundle(head + signature, release, b"".join(stored))
 
 
@@ -217,17 +219,17 @@ def _written(manifest: Manifest) -> dict[str, Any]:
 
 def decision_line(head: Head, before: Sequence[Decision], content: bytes, signer: Signer) -> bytes:
     """Write a decision behind those that are there already."""
-    signature = signer.sign(_decided(head, before, content))
+    signature = signer.sign(to_sign("decision", signer.id, signer.name, _decided(head, before, content)))
     told = {"decision": _base64(content), "key": signer.id, "by": signer.name, "signature": _base64(signature)}
     return to_line(told)
 
 
 def _decided(head: Head, before: Sequence[Decision], content: bytes) -> bytes:
-    """Write what is signed for a decision: the bundle it is for, all that was decided before it, and the decision."""
+    """Write what a decision is: the bundle it is for, all that was decided before it, and the decision."""
     past = hashlib.sha256(head.text)
     for each in before:
         past.update(each.line)
-    return b"holdfast decision\n" + past.digest() + content
+    return past.digest() + content
 
 
 def _base64(content: bytes) -> str:
@@ -471,7 +473,8 @@ def read_decisions(file: BinaryIO, head: Head) -> list[Decision]:
 def check_decisions(head: Head, decisions: Sequence[Decision], check: Check) -> None:
     """Raise `BadBundle` unless each decision was signed, by a trusted key, for this bundle and in this place."""
     for place, each in enumerate(decisions):
-        check(each.signed.key, each.signed.signature, _decided(head, decisions[:place], each.content))
+        text = _decided(head, decisions[:place], each.content)
+        check(each.signed.key, each.signed.signature, to_sign("decision", each.signed.key, each.signed.by, text))
 
 
 def _short(value: object) -> str:

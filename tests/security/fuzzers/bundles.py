@@ -140,11 +140,12 @@ class Apart:
         told = files._written(dataclasses.replace(self.manifest, sections=described))
         self.told(told)
         head = self.version + files.to_line(self.summary) + json.dumps(told, separators=(",", ":")).encode() + b"\n"
-        name = {"key": signer.id, "by": signer.name}
-        signature = files.to_line({**name, "signature": files._base64(signer.sign(b"holdfast bundle\n" + head))})
+        name = (signer.id, signer.name)
+        signed = files._base64(signer.sign(files.to_sign("bundle", *name, head)))
+        signature = files.to_line({"key": name[0], "by": name[1], "signature": signed})
         release = b"not needed"
         if self.manifest.kind == "move":
-            release = files._base64(signer.sign(files.released(head))).encode().ljust(88, b"=")
+            release = files._base64(signer.sign(files.to_sign("release", *name, head))).encode().ljust(88, b"=")
         return head + signature + b"release " + release + b"\n" + b"".join(kept.values()) + self.tail
 
 
