@@ -47,7 +47,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "doctor": ("doctor", "Check the store and say what is wrong."),
     },
     "Decide": {
-        "approvals": ("approvals", "List what waits for a person."),
+        "approvals": ("approvals", "List what waits for a person, here or in the bundle FILE."),
         "approve": ("approvals", "Approve what a run asks for."),
         "deny": ("approvals", "Deny what a run asks for; the agent sees the note."),
         "answer": ("approvals", "Answer a question with a value."),

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from holdfast.client.base import Base
-from holdfast.client.keys import Key, Keys, opened, sealed_for
+from holdfast.client.keys import Key, Keys, opened, sealed_for, signer_of
 from holdfast.errors import BadArguments, BadBundle, RunActive, RunFinished, StoreUnavailable, Unconfirmed
 from holdfast.store.blobs import spilled
 from holdfast.store.bundles import (
@@ -182,7 +182,7 @@ def read(path: str | os.PathLike[str], keys: Keys) -> Opened:
 def read_from(file: BinaryIO, keys: Keys) -> Opened:
     """Read a bundle from a file that is open."""
     head = files.read_head(file)
-    signer = keys.signer(head.signed.key, "bundles", head.signed.by)
+    signer = signer_of(keys, head.signed.key, "bundles", head.signed.by)
     head.check_signed(functools.partial(_check, keys, "bundles", head.signed.by))
     end = file.seek(0, os.SEEK_END)
     if end < head.ends:
@@ -205,7 +205,7 @@ def read_from(file: BinaryIO, keys: Keys) -> Opened:
     decisions = files.read_decisions(file, head)
     ballots = []
     for place, decision in enumerate(decisions):
-        by = keys.signer(decision.signed.key, "decisions", decision.signed.by)
+        by = signer_of(keys, decision.signed.key, "decisions", decision.signed.by)
         files.check_decisions(
             head, decisions[: place + 1], functools.partial(_check, keys, "decisions", decision.signed.by)
         )
@@ -224,7 +224,7 @@ def _inner_summary(rows: list[list[Any]]) -> dict[str, Any]:
 
 
 def _check(keys: Keys, use: Any, by: str, key: str, signature: bytes, message: bytes) -> None:
-    if not keys.signer(key, use, by).check(signature, message):
+    if not signer_of(keys, key, use, by).check(signature, message):
         raise BadBundle(f"it was changed after {by!r} signed it")
 
 

@@ -248,20 +248,6 @@ class Keys:
             )
         return found
 
-    def signer(self, id: str, use: Use, by: str) -> Key:
-        """Find the key that is said to have signed; `BadBundle` if it is not known here, or not for this use."""
-        found = next((key for key in self._each() if key.id == id), None)
-        if found is None:
-            raise BadBundle(
-                f"it is signed with a key of {by!r} ({id}) that is not trusted here; get their public line, and "
-                "`holdfast key trust LINE`"
-            )
-        if use not in found.uses:
-            raise BadBundle(
-                f"the key of {found.name!r} is trusted for {' and '.join(found.uses)} here, and not for {use}"
-            )
-        return found
-
     def _each(self) -> Iterator[Key]:
         for pattern in ("*.key", "*.secret", "trusted/*.pub"):
             for path in sorted(self.folder.glob(pattern)):
@@ -280,6 +266,19 @@ class Keys:
             file.write(json.dumps(told, indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def signer_of(keys: Keys, id: str, use: Use, by: str) -> Key:
+    """Find the key that is said to have signed; `BadBundle` if it is not known here, or not for this use."""
+    found = next((key for key in keys.all() if key.id == id), None)
+    if found is None:
+        raise BadBundle(
+            f"it is signed with a key of {by!r} ({id}) that is not trusted here; get their public line, and "
+            "`holdfast key trust LINE`"
+        )
+    if use not in found.uses:
+        raise BadBundle(f"the key of {found.name!r} is trusted for {' and '.join(found.uses)} here, and not for {use}")
+    return found
 
 
 def _checked(name: str) -> str:
