@@ -5,13 +5,15 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import ModuleType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, BinaryIO, Generic, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client.approvals import Approval
 from holdfast.client.base import Base
+from holdfast.client.bundles import Bundle
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.history import Pending
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
+from holdfast.client.keys import Keys
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.client.tokens import Token
 from holdfast.declare import Agent
@@ -82,6 +84,7 @@ class Run(Generic[R_co]):
         Raises:
             RunFailed: The agent raised.
             RunCancelled: The run was cancelled.
+            RunFinished: The run was moved to another store.
             RunPaused: The run is paused.
             NondeterminismError: The run is paused because its code no longer fits its journal.
             TimeoutError: It did not end in time. The text says what it needs.
@@ -227,6 +230,65 @@ class Run(Generic[R_co]):
         Raises:
             RunActive: It has not ended.
             RunFinished: It has ended, and has not failed.
+            UnknownRun: There is no such run.
+        """
+
+    def export(
+        self,
+        to: str | os.PathLike[str] | BinaryIO,
+        *,
+        move: str | None = ...,
+        effects: str = ...,
+        key: str | None = ...,
+        recipient: str | None = ...,
+        keys: str | os.PathLike[str] | Keys | None = ...,
+        now: bool = ...,
+        timeout: Duration | None = ...,
+        by: str = ...,
+    ) -> Bundle:
+        """Write it and all runs below it to one signed file, a bundle, which another store can import.
+
+        A copy leaves the run as it is. A move makes it "moved" here, as soon as the file is flushed: from then on only the store
+        that it names can go on with it, and the same call writes the same file again until `confirm_move`.
+
+        Args:
+            to: The name of a new file; of a copy also a binary file that is open.
+            move: The id of the store that the run moves to; a copy unless given.
+            effects: Of a copy: what becomes of calls that were going on: "ask" a person, run them with "new" keys, or "refuse".
+            key: The name of the key that signs; the only one there is unless given.
+            recipient: The name of the key it is encrypted for; nobody unless given.
+            keys: The folder of keys; `Keys` says which it is unless given.
+            now: Of a move: stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
+            timeout: Of a move: how long to wait until bodies have ended.
+            by: Who exports it.
+
+        Raises:
+            BadArguments: It is not a root run, there is no key, or the file is there already.
+            RunFinished: It has ended, or was moved elsewhere.
+            RunActive: It is about to stop.
+            TimeoutError: Bodies did not end in time. Nothing was moved.
+            UnknownRun: There is no such run.
+        """
+
+    def confirm_move(self, *, by: str = ...) -> None:
+        """Note that the store it was moved to has it: its bundle is not kept here any longer, and the run can be deleted.
+
+        Raises:
+            RunActive: It was not moved.
+            UnknownRun: There is no such run.
+        """
+
+    def take_back(self, *, force: bool = ..., by: str = ...) -> None:
+        """Go on with it here although it was moved to another store. The audit has that you did.
+
+        Args:
+            force: You know that its bundle was not imported there, and never will be: else two stores go on with it.
+            by: Who takes it back.
+
+        Raises:
+            BadArguments: `force` is not given.
+            RunActive: It was not moved.
+            RunFinished: The other store is known to have it.
             UnknownRun: There is no such run.
         """
 

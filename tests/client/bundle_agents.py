@@ -10,8 +10,8 @@ async def act(what: str) -> str:
     return f"did {what}"
 
 
-@holdfast.step
-async def fetch() -> str:
+@holdfast.step(inputs="full")
+async def fetch(words: list[str]) -> str:
     return LARGE
 
 
@@ -36,7 +36,7 @@ async def all_there_is(topic: str) -> list[str]:
     todo = await holdfast.plan(["look", "ask"])
     async with holdfast.conversation("talk", str) as talk:
         await talk.add(f"about {topic}")
-        found = await fetch()
+        found = await fetch([f"{topic} " * 100, "and more"])
         async with holdfast.stream("answer") as out:
             await out.write("half a ")
             await out.write("\U0001f9a6 thought")

@@ -125,6 +125,8 @@ async def test_all_that_a_run_can_have_comes_along(road):
         await hf.import_run(road.file, keys=road.keys)
         run = hf.get("r")
         assert [chunk.data async for chunk in run.stream("answer", follow=False)] == before
+        (fetched,) = [step async for step in run.steps() if step.name == "fetch"]
+        assert (await fetched.arguments())["words"][0] == "otters " * 100
         assert (await hf.conversation("talk").info()).run == "r"
         await run.send("go", "on")
         message, child, length, _, *rest = await run.result(timeout=30)

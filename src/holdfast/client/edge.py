@@ -259,7 +259,7 @@ async def open_bundle(
         async with open(url)._through(actor, door) as hf:
             manifest, found = bundle.head.manifest, bundle.found
             # Whether each of them may decide is known where it is imported: here nobody knows who is in which group.
-            ballots = [(asked, _trusted(ballot, door), *rest) for asked, ballot, *rest in bundle.ballots]
+            ballots = [(asked, _trusted(ballot, door), blobs, at) for asked, ballot, blobs, at in bundle.ballots]
             await hf.store.import_bundle(Import(manifest, found, ballots, actor.name, door, look=True))
             hf.store.url = f"bundle {path}"
             asked = [row.id for row in found.questions]

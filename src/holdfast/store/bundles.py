@@ -45,9 +45,11 @@ from holdfast.store.conversations import Enter, enter, leave_all
 from holdfast.store.deletion import delete_runs
 from holdfast.store.families import call_off, go_on, halt
 from holdfast.store.journal import journal
+from holdfast.store.parts import keep_parts
 from holdfast.store.runs import existing
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.values.bundle import Manifest
+from holdfast.values.parts import digest_of
 from holdfast.values.text import is_whole
 from holdfast.words.model import FINISHED, KINDS, OUTCOMES, ApprovalRow, Event, RunRow, WaitsFor, is_run_id
 from holdfast.words.people import Ballot
@@ -73,6 +75,8 @@ class Unchanged(HoldfastError):
 Fits = Callable[[Any], bool]
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_PART: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+_NAMED_PART: Final = re.compile(r'"\$part":"([A-Za-z0-9_-]{22})"')  # inside a string its quotes would be escaped
 _UID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -86,6 +90,10 @@ def _name(value: Any) -> bool:
 
 def _run(value: Any) -> bool:
     return type(value) is str and is_run_id(value)
+
+
+def _part(value: Any) -> bool:
+    return type(value) is str and _PART.fullmatch(value) is not None
 
 
 def _uid(value: Any) -> bool:
@@ -217,6 +225,8 @@ SECTIONS: Final[dict[str, dict[str, Fits]]] = {
         "run": _run, "stream": _name, "position": _count, "kind": _one_of("data", "restart", "break", "end"), "data": _bytes,
         "key": _name, "attempt": _count, "began": _count, "reason": _maybe(_text), "epoch": _count, "at": _count,
     },
+    "parts": {"digest": _part, "text": _json},
+    "uses": {"run": _run, "part": _part},
     "agents": {"name": _name, "version": _maybe(_name), "schema": _dict},
     "blobs": {"digest": _digest, "size": _count},
 }  # fmt: skip
@@ -299,6 +309,7 @@ def belongings(root: str) -> Asking[Belongings]:
                                    event.dropped])  # fmt: skip
             if event.kind == "conversation.asked":
                 named.add(event.data["conversation"])
+        told["uses"] += [[row.id, part] for (part,) in (yield from rows("parts_used", ids=to_json([row.id])))]
         told["signals"] += [[row.id, *signal] for signal in (yield from rows("whole_inbox", run=row.id))]
         for stream, position, kind, data, *rest in (yield from rows("whole_streams", run=row.id)):
             told["chunks"].append([row.id, stream, position, kind, _base64(bytes(data)), *rest])
@@ -306,6 +317,9 @@ def belongings(root: str) -> Asking[Belongings]:
     told["askers"] = [list(row) for row in (yield from rows("asked_by", ids=ids))]
     told["spending"] = [list(row) for row in (yield from rows("spending_of", ids=ids))]
     yield from _talks(told, ids, {row.id for row in members}, named)
+    used = sorted({part for _, part in told["uses"]})
+    for first in range(0, len(used), _AT_ONCE):
+        told["parts"] += [list(row) for row in (yield from rows("parts", ids=to_json(used[first : first + _AT_ONCE])))]
     names = {row.agent for row in members}
     told["agents"] = [list(row) for row in (yield from rows("agents")) if row[0] in names]
     for digest in sorted(_named_blobs(told)):
@@ -370,6 +384,7 @@ def checked(told: Mapping[str, list[list[Any]]], content: bytes, manifest: Manif
     _check_questions(found)
     _check_talks(found)
     _check_streams(found)
+    _check_parts(found)
     _check_blobs(found, content)
     return found
 
@@ -423,7 +438,7 @@ def _check_runs(found: Belongings, manifest: Manifest) -> None:
         known.add(row.id)
     if manifest.kind == "move" and runs[0].status in ("completed", "cancelled"):
         raise _refuse("runs", 0, "a run that has ended is not moved")
-    for section in ("events", "signals", "askers", "spending", "waiting", "chunks"):
+    for section in ("events", "signals", "askers", "spending", "waiting", "chunks", "uses"):
         at = list(SECTIONS[section]).index("run")
         for place, told in enumerate(found.rows[section]):
             if told[at] not in known:
@@ -573,6 +588,19 @@ def _check_streams(found: Belongings) -> None:
         if position <= ends[run, stream] or began > position or (kind == "data" and len(text) > position):
             raise _refuse("chunks", place, "it stands before what comes before it")
         ends[run, stream] = position
+
+
+def _check_parts(found: Belongings) -> None:
+    _check_unique(found, "parts", "digest")
+    _check_unique(found, "uses", "run", "part")
+    for place, (digest, text) in enumerate(found.rows["parts"]):
+        if digest_of(text) != digest:
+            raise _refuse("parts", place, "it is not the part that it names")
+    known, used = {row[0] for row in found.rows["parts"]}, {row[1] for row in found.rows["uses"]}
+    texts = [row[1] for row in found.rows["parts"]] + [row[4] for row in found.rows["events"] if row[4] is not None]
+    named = {part for text in texts if '"$part"' in text for part in _NAMED_PART.findall(text)}
+    if known != used or not named <= known:
+        raise BadBundle("a part of an input that it names is missing, or one is in it that no run uses")
 
 
 def _check_blobs(found: Belongings, content: bytes) -> None:
@@ -868,6 +896,11 @@ class Import:
         for run, seq, *_, dropped in told["events"]:
             if dropped is not None:
                 yield from tx.rows("drop_event", run=run, seq=seq, dropped=dropped)
+        texts, uses = dict(told["parts"]), defaultdict[str, dict[str, str]](dict)
+        for run, part in told["uses"]:
+            uses[run][part] = texts[part]
+        if uses:
+            yield from keep_parts(tx, sorted(uses.items()))
         chunks = [
             [run, stream, position, kind, base64.b64decode(data), key, attempt, began, reason, epoch, at]
             for run, stream, position, kind, data, key, attempt, began, reason, epoch, at in told["chunks"]

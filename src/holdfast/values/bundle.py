@@ -203,12 +203,12 @@ def packed(
     head = MAGIC + f"{VERSION}\n".encode() + to_line(summary) + to_line(_written(whole))
     if any(len(line) > _LINE for line in head.splitlines()):
         raise BadBundle(f"the summary would have more than {size(_LINE)}")
-    name = (signer.id, signer.name)
-    signed = _base64(signer.sign(to_sign("bundle", *name, head)))
+    by = (signer.id, signer.name)
+    signed = _base64(signer.sign(to_sign("bundle", *by, head)))
     signature = to_line({"key": signer.id, "by": signer.name, "signature": signed})
     release = _NOT_NEEDED
     if manifest.kind == "move":
-        release = _base64(signer.sign(to_sign("release", *name, head))).encode().ljust(_SIGNED, b"=")
+        release = _base64(signer.sign(to_sign("release", *by, head))).encode().ljust(_SIGNED, b"=")
     return Bundle(head + signature, release, b"".join(stored))
 
 

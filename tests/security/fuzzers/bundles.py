@@ -236,7 +236,7 @@ def _columns(made: Apart, dice: random.Random) -> bool:
 
 def _leave_out(made: Apart, dice: random.Random) -> bool:
     """A row of those that others count or name."""
-    found = _row(made, dice, "runs", "events", "signals", "messages", "blobs")
+    found = _row(made, dice, "runs", "events", "signals", "messages", "blobs", "parts", "uses")
     del made.rows[found[0]][found[1]]
     return True
 
@@ -258,7 +258,7 @@ def _swap(made: Apart, dice: random.Random) -> bool:
 
 def _stranger(made: Apart, dice: random.Random) -> bool:
     """A row of a run that is not there."""
-    section, at = _row(made, dice, "events", "signals", "spending", "chunks")
+    section, at = _row(made, dice, "events", "signals", "spending", "chunks", "uses")
     made.rows[section][at][0] = "nobody"
     return True
 
