@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import time
 import urllib.request
@@ -212,9 +211,10 @@ async def roams(turns: int) -> list[str]:
 @holdfast.agent
 async def kin(depth: int) -> None:
     """Steps that end at any time, each followed by a child, called or spawned, that has children of its own."""
+    dice = holdfast.rng()
 
-    async def line(number: int) -> None:
-        await act(f"{depth}.{number}", random.random() * 0.1)
+    async def line(number: int, takes_s: float) -> None:
+        await act(f"{depth}.{number}", takes_s)
         if depth and number % 2:
             await holdfast.spawn(kin, depth - 1)
         elif depth:
@@ -222,9 +222,10 @@ async def kin(depth: int) -> None:
         await holdfast.sleep("1h")
 
     try:
-        await asyncio.gather(*[line(number) for number in range(3)])
+        await asyncio.gather(*[line(number, dice.random() * 0.1) for number in range(3)])
     except asyncio.CancelledError:
-        await holdfast.spawn(kin, 0)
+        if depth:  # else each child that is told to stop would start one more, for ever
+            await holdfast.spawn(kin, 0)
         raise
 
 

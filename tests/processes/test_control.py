@@ -242,7 +242,10 @@ def test_nobody_is_left_behind_by_a_cancelled_run_whichever_workers_die(fleet):
     fleet.start(*[(agents.kin, [2], root) for root in roots])
 
     async def cancel(hf, number):
-        await asyncio.sleep(0.2 + number * 0.1)
+        async for event in hf.get(roots[number]).events():
+            if event.kind == "child.started":
+                break
+        await asyncio.sleep(number * 0.1)
         await hf.get(roots[number]).cancel(grace="1h" if number % 2 else "0.5s")
 
     async def main():
@@ -254,13 +257,12 @@ def test_nobody_is_left_behind_by_a_cancelled_run_whichever_workers_die(fleet):
                 await asyncio.to_thread(alive.kill)
                 await asyncio.to_thread(fleet.worker, "--concurrency", "20")
             await asyncio.gather(*cancelling)
-            family, sizes = {}, []
+            family = {}
             for root in roots:
                 await hf.get(root).wait(timeout=100)
                 found = [info for info in await hf.runs(limit=10_000) if info.root == root]
                 family[root] = {info.id: info.status for info in found if info.status not in FINISHED}
-                sizes.append(len(found))
-            assert max(sizes) > 1  # on a slow machine the first are cancelled before they grow
+                assert len(found) > 1
             return family
 
     assert asyncio.run(main()) == {root: {} for root in roots}
