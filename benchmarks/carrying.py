@@ -1,4 +1,4 @@
-"""14. A run with a long journal as a bundle: written by one store, taken by another. As `holdfast` does both, without a worker."""
+"""15. A run with a long journal as a bundle: written by one store, taken by another. As `holdfast` does both, without a worker."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def measure(bench: Bench) -> list[Row]:
     out, into = [each[0] for each in rounds], [each[1] for each in rounds]
     both = [each[0] + each[1] for each in rounds]
     size = rounds[0][2]
-    told = f"{spread(both, 's')}; export {median(out):.2f} s, import {median(into):.2f} s, file {size / 1024:.0f} KiB"
+    told = f"{spread(both, '.2f', ' s')}; export {median(out):.2f} s, import {median(into):.2f} s, file {size / 1024:.0f} KiB"
     return [
         Row(
-            14,
+            15,
             f"move of a run of {steps:,} steps",
             told,
             target=f"<= {TARGET_S:.0f} s",

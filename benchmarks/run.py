@@ -40,6 +40,7 @@ MEASUREMENTS = {
     12: "streaming",
     13: "pydantic_agents",
     14: "history",
+    15: "carrying",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

@@ -33,7 +33,8 @@ WORDS = {
     "serve": [["serve", "--deadline", SHORT], ["serve", "--host", SHORT]],
     "demo": [["demo", SHORT]],
     "runs": [["runs"], ["runs", "--counts"], ["runs", "--stuck"], ["runs", "--search", EVIL], ["runs", "--agent", NAME]],
-    "show": [["show", "asks"], ["show", "failed"], ["show", "done"], ["show", "asks", "--events"], ["show", "asks", "--audit"],
+    "show": [["show", "evil.bundle"],
+             ["show", "asks"], ["show", "failed"], ["show", "done"], ["show", "asks", "--events"], ["show", "asks", "--audit"],
              ["show", "paused"], ["show", "cancelled"], ["show", "numbers"], ["show", EVIL], ["show", "asks", "--last", SHORT]],
     "tail": [["tail", "--no-follow"], ["tail", "asks", "--no-follow"], ["tail", "done", "--stream", "answer", "--no-follow"]],
     "conversations": [["conversations"], ["conversations", "talk"], ["conversations", SHORT]],
@@ -43,7 +44,8 @@ WORDS = {
                  ["snapshot", SHORT]],
     "state": [["state", "asks"], ["state", EVIL], ["state", "done", "--at", "0"]],
     "completion": [["completion", SHORT]],
-    "approvals": [["approvals"], ["approvals", "--all"], ["approvals", "--for", SHORT], ["approvals", "--run", SHORT]],
+    "approvals": [["approvals", "evil.bundle"], ["approvals", SHORT],
+                  ["approvals"], ["approvals", "--all"], ["approvals", "--for", SHORT], ["approvals", "--run", SHORT]],
     "approve": [["approve", "asks", "--by", SHORT, "--note", EVIL], ["approve", "decided", "--by", "bo"], ["approve", EVIL],
                 ["approve", "asks", "--by", "cy", "--data", json.dumps({"text": EVIL, SHORT: EVIL})]],
     "deny": [["deny", "shows", "--by", SHORT, "--note", EVIL, "--digest", SHORT], ["deny", "numbers"]],
@@ -58,14 +60,18 @@ WORDS = {
     "delete": [["delete", SHORT], ["delete", "asks"]],
     "token": [["token", SHORT, "--group", SHORT], ["token", "--list"], ["token", "--revoke", SHORT]],
     "audit": [["audit"], ["audit", "--by", SHORT], ["audit", SHORT]],
+    "export": [["export", SHORT], ["export", "asks", "--to", f"none/{SHORT}"], ["export", "asks", "--to", "x", "--move", SHORT],
+               ["export", "asks", "--to", "asks.bundle", "--key", SHORT], ["export", "asks", "--to", "asks.bundle"]],
+    "import": [["import", SHORT], ["import", "evil.bundle", "--db", "sqlite:new.db"]],
+    "key": [["key", "new", SHORT], ["key", "show", SHORT], ["key", "trust", SHORT], ["key", "list"]],
     "backup": [["backup", f"{SHORT.replace('/', '')}.db"], ["backup", f"none/{SHORT}"]],
     "restore": [["restore", SHORT, "--db", "sqlite:new.db"]],
 }  # fmt: skip
 EXACT = [("run", "new"), ("tail", "--stream")]  # what goes into a pipe is the value, for programs
 
 
-async def filled(url):
-    """A store where every text is evil."""
+async def filled(url, folder):
+    """A store where every text is evil, and a bundle from it."""
     agents = [forger.asks, forger.shows, forger.numbers, forger.fails, forger.gives, forger.child]
     async with asyncio.timeout(40), holdfast.open(url, agents=agents) as hf:
         labels = {"who": SHORT, SHORT: "x"}
@@ -89,12 +95,15 @@ async def filled(url):
         await hf.get("cancelled").wait("cancelled")
         await hf.create_token(NAME, groups=[SHORT])
         await hf.get("numbers").send(SHORT, EVIL)
+        keys = holdfast.Keys(folder / "keys")
+        keys.new("ana")
+        await hf.get("asks").export(folder / "evil.bundle", keys=keys)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("evil") / "evil.db"
-    asyncio.run(filled(f"sqlite:{path}"))
+    asyncio.run(filled(f"sqlite:{path}", path.parent))
     with apsw.Connection(str(path)) as db:  # by whoever can write the store: no client takes such an id or agent
         db.execute("UPDATE runs SET agent = ?, version = ? WHERE id = 'paused'", (NAME, NAME))
         db.execute("CREATE TEMP TABLE copied AS SELECT * FROM runs WHERE id = 'cancelled'")
@@ -107,6 +116,8 @@ def made(tmp_path_factory):
 def store(made, tmp_path, monkeypatch):
     """A copy of its own, and nothing left in this process of what a command changes."""
     (tmp_path / "evil.db").write_bytes(made.read_bytes())
+    (tmp_path / "evil.bundle").write_bytes(made.with_name("evil.bundle").read_bytes())
+    monkeypatch.setenv("HOLDFAST_KEYS", str(made.parent / "keys"))
     monkeypatch.chdir(tmp_path)
     for name, value in (("HOLDFAST_URL", "sqlite:evil.db"), ("COLUMNS", str(COLUMNS)), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
