@@ -45,7 +45,11 @@ def _durations(seconds: float, seed: int) -> Report:
 def _bundles(seconds: float, seed: int) -> Report:
     from tests.security.fuzzers.bundles import Bundles
 
-    return hunt(Bundles(seed), seconds, seed)
+    target = Bundles()
+    try:
+        return hunt(target, seconds, seed)
+    finally:
+        target.close()
 
 
 def _http_sqlite(seconds: float, seed: int) -> Report:

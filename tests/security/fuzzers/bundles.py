@@ -46,7 +46,7 @@ class Bundles:
 
     name = "bundles"
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-fuzz-")
         self.keys = holdfast.Keys(Path(self._folder.name) / "keys")
@@ -57,6 +57,10 @@ class Bundles:
             for whole in (base, self._said(base, [])):
                 assert whole is not None
                 read_from(io.BytesIO(whole), self.keys)  # unharmed it is taken
+
+    def close(self) -> None:
+        """Remove the folder of its keys."""
+        self._folder.cleanup()
 
     async def _bases(self, folder: Path) -> list[bytes]:
         quick = holdfast.Settings(park_grace_s=0.0)
