@@ -41,6 +41,7 @@ MEASUREMENTS = {
     13: "pydantic_agents",
     14: "history",
     15: "carrying",
+    16: "checking",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

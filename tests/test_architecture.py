@@ -15,7 +15,7 @@ LAYERS = {
     "contracts": "runtime store",
     "verbs": "declare resources logs verbs",
     "doing": f"engine {DATABASE}",
-    "services": "worker client",
+    "services": "worker rehearsal client",
     "edges": "sync client.bridge cli http dashboard integrations backends testing demo",
     "package": "holdfast __main__",  # holdfast/__init__.py, and `python -m holdfast`
 }

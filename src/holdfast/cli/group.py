@@ -65,6 +65,12 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "import": ("bundles", "Put the run of a bundle into this store."),
         "key": ("keys", "Make, list and trust keys that sign bundles."),
     },
+    "Try": {
+        "replay": ("rehearsal", "Replay a run with the code of today, and look at its variables."),
+        "rehearse": ("rehearsal", "Run recorded runs again with one thing changed, without effects."),
+        "diff": ("difference", "Compare two runs: where they part, and what came of it."),
+        "check": ("rehearsal", "Tell which runs the code on disk would not go on with."),
+    },
     "Keep": {
         "prune": ("runs", "Delete old finished runs with their children."),
         "delete": ("runs", "Delete a finished run with its children."),

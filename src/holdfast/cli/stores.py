@@ -18,6 +18,11 @@ def existing(url: str | None) -> AbstractAsyncContextManager[Client]:
     return open_existing(url, Actor(user()), door())
 
 
+def looked_at(url: str | None) -> AbstractAsyncContextManager[Client]:
+    """Open a store that must be there, and refuse every write to it."""
+    return open_existing(url, Actor(user()), door(), only_looks=True)
+
+
 def at_terminal(hf: Client) -> Client:
     """Make the client that of the user of this computer, whom the audit names with this door."""
     return Edge(hf).through(Actor(user()), door())

@@ -18,11 +18,11 @@ from holdfast.cli.view.console import console, say
 from holdfast.cli.view.lines import line, told_now
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import open as open_store
-from holdfast.client.client import specs_of
 from holdfast.client.edge import Edge
 from holdfast.declare import Agent
 from holdfast.words.events import is_quiet
 from holdfast.words.model import Event
+from holdfast.worker.agents import specs_of
 from holdfast.worker.health import Probes, listening
 from holdfast.worker.settings import Settings
 

@@ -23,6 +23,7 @@ from holdfast.client.conversations import Conversations
 from holdfast.client.filter import filter_of
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.client.refusals import Refusals
+from holdfast.client.rehearsal import Rehearsals
 from holdfast.client.run import Run
 from holdfast.client.tokens import Tokens
 from holdfast.client.waiters import Waiters
@@ -57,6 +58,7 @@ from holdfast.words.model import (
 )
 from holdfast.words.overrides import Override, active, check_seen
 from holdfast.words.people import PYTHON, SOMEONE, Actor, Author, checked_text
+from holdfast.worker.agents import specs_of
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
@@ -131,28 +133,6 @@ async def restore_backup(path: str | os.PathLike[str], url: str | None = None, *
     return await store_for(url).restore(path, by=actor.name, via=actor.via or PYTHON)
 
 
-def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
-    """The agents named, and all agents of the modules named."""
-    if isinstance(agents, Agent | ModuleType):
-        raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
-    specs: dict[tuple[str, str | None], AgentSpec] = {}
-    for entry in agents:
-        found = (
-            [value for value in vars(entry).values() if isinstance(value, Agent)]
-            if isinstance(entry, ModuleType)
-            else [entry]
-        )
-        for agent in found:
-            if not isinstance(agent, Agent):
-                raise BadArguments(f"agents= takes agents (functions with @holdfast.agent) and modules, not {agent!r}")
-            known = specs.setdefault((agent.name, agent.spec.version), agent.spec)
-            if known is not agent.spec:
-                raise BadArguments(
-                    f"two agents are named {agent.name!r}; give one another name with @agent(name=...), or another version"
-                )
-    return list(specs.values())
-
-
 class _Arguments(NamedTuple):
     """The arguments that `start` was given for the agent: some by position, some by name."""
 
@@ -187,7 +167,7 @@ class _Arguments(NamedTuple):
         return {**(self.kwargs or {}), **self.named}
 
 
-class Client(Questions, Conversations, Control, Tokens, Bundles):
+class Client(Questions, Conversations, Control, Rehearsals, Tokens, Bundles):
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
 
     Example:

@@ -208,10 +208,10 @@ class Edge:
 
 
 @asynccontextmanager
-async def open_existing(url: str | None, actor: Actor, door: str) -> AsyncIterator[Client]:
+async def open_existing(url: str | None, actor: Actor, door: str, *, only_looks: bool = False) -> AsyncIterator[Client]:
     """Open a store that must be there, for an actor who comes through a door; no new file is made.
 
-    A file that cannot be written, or whose folder cannot, is looked at in a copy.
+    A file that cannot be written, or whose folder cannot, is looked at in a copy. With `only_looks` every write is refused.
     """
     store = store_for(url)
     path = getattr(store, "path", None)
@@ -224,7 +224,10 @@ async def open_existing(url: str | None, actor: Actor, door: str) -> AsyncIterat
         if path is None or store.is_backup or _can_be_written(path):
             try:
                 hf = await stack.enter_async_context(open(url)._through(actor, door))
-                await bury_owners(hf.store)
+                if only_looks:
+                    hf.store.refuses = hf.store.refuses or "this command only looks, and writes nothing"
+                else:
+                    await bury_owners(hf.store)
             except StoreUnavailable as error:
                 if path is None:
                     raise

@@ -375,6 +375,8 @@ class Attempt:
             self.diverge(left_over, "the code did not ask for it" + self.asks_instead() + self.unrecorded.where())
             return
         self.life.go_live()
+        if self.life.closing:
+            return  # it was only to come so far
         pending = self.edge_due = []
         self.control.look_ahead()
         for call in list(self.calls.values()):
@@ -403,6 +405,7 @@ class Attempt:
 
     def diverge(self, divergence: Divergence, found: str) -> None:
         """The code does not fit its journal."""
+        self.life.diverges(divergence, found)
         self.pause(f"NondeterminismError: {divergence.told(self.run.id, found)}")
 
     def pause(self, reason: str) -> None:
@@ -423,7 +426,8 @@ class Attempt:
             self.life.does_not_fit(
                 f"NondeterminismError: run {self.run.id!r}: what the journal has under the key {event.key or ''!r}, "
                 f"{what}, does not fit its type: {error}. Nothing was done and nothing was written. Bring the "
-                "old type back, give new fields a default, or say what became of renamed ones (migrate=), then resume the run"
+                "old type back, give new fields a default, or say what became of renamed ones (migrate=), then resume the run",
+                event,
             )
             raise Suspended from None
 

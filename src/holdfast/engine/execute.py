@@ -42,24 +42,30 @@ FOREIGN_GRACE_S = 300.0  # and how long when it is known to wait for such things
 
 async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Carried:
     """Load a claimed run and start its agent's code; what it does next is up to its journal."""
-    install(asyncio.get_running_loop())
     attempt = await load(host, run, spec)
+    await start(attempt)
+    return Carried(attempt)
+
+
+async def start(attempt: Attempt) -> None:
+    """Start the code of a run that was loaded, with its arguments; one whose arguments do not fit the code leaves."""
+    run, spec = attempt.run, attempt.spec
     try:
-        text = await unspilled(host.store, run.input)
+        text = await unspilled(attempt.host.store, run.input)
         args, kwargs = spec.signature.load(text or "{}")
     except HoldfastError as error:
         attempt.life.does_not_fit(
             f"run {run.id!r}: its arguments do not fit agent {spec.name!r}: {error}. Bring the old parameters back (new ones "
             "need a default), then resume the run"
         )
-        return Carried(attempt)
+        return
     effects.watch()
     attempt.start(args, kwargs)
-    return Carried(attempt)
 
 
 async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
     """Everything replay needs, read once: no work per step grows with the history."""
+    install(asyncio.get_running_loop())
     store = host.store
     events = run.journal if isinstance(run, Claimed) else None
     if events is None:
@@ -168,7 +174,7 @@ class Loop:
             attempt.unawaited.clear()
             control.finish("cancelled", None, None)
             return
-        error = self._how_it_ended(root)
+        error = how_it_ended(attempt)
         attempt.unawaited.clear()
         if error is None:
             try:
@@ -179,18 +185,6 @@ class Loop:
                 control.finish("completed", text, None)
                 return
         control.finish("failed", None, _error_record(error))
-
-    def _how_it_ended(self, root: asyncio.Task[Any]) -> BaseException | None:
-        """The exception that ends the run, if one does."""
-        if root.cancelled():
-            return asyncio.CancelledError("the agent was cancelled from inside")
-        error = root.exception()
-        if error is None and self.attempt.unawaited:
-            names = sorted({call.__name__ for call in self.attempt.unawaited.values()})
-            return HoldfastError(
-                f"the agent called {', '.join(names)} without awaiting it, so it did not happen; write `await {names[0]}(...)`"
-            )
-        return error
 
     # When it does not go on
 
@@ -256,6 +250,21 @@ class Loop:
                 f"that goes on before {event.kind} of {event.key or 'the inbox'!r} is longer, and which the agent saw first is not "
                 "recorded. Nothing was done and nothing was written. Finish the run with that version, or start it anew"
             )
+
+
+def how_it_ended(attempt: Attempt) -> BaseException | None:
+    """The exception that ends the run, if one does."""
+    root = attempt.tasks.root
+    assert root is not None
+    if root.cancelled():
+        return asyncio.CancelledError("the agent was cancelled from inside")
+    error = root.exception()
+    if error is None and attempt.unawaited:
+        names = sorted({call.__name__ for call in attempt.unawaited.values()})
+        return HoldfastError(
+            f"the agent called {', '.join(names)} without awaiting it, so it did not happen; write `await {names[0]}(...)`"
+        )
+    return error
 
 
 def _error_record(error: BaseException) -> dict[str, Any]:

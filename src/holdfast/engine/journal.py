@@ -209,13 +209,18 @@ class Divergence:
             "or a default was changed to or from what the code gives (bring the old default back)"
         )
 
+    @property
+    def recorded(self) -> str:
+        """The record in a few words."""
+        if self.kind == "checkpoint":
+            return "a checkpoint, which only restore() reads"
+        return f"{self.kind} of {self.name}({self.input})" if self.name else self.kind
+
     def told(self, run: str, found: str) -> str:
         """The whole reason: what was recorded, what was found, why it may be and what to do."""
-        recorded = f"{self.kind} of {self.name}({self.input})" if self.name else self.kind
-        if self.kind == "checkpoint":
-            recorded = "a checkpoint, which only restore() reads,"
+        comma = "," if self.kind == "checkpoint" else ""
         return (
-            f"run {run!r}: the journal has {recorded} under the key {self.key!r}, but {found}. "
+            f"run {run!r}: the journal has {self.recorded}{comma} under the key {self.key!r}, but {found}. "
             "The code changed since this was recorded, or it depends on something that is not recorded: a clock (use "
             "holdfast.now()), random numbers (holdfast.rng()), a UUID (holdfast.uuid4()), the order of a set, the "
             "environment, raw I/O, another Python minor version. Nothing was done and nothing was written. Go on with the "

@@ -13,15 +13,17 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 
+from holdfast.engine.journal import Divergence
 from holdfast.store.appends import Transition
-from holdfast.words.model import RunRow
+from holdfast.words.model import Event, RunRow
 
 
 class Life:
     """Where one attempt at a run is in its life, and how it left."""
 
     __slots__ = (
-        "_on_close", "_on_live", "closing", "ended", "finishing", "left", "live", "loop", "outside", "run", "unfit",
+        "_on_close", "_on_live", "closing", "ended", "finishing", "found", "left", "live", "loop", "misfit", "outside", "run",
+        "unfit",
     )  # fmt: skip
 
     def __init__(self, run: RunRow, loop: asyncio.AbstractEventLoop, outside: contextvars.Context) -> None:
@@ -31,6 +33,8 @@ class Life:
         self.closing: str | None = None  # how it leaves, once it does
         self.left: Transition | None = None  # how it was parked, paused or ended
         self.unfit = ""  # why its records do not fit this code
+        self.misfit: Divergence | None = None  # the record that does not, and what was found in its place
+        self.found = ""
         self.ended: asyncio.Future[str] = loop.create_future()
         self._on_live: tuple[Callable[[], None], ...] = ()
         self._on_close: tuple[Callable[[], None], ...] = ()
@@ -40,8 +44,8 @@ class Life:
         self._on_live = follow
 
     def when_closing(self, *follow: Callable[[], None]) -> None:
-        """Say what follows when the run leaves memory, in this order."""
-        self._on_close = follow
+        """Say what follows when the run leaves memory, in this order; what is said later comes before all of it."""
+        self._on_close = (*follow, *self._on_close)
 
     def go_live(self) -> None:
         """Everything recorded is through: write first what was found out on the way."""
@@ -59,13 +63,18 @@ class Life:
         self.finishing = True
         return self.leaves(transition)
 
-    def does_not_fit(self, reason: str) -> None:
+    def diverges(self, record: Divergence, found: str) -> None:
+        """Remember which record does not fit the code, and what the code does in its place."""
+        if not self.closing:
+            self.misfit, self.found = record, found
+
+    def does_not_fit(self, reason: str, event: Event | None = None) -> None:
         """A record does not fit the types of this code: perhaps it fits those of another worker.
 
         The run leaves without a write to its journal, and the host gives it back, or pauses it if no worker is left.
         """
         if not self.closing:
-            self.unfit = reason
+            self.unfit, self.misfit = reason, None if event is None else Divergence.of(event)
             self.close("unfit")
 
     def close(self, outcome: str) -> None:

@@ -23,7 +23,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from types import BuiltinFunctionType, FrameType
 from typing import Any, Protocol
 
@@ -558,14 +558,31 @@ def made_at(coro: Any) -> str:
 def waiting_location(coro: Any) -> str:
     """Where a suspended coroutine waits: its innermost frame outside asyncio and Holdfast, as file:line."""
     found = ""
+    for frame in suspended_frames(coro):
+        if not is_ours(frame.f_code.co_filename):
+            found = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+    return found
+
+
+def suspended_frames(coro: Any) -> Iterator[FrameType]:
+    """The frames of a coroutine that waits, the outermost first."""
     for _ in range(1000):
         frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
-        if frame is not None and not is_ours(frame.f_code.co_filename):
-            found = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        if frame is not None:
+            yield frame
         coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None)
         if coro is None:
-            break
-    return found
+            return
+
+
+def running_frames() -> list[FrameType]:
+    """The frames of the task of a run that runs now, up to the caller, the outermost first."""
+    found: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not Stirring._step.__code__:
+        found.append(frame)
+        frame = frame.f_back
+    return found[::-1]
 
 
 class Generators:

@@ -180,7 +180,8 @@ class StepCall(Call):
             attempt.life.does_not_fit(
                 f"NondeterminismError: run {attempt.run.id!r}: the arguments that the journal has under the key {self.key!r} do "
                 f"not fit the step any more: {error}. Nothing was done and nothing was written. Bring the old parameters and types "
-                "back (new ones need a default), then resume the run"
+                "back (new ones need a default), then resume the run",
+                given,
             )
             return
         self.preview, self.whole = self.bound.preview, self.weigh()

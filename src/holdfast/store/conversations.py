@@ -25,7 +25,7 @@ from typing import Final
 
 from holdfast.errors import ConversationBusy
 from holdfast.store import audit
-from holdfast.store.blobs import NAMED_BLOB, delete_blobs, insert_blobs
+from holdfast.store.blobs import NAMED_BLOB, delete_blobs, insert_blobs, spilled
 from holdfast.store.inbox import put_signal
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 
@@ -109,6 +109,10 @@ class Conversations(Feature):
         """List the conversations that a run has."""
         return [conversation for (conversation,) in await self._glance(rows, "conversations_held", run=run)]
 
+    async def fill_conversation(self, conversation: str, said: list[tuple[str, str, int]]) -> None:
+        """Begin a conversation that is not there yet with what was said elsewhere: texts, each with its run and its time."""
+        await self._submit(lambda tx: _fill(tx, conversation, said))
+
     async def delete_conversation(self, conversation: str, *, by: str = "", via: str = "") -> int:
         """Delete a conversation with all that was said in it, and the large values that nothing else names.
 
@@ -191,6 +195,19 @@ def leave_all(tx: Transaction, runs: Iterable[str]) -> Asking[None]:
     """Leave what these runs, which have ended, had or waited for."""
     for conversation, request in (yield from tx.rows("conversations_of", ids=to_json(list(runs)))):
         yield from _leave(tx, Leave(conversation, request))
+
+
+def _fill(tx: Transaction, conversation: str, said: list[tuple[str, str, int]]) -> Asking[None]:
+    _, length = yield from tx.row("enter_conversation", conversation=conversation, run="", request="")
+    if length == 0 and said:
+        yield from tx.rows("lengthen", conversation=conversation, request="", first=0, end=len(said))
+        messages = []
+        for position, (text, run, at) in enumerate(said):
+            stored, blobs = spilled(text)
+            yield from insert_blobs(tx, blobs)
+            messages.append([conversation, position, stored, run, at])
+        yield Count("insert_message", messages)
+    yield from tx.rows("pass_on", conversation=conversation, run=None, request=None)
 
 
 def _delete(tx: Transaction, conversation: str, by: str, via: str) -> Asking[int]:

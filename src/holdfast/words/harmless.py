@@ -13,6 +13,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Final
 
 # Needs no second look: ASCII, Latin letters, dashes, quotes and dots, arrows, and the signs that pictures are drawn with.
@@ -53,6 +54,8 @@ class _Harmless(logging.Filter):
     """A record is one line, whatever it repeats of what runs, models and senders said."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if silent.get():
+            return False
         told = record.getMessage()
         if (shown := harmless(told)) != told:
             record.msg, record.args = shown, None
@@ -64,6 +67,9 @@ class _Harmless(logging.Filter):
 
 
 _FILTER: Final = _Harmless()
+silent: Final[ContextVar[bool]] = ContextVar(
+    "silent", default=False
+)  # here runs are only tried: nothing of them is news
 
 
 def logger(name: str) -> logging.Logger:

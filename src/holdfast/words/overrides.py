@@ -25,11 +25,26 @@ class Override(NamedTuple):
 
 
 _finders: list[Callable[[], Iterable[Override]]] = []
+_makers: list[Callable[[str, str | None, Any], Iterable[Override]]] = []
 
 
 def find_with(finder: Callable[[], Iterable[Override]]) -> None:
     """Have this function tell which overrides of its framework hold in the context in which it is called."""
     _finders.append(finder)
+
+
+def make_with(maker: Callable[[str, str | None, Any], Iterable[Override]]) -> None:
+    """Have this function make overrides of its framework: of a part, of the agent with a name or of all, with a value."""
+    _makers.append(maker)
+
+
+def made(part: str, agent: str | None, value: Any) -> tuple[Override, ...]:
+    """Make overrides that hold where they are entered; `BadArguments` if no framework here has such an agent."""
+    found = tuple(override for maker in _makers for override in maker(part, agent, value))
+    if not found:
+        which = f"named {agent!r} " if agent is not None else ""
+        raise BadArguments(f"there is no agent of a model framework {which}in this code whose {part} could be replaced")
+    return found
 
 
 def active() -> tuple[Override, ...]:

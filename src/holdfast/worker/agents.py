@@ -77,6 +77,28 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
+def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
+    """The agents named, and all agents of the modules named."""
+    if isinstance(agents, Agent | ModuleType):
+        raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
+    specs: dict[tuple[str, str | None], AgentSpec] = {}
+    for entry in agents:
+        found = (
+            [value for value in vars(entry).values() if isinstance(value, Agent)]
+            if isinstance(entry, ModuleType)
+            else [entry]
+        )
+        for agent in found:
+            if not isinstance(agent, Agent):
+                raise BadArguments(f"agents= takes agents (functions with @holdfast.agent) and modules, not {agent!r}")
+            known = specs.setdefault((agent.name, agent.spec.version), agent.spec)
+            if known is not agent.spec:
+                raise BadArguments(
+                    f"two agents are named {agent.name!r}; give one another name with @agent(name=...), or another version"
+                )
+    return list(specs.values())
+
+
 # What a worker publishes of its agents, so that others can start them by name and have arguments checked at once.
 
 

@@ -284,7 +284,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         records.date(request_context.messages, ctx.run_id)
         turn = turn_of(ctx)
         turn.model_id, turn.task = request_context.model_id or request_context.model.model_id, task_label()
-        if ctx.run_id in records.known().unseen and unobserved(ctx):
+        if ctx.run_id in records.known().unseen and unobserved(ctx) and not records.is_noticing():
             name = step_name(self.name)
             await resume(ctx, turn, Names(scopes_of(ctx), f"{name}.model", f"{name}.events"))
             request_context.messages = list(ctx.messages)

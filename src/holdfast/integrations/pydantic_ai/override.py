@@ -40,6 +40,18 @@ def _found() -> Iterator[Override]:
 overrides.find_with(_found)
 
 
+def _made(part: str, name: str | None, value: Any) -> Iterator[Override]:
+    for each in _agents:
+        agent = each()
+        if agent is not None and name in (None, agent.name):
+            with agent.override(**{part: value}):
+                variable: ContextVar[Any] = getattr(agent, f"{_PREFIX}{part}")
+                yield Override(part, agent.name or "agent", variable, variable.get())
+
+
+overrides.make_with(_made)
+
+
 def model_in_place(agent: AbstractAgent[Any, Any] | None) -> Model | str | None:
     """The model that is put in place of all others of this agent here."""
     variable = getattr(agent, f"{_PREFIX}model", None)

@@ -18,6 +18,8 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, User
 from pydantic_core import to_jsonable_python
 
 import holdfast
+from holdfast.values.text import cut
+from holdfast.words.notices import Notice, notices
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 _OURS = ("run_id", "conversation_id", "model_id")  # of a message: what the framework keeps for itself
@@ -33,6 +35,7 @@ class Known:
     begun: set[tuple[str | None, str]] = field(default_factory=set)  # those of them that began
     unseen: set[str | None] = field(default_factory=set)  # runs of agents whose turns no code of the user's sees
     turns: dict[str | None, Any] = field(default_factory=dict)  # the last request of each run of an agent
+    versions: dict[tuple[str, str], Any] = field(default_factory=dict)  # in a replay: what requests were made with
 
 
 _known: ContextVar[Known] = ContextVar("holdfast_pydantic_ai")
@@ -174,6 +177,16 @@ def _message(message: ModelMessage) -> dict[str, Any]:
 
 def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dict[str, Any]:
     """The response with the hash of what it was asked with, and that itself if this run has not stored it yet."""
+    version, tools = _version(model, params)
+    run = holdfast.this_run().id
+    found = {_hash(version): version, _hash(tools): tools}
+    new = {mark: value for mark, value in found.items() if (run, mark) not in known().stored}
+    stamp = {"version": _hash(version), "response": response}
+    return {**stamp, "new": new} if new else stamp
+
+
+def _version(model: str | None, params: ModelRequestParams) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """All that a request is made with besides its messages, and its tools."""
     tools = _tools(params)
     settings: dict[str, Any] = dict(params.model_settings or {})
     if settings.get("extra_headers"):
@@ -185,11 +198,7 @@ def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dic
         "instructions": last.instructions if last else None,
         "tools": _hash(tools),
     }
-    run = holdfast.this_run().id
-    found = {_hash(version): version, _hash(tools): tools}
-    new = {mark: value for mark, value in found.items() if (run, mark) not in known().stored}
-    stamp = {"version": _hash(version), "response": response}
-    return {**stamp, "new": new} if new else stamp
+    return version, tools
 
 
 def unstamped(answer: dict[str, Any]) -> Any:
@@ -197,6 +206,41 @@ def unstamped(answer: dict[str, Any]) -> Any:
     run = holdfast.this_run().id
     known().stored.update((run, mark) for mark in answer.get("new", ()))
     return answer["response"]
+
+
+def is_noticing() -> bool:
+    """Is this a replay that wants to see every request?"""
+    return notices.get() is not None
+
+
+def notice(agent: str, answer: dict[str, Any], model: str | None, params: ModelRequestParams) -> None:
+    """Tell a replay what a request is made with now, where that is not what it was made with when it was recorded."""
+    heard = notices.get()
+    if heard is None:
+        return
+    run, versions = holdfast.this_run().id, known().versions
+    versions.update({(run, mark): value for mark, value in answer.get("new", {}).items()})
+    then = versions.get((run, answer["version"]))
+    if then is None:
+        return  # the request that has it was made before a checkpoint
+    now, tools = _version(model or then["model"], params)
+    for part in ("model", "settings", "instructions"):
+        if then[part] != now[part]:
+            heard.append(Notice(f"{part} of {agent}", _text(then[part]), _text(now[part])))
+    before, after = _by_name(versions.get((run, then["tools"]), tools)), _by_name(tools)
+    for name in dict.fromkeys([*before, *after]):
+        if before.get(name) != after.get(name):
+            heard.append(Notice(f"tool {name} of {agent}", _text(before.get(name)), _text(after.get(name))))
+
+
+def _by_name(tools: list[dict[str, Any]]) -> dict[str, Any]:
+    return {tool["name"]: {"description": tool["description"], "parameters": tool["parameters"]} for tool in tools}
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_type_name), 500)
 
 
 def _hash(value: Any) -> str:

@@ -100,6 +100,8 @@ class Steps(DurableOperationBackend[Options]):
             if not self.capability.hands_on or not params.model_request_parameters.allow_text_output:
                 raise
             return unfinished(ctx.messages, error)
+        own = None if models else getattr(operation.operation_id, "model_name", None)
+        records.notice(self.capability.name, answer, own, params)
         response = operation.result_codec.load(records.unstamped(answer))
         turn.messages, turn.response, turn.returned = list(ctx.messages), answer["response"], {}
         records.known().asked_for.update((ctx.run_id, call.tool_call_id) for call in response.tool_calls)

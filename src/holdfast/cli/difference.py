@@ -1,0 +1,162 @@
+"""`holdfast diff`: two runs side by side."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from holdfast.cli.options import db_option, json_option, run_ids, subcommand
+from holdfast.cli.stores import looked_at
+from holdfast.cli.view.console import Glyphs, console, glyphs, print_json
+from holdfast.cli.view.draw import clean
+from holdfast.cli.view.screen import Text
+from holdfast.rehearsal.difference import Difference, Made, Pair, Side
+from holdfast.values.text import cut
+from holdfast.words.durations import spoken
+from holdfast.words.spent import count
+
+_LONGEST: Final = 400
+_MOST: Final = 40  # pairs that differ
+
+
+@subcommand()
+@click.argument("one", metavar="A", shell_complete=run_ids)
+@click.argument("other", metavar="B", shell_complete=run_ids)
+@click.option("--all", "whole", is_flag=True, help="Print the calls that do not differ, too.")
+@db_option
+@json_option
+async def diff(one: str, other: str, whole: bool, db: str | None, as_json: bool) -> None:
+    """Compare two runs: where they part, and what came of it.
+
+    A call is compared with the call of the same key. Results, arguments, attempts, times and costs stand side by side.
+    """
+    async with looked_at(db) as hf:
+        found = await hf.diff(one, other)
+    if as_json:
+        print_json(document(found))
+    else:
+        print_difference(console(), found, whole=whole)
+
+
+def document(found: Difference) -> dict[str, object]:
+    """A difference as JSON says it."""
+    return {
+        "same": found.same, "differs": found.differs, "parted": found.parted, "one": found.one, "other": found.other,
+        "pairs": found.pairs,
+    }  # fmt: skip
+
+
+def print_difference(on: Console, found: Difference, *, whole: bool = False) -> None:
+    """Print two runs side by side, from where they part on."""
+    signs = glyphs(on)
+    made = Table(box=None, pad_edge=False, show_header=False, expand=False)
+    made.add_column(no_wrap=True)
+    made.add_column(ratio=1, overflow="fold")
+    made.add_column(ratio=1, overflow="fold")
+    for row in _heads(found):
+        made.add_row(*row)
+    on.print(made)
+    on.print()
+    on.print(_parting(found, signs))
+    _print_pairs(on, found, signs, whole=whole)
+
+
+def _heads(found: Difference) -> list[tuple[Text, ...]]:
+    one, other = found.one, found.other
+
+    def row(name: str, read: str, differs: bool) -> tuple[Text, ...]:
+        style = "yellow" if differs else ""
+        return Text(f"  {name}", "dim"), *(
+            Text(cut(clean(_says(side, read)), _LONGEST), style) for side in (one, other)
+        )
+
+    rows = [(Text("  "), Text(one.run, "bold"), Text(other.run, "bold"))]
+    for name in ("agent", "arguments", "status", "result", "error"):
+        differs = name in found.differs
+        if name in ("agent", "status", "result") or differs:
+            rows.append(row(name, name, differs))
+    rows += [
+        row("calls", "calls", one.calls != other.calls),
+        row("time", "time", False),
+        row("cost", "cost", "cost" in found.differs),
+    ]
+    return [each for each in rows if any(cell.plain.strip() for cell in each[1:])]
+
+
+def _says(side: Side, what: str) -> str:
+    said = {
+        "agent": side.agent, "arguments": side.input, "status": side.status, "result": side.result, "error": side.error,
+        "calls": str(side.calls), "time": spoken(side.seconds), "cost": side.spent.cost,
+    }  # fmt: skip
+    return said[what]
+
+
+def _parting(found: Difference, signs: Glyphs) -> Text:
+    if found.parted is None:
+        same = sum(pair.one is not None for pair in found.pairs)
+        return Text(f"  {signs.done} ", "green").append(f"the same {count(same, 'call')}, with the same outcomes")
+    before = found.pairs.index(found.parted)
+    line = Text(f"  {signs.failed} ", "bold red").append("they part at ").append(clean(found.parted.key), "bold")
+    return line.append(f", after {count(before, 'call')} that are the same" if before else ", the first call", "dim")
+
+
+def _print_pairs(on: Console, found: Difference, signs: Glyphs, *, whole: bool) -> None:
+    shown = [pair for pair in found.pairs if whole or pair.parts]
+    for pair in shown[:_MOST]:
+        on.print()
+        sign, style = (
+            ("=", "dim")
+            if not pair.parts
+            else ("<", "red")
+            if pair.other is None
+            else (">", "green")
+            if pair.one is None
+            else ("≠", "yellow")
+        )
+        sign = "!" if sign == "≠" and signs.done == "+" else sign
+        on.print(
+            Text(f"  {sign} ", style).append(clean(pair.key), "bold").append(f"  {', '.join(pair.differs)}", "dim"),
+            soft_wrap=True,
+        )
+        made = Table(box=None, pad_edge=False, show_header=False)
+        made.add_column(no_wrap=True)
+        made.add_column(ratio=1, overflow="fold")
+        made.add_column(ratio=1, overflow="fold")
+        for row in _rows(pair):
+            made.add_row(*row)
+        on.print(made)
+    if len(shown) > _MOST:
+        on.print(Text(f"  {signs.more} and {len(shown) - _MOST} more; --json has all", "dim"))
+
+
+def _rows(pair: Pair) -> list[tuple[Text, ...]]:
+    rows = []
+    for name, part in (
+        ("arguments", "arguments"),
+        ("state", "state"),
+        ("result", "result"),
+        ("error", "error"),
+        ("attempts", "attempts"),
+        ("cost", "cost"),
+        ("took", ""),
+    ):
+        cells = [_cell(side, name) for side in (pair.one, pair.other)]
+        if not any(cells) or (name in ("state", "attempts") and cells[0] == cells[1]):
+            continue
+        style = "yellow" if part in pair.differs else ""
+        rows.append((Text(f"      {name}", "dim"), *(Text(cut(clean(cell), _LONGEST), style) for cell in cells)))
+    return rows
+
+
+def _cell(made: Made | None, name: str) -> str:
+    if made is None:
+        return ""
+    took = "" if made.seconds is None else spoken(made.seconds)
+    said = {
+        "arguments": made.input, "state": made.state, "result": made.result, "error": made.error,
+        "attempts": str(made.attempts), "cost": made.spent.cost, "took": took,
+    }  # fmt: skip
+    return said[name]

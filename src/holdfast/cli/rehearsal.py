@@ -1,0 +1,303 @@
+"""`holdfast replay`, `holdfast check` and `holdfast rehearse`: code against recorded runs, without effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from holdfast.cli.agents import load, load_apps, split
+from holdfast.cli.difference import document, print_difference
+from holdfast.cli.options import (
+    budget_option,
+    db_option,
+    json_option,
+    pairs,
+    run_argument,
+    run_ids,
+    subcommand,
+    value_of,
+)
+from holdfast.cli.stores import looked_at
+from holdfast.cli.view.advice import without_id
+from holdfast.cli.view.console import FAILED, Glyphs, console, glyphs, print_json, table
+from holdfast.cli.view.draw import clean
+from holdfast.cli.view.screen import Text
+from holdfast.errors import BadArguments
+from holdfast.rehearsal.frames import Frame
+from holdfast.rehearsal.replay import Replay
+from holdfast.testing.rehearsal import Rehearsed
+from holdfast.testing.rehearsal import rehearse as rehearsed
+from holdfast.values.text import cut
+from holdfast.words.budget import Budget
+from holdfast.words.notices import Notice
+from holdfast.words.spent import count
+
+_STYLES: Final = {
+    "fits": "green", "diverges": "bold red", "unfit": "bold red", "differs": "bold yellow", "unknown": "dim", "unsure": "yellow",
+}  # fmt: skip
+_SAYS: Final = {
+    "fits": "fits", "diverges": "diverges", "unfit": "does not fit its types", "differs": "ends otherwise",
+    "unknown": "has no code here", "unsure": "cannot be told",
+}  # fmt: skip
+_LONGEST: Final = 1_000
+_RUNS: Final = 3  # that are named for one finding
+code_option: Final = click.option(
+    "--code", "apps", metavar="APP", multiple=True, required=True, envvar="HOLDFAST_CODE",
+    help="A file or module with the agents; repeatable. Default: $HOLDFAST_CODE.",
+)  # fmt: skip
+
+
+@subcommand()
+@run_argument
+@code_option
+@click.option(
+    "--to", type=click.IntRange(0), metavar="EVENT", help="Stop when the run has seen the event of this number."
+)
+@click.option("--break", "at", metavar="STEP", help="Stop where the run makes this call: a key, or the name of a step.")
+@db_option
+@json_option
+async def replay(run: str, apps: tuple[str, ...], to: int | None, at: str | None, db: str | None, as_json: bool) -> int:
+    """Replay a run with the code of today, and look at its variables.
+
+    The agent's code runs from its first line, or from the last checkpoint, and gets what was recorded. No body of a step runs
+    and nothing is written. Where the replay stops, the local variables of the agent's functions are printed.
+
+    The exit code is 1 if the code does not fit what was recorded.
+    """
+    if to is not None and at is not None:
+        raise click.UsageError("a replay stops at an event or at a call: give --to or --break, not both")
+    code = load_apps(apps)
+    async with looked_at(db) as hf:
+        found = await hf.replay(run, code, to=to if at is None else at)
+    if as_json:
+        print_json(found)
+    else:
+        on = console()
+        _print_verdict(on, glyphs(on), found)
+        _print_frames(on, found.frames)
+    return 0 if found.fits else FAILED
+
+
+@subcommand()
+@click.argument("apps", metavar="APP...", nargs=-1, required=True)
+@click.option("--run", "runs", metavar="ID", multiple=True, help="Only this run; repeatable.")
+@click.option("--finished", type=click.IntRange(0), default=100, show_default=True, metavar="N",
+              help="Replay so many finished runs too, the newest.")  # fmt: skip
+@db_option
+@json_option
+async def check(apps: tuple[str, ...], runs: tuple[str, ...], finished: int, db: str | None, as_json: bool) -> int:
+    """Tell which runs the code on disk would not go on with.
+
+    Every unfinished run, and some finished ones, are replayed with the agents of APP, a file or a module. No body of a step
+    runs and nothing is written. Each run that would diverge is told with the call, the line, what was recorded and what the
+    code does now.
+
+    The exit code is 1 if there is such a run, so that a pipeline stops before the deploy.
+    """
+    code = load_apps(apps)
+    async with looked_at(db) as hf:
+        checked = await hf.check(code, runs=runs or None, finished=finished)
+    if as_json:
+        print_json({"fits": checked.fits, "runs": checked.replays})
+    else:
+        _print_checked(checked.replays)
+    return 0 if checked.fits else FAILED
+
+
+@subcommand()
+@click.argument("runs", metavar="ID...", nargs=-1, required=True, shell_complete=run_ids)
+@code_option
+@click.option("--model", metavar="NAME", help="Another model for every Pydantic AI agent: its name, or FILE.py:OBJECT.")
+@click.option("--prompt", "prompts", metavar="AGENT=FILE", multiple=True, callback=pairs,
+              help="Other instructions for a Pydantic AI agent, from a file; repeatable.")  # fmt: skip
+@click.option("--live", metavar="STEP", multiple=True,
+              help="Run this step for every call, because it asks a model and does nothing else; repeatable.")  # fmt: skip
+@click.option("--answer", "answers", metavar="STEP=JSON", multiple=True, callback=pairs,
+              help="The result of a step that is called with an input which was not recorded; repeatable.")  # fmt: skip
+@click.option("--decide", is_flag=True, help="Decide a question that shows another value as it was decided then.")
+@budget_option("What requests to models may spend in all; without it none is made.")
+@db_option
+@json_option
+async def rehearse(
+    runs: tuple[str, ...], apps: tuple[str, ...], model: str | None, prompts: dict[str, str], live: tuple[str, ...],
+    answers: dict[str, str], decide: bool, budget: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run recorded runs again with one thing changed, without effects.
+
+    Each run begins anew, in a store of its own. Recorded results answer calls with the same input. A request to a model with a new
+    input is made if there is a --budget; any other call with a new input gets its --answer, or ends the rehearsal there. Then the
+    run and its rehearsal are compared; of several runs, in a table.
+    """
+    code = load_apps(apps)
+    given = {name: _giving(value_of(text)) for name, text in answers.items()}
+    texts = {name: _read(file) for name, file in prompts.items()}
+    limits = None if budget is None else Budget.parse(budget)
+    async with looked_at(db) as hf:
+        found = await rehearsed(
+            hf, runs, code, model=_model(model), prompts=texts, live=live, answers=given, decide=decide, budget=limits
+        )
+    if as_json:
+        print_json({"rehearsals": [_document(each) for each in found]})
+        return
+    on = console()
+    if len(found) == 1:
+        print_difference(on, found[0].difference)
+    else:
+        _print_summary(on, found)
+    for each in found:
+        if each.stopped:
+            on.print(
+                Text(f"  {each.run}  ", "bold").append(f"stopped: {clean(each.stopped)}", "yellow"), soft_wrap=True
+            )
+    told = [
+        f"{number} {origin}"
+        for origin in ("recorded", "asked", "scripted")
+        if (number := sum(each.answers.get(origin, 0) for each in found))
+    ]
+    on.print(Text(f"  steps answered: {', '.join(told) or 'none'}", "dim"))
+
+
+def _giving(value: Any) -> Callable[..., Any]:
+    """Make a function that takes whatever the step takes, and returns this."""
+    return lambda *_, **__: value
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadArguments(f"the prompt in {file!r} cannot be read: {error}") from None
+
+
+def _model(target: str | None) -> Any:
+    """A model by its name, or an object of a file."""
+    place, name = (None, None) if target is None else split(target)
+    if place is None or name is None or not place.endswith(".py"):
+        return target
+    module = load(place)
+    if not hasattr(module, name):
+        raise BadArguments(f"{place} has no {name!r}, which --model names")
+    return getattr(module, name)
+
+
+def _document(found: Rehearsed) -> dict[str, Any]:
+    about = {"run": found.run, "answers": found.answers, "stopped": found.stopped, "spent": found.spent}
+    return about | {"difference": document(found.difference)}
+
+
+def _print_summary(on: Console, found: list[Rehearsed]) -> None:
+    made = table("run", "parted at", "result", "cost then", "cost now")
+    for each in found:
+        difference = each.difference
+        parted = difference.parted.key if difference.parted is not None else "nowhere"
+        same = {"result", "error", "status"}.isdisjoint(difference.differs)
+        ends = "equal" if same and not each.stopped else "stopped" if each.stopped else "differs"
+        style = {"equal": "green", "stopped": "yellow", "differs": "red"}[ends]
+        cells = [Text(each.run, "bold"), Text(clean(parted)), Text(ends, style)]
+        made.add_row(*cells, Text(difference.one.spent.cost or "none"), Text(difference.other.spent.cost or "none"))
+    on.print(made)
+
+
+# One run
+
+
+def _print_verdict(on: Console, signs: Glyphs, found: Replay) -> None:
+    seen = f"{found.seen} of {count(found.of, 'outcome')} seen"
+    sign = signs.done if found.fits else signs.doubt if found.verdict in ("unsure", "unknown") else signs.failed
+    head = Text(f"  {sign} ", _STYLES[found.verdict]).append(found.run, "bold").append(f"  {found.agent}  ")
+    head.append(_SAYS[found.verdict], _STYLES[found.verdict]).append(f"  {seen}", "dim")
+    on.print(head, soft_wrap=True)
+    _print_parting(on, found)
+    for notice in found.notices:
+        _print_notice(on, notice, "")
+    if found.error is not None or found.result is not None:
+        said = found.error if found.error is not None else str(found.result)
+        on.print(Text("    ends with  ", "dim").append(cut(clean(said), _LONGEST)), soft_wrap=True)
+
+
+def _print_parting(on: Console, found: Replay) -> None:
+    if found.fits:
+        return
+    told = {
+        "at": found.key,
+        "line": found.line,
+        "recorded": found.recorded,
+        "present": found.present,
+        "do": found.advice,
+    }
+    if not found.present:
+        told = {"why": without_id(found.reason, found.run)}
+    for name, value in told.items():
+        if value:
+            on.print(Text(f"      {name:<9} ", "dim").append(cut(clean(value), _LONGEST)), soft_wrap=True)
+
+
+def _print_frames(on: Console, frames: tuple[Frame, ...]) -> None:
+    for frame in frames:
+        on.print()
+        head = Text("  ").append(clean(frame.function), "bold").append(f"  {clean(frame.place)}", "cyan")
+        on.print(head.append(f"  task {clean(frame.task)}" if frame.task else "", "dim"), soft_wrap=True)
+        widest = max(map(len, frame.variables), default=0)
+        for name, value in frame.variables.items():
+            on.print(Text(f"    {name:<{widest}}  ", "dim").append(clean(value)), soft_wrap=True)
+
+
+# Many runs
+
+
+def _print_checked(replays: tuple[Replay, ...]) -> None:
+    """Print each finding once, with the runs that it is a finding of."""
+    on = console()
+    signs = glyphs(on)
+    for same in _alike(replays).values():
+        _print_verdict_of(on, signs, same)
+    noticed: dict[Notice, list[str]] = {}
+    for found in replays:
+        for notice in found.notices:
+            noticed.setdefault(notice, []).append(found.run)
+    for notice, runs in noticed.items():
+        _print_notice(on, notice, _listed(runs))
+    counts = {verdict: sum(found.verdict == verdict for found in replays) for verdict in _SAYS}
+    told = [f"{counts[verdict]} {what}" for verdict, what in _MANY.items() if counts[verdict]]
+    style = "bold red" if any(counts[bad] for bad in ("diverges", "unfit", "differs")) else "green"
+    on.print(Text(f"  {count(len(replays), 'run')} replayed: ", "bold").append(", ".join(told) or "none", style))
+
+
+_MANY: Final = {
+    "fits": "fit", "diverges": "diverge", "unfit": "do not fit their types", "differs": "end otherwise",
+    "unsure": "cannot be told", "unknown": "of agents without code here",
+}  # fmt: skip
+
+
+def _alike(replays: tuple[Replay, ...]) -> dict[Any, list[Replay]]:
+    """Findings that are the same but for the run and its values: of one line, one kind and one name."""
+    found: dict[Any, list[Replay]] = {}
+    for each in replays:
+        if not each.fits and each.verdict != "unknown":
+            what = each.recorded.partition("(")[0]
+            found.setdefault((each.agent, each.verdict, each.line, what), []).append(each)
+    return found
+
+
+def _print_verdict_of(on: Console, signs: Glyphs, same: list[Replay]) -> None:
+    first = same[0]
+    sign = signs.doubt if first.verdict == "unsure" else signs.failed
+    head = Text(f"  {sign} ", _STYLES[first.verdict]).append(_listed([each.run for each in same]), "bold")
+    on.print(head.append(f"  {first.agent}  ").append(_SAYS[first.verdict], _STYLES[first.verdict]), soft_wrap=True)
+    _print_parting(on, first)
+    on.print()
+
+
+def _print_notice(on: Console, notice: Notice, runs: str) -> None:
+    on.print(Text(f"  changed  {clean(notice.what)}", "yellow").append(f"  {runs}", "dim"), soft_wrap=True)
+    for name, value in (("recorded", notice.recorded), ("present", notice.present)):
+        on.print(Text(f"      {name:<9} ", "dim").append(cut(clean(value), _LONGEST)), soft_wrap=True)
+
+
+def _listed(runs: list[str]) -> str:
+    more = f" and {len(runs) - _RUNS} more" if len(runs) > _RUNS else ""
+    return ", ".join(runs[:_RUNS]) + more

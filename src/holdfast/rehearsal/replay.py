@@ -1,0 +1,435 @@
+"""Replays: the code of an agent against the journal of one run. No body runs, nothing is written, nobody is told.
+
+Look here for what `holdfast replay`, `holdfast check` and `holdfast.testing.replay` have in common.
+
+The engine itself replays. It stands on another ground here: `_Record` is a store that reads and never writes, `Ground` is a host
+that performs nothing. Everything new is held back from the first moment, so that no call begins; and the attempt is closed where
+a worker's would act: at its edge. What the code did until then is the answer.
+
+A replay that is to stop earlier gets a journal that ends earlier. The edge is then at that point, and the frames of the agent's
+code are those of the moment at which the run had seen that much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar
+
+from holdfast.engine.attempt import Attempt
+from holdfast.engine.execute import how_it_ended, load, start
+from holdfast.engine.host import Ended, Work
+from holdfast.engine.journal import Divergence
+from holdfast.engine.slots import Freed
+from holdfast.errors import BadArguments, HoldfastError, NotStorable
+from holdfast.rehearsal.frames import Frame, frames
+from holdfast.runtime import AgentSpec, StepSpec
+from holdfast.store.appends import Append, Told
+from holdfast.store.blobs import unspilled
+from holdfast.store.conversations import MessageRow
+from holdfast.store.streams import Piece
+from holdfast.values import failures
+from holdfast.values.codec import DEFAULT_LIMIT_BYTES, preview
+from holdfast.values.text import cut, is_whole, near, short
+from holdfast.words.clock import SystemClock, Timer
+from holdfast.words.harmless import silent
+from holdfast.words.model import FINISHED, OUTCOMES, Claimed, Event, RunRow, Signal
+from holdfast.words.notices import Notice, notices
+from holdfast.words.overrides import Override
+from holdfast.worker.agents import Served
+
+T = TypeVar("T")
+Verdict = Literal["fits", "diverges", "unfit", "differs", "unknown", "unsure"]
+PATIENCE_S: Final = 2.0  # for what the code waits for and no journal has
+LIMIT_S: Final = 30.0  # for one replay, in all
+_FIELDS: Final = tuple(each.name for each in dataclasses.fields(RunRow))
+_ADVICE: Final = (
+    "Guard the change with holdfast.patched('name'), give the agent a version=, or let the runs end with the old code"
+)
+_UNFIT_ADVICE: Final = (
+    "Bring the old type back, give new fields a default, or say with migrate= what became of old ones"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The code of an agent, seen against the record of one run.
+
+    Attributes:
+        run: The run.
+        agent: The name of its agent.
+        status: The state of the run.
+        verdict: "fits"; "diverges": the code does not make the calls that are recorded; "unfit": a recorded value does not fit
+            its type; "differs": the code makes the same calls and ends otherwise; "unknown": there is no code for it;
+            "unsure": the code waits for something that no record has, such as raw I/O.
+        seen: How many outcomes the code has seen.
+        of: How many there are.
+        key: The call at which it parts.
+        line: The line of the user's code that has come to it, as file:line.
+        recorded: What the record has there.
+        present: What the code does there now.
+        advice: What to do about it.
+        reason: All of that in one text; empty if it fits.
+        result: The value that the code returned, if it came to its end.
+        error: The type and text of the exception that it raised in the end.
+        notices: Changes that stop no run: another prompt, another schema of a tool.
+        frames: Where the code is, and what its variables hold.
+
+    Example:
+        ```python
+        replayed = await hf.replay("r-1", [report])
+        assert replayed.fits, replayed.reason
+        ```
+    """
+
+    run: str
+    agent: str
+    status: str
+    verdict: Verdict = "fits"
+    seen: int = 0
+    of: int = 0
+    key: str = ""
+    line: str = ""
+    recorded: str = ""
+    present: str = ""
+    advice: str = ""
+    reason: str = ""
+    result: Any = None
+    error: str | None = None
+    notices: tuple[Notice, ...] = ()
+    frames: tuple[Frame, ...] = field(default=(), repr=False)
+
+    @property
+    def fits(self) -> bool:
+        """Does the code do what was recorded?"""
+        return self.verdict == "fits"
+
+
+class Source(Protocol):
+    """A place to read runs from: a store, or a bundle."""
+
+    async def run(self, run: str) -> RunRow | None: ...
+    async def journal(self, run: str, from_seq: int = 0) -> list[Event]: ...
+    async def blob(self, digest: str) -> bytes: ...
+    async def streams(self, run: str) -> list[Piece]: ...
+    async def pieces(self, run: str, stream: str, after: int) -> Sequence[Piece]: ...
+    async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]: ...
+
+
+class _Record:
+    """A store that an attempt can read, and that takes no write: it has nothing to write to."""
+
+    def __init__(self, source: Source) -> None:
+        self.run, self.journal, self.blob = source.run, source.journal, source.blob
+        self.streams, self.pieces, self.said = source.streams, source.pieces, source.said
+
+    async def inbox(self, run: str, after: int) -> list[Signal]:
+        return []  # what is not recorded has not happened here
+
+    def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
+        """Take a write and forget it. The only one there is says that the run is to be paused, because it does not fit."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(f"a replay asked its store for {name!r}, and nothing is done in a replay")
+
+
+class _Patience(SystemClock):
+    """The computer's clock, but for graces: here nobody waits for raw I/O for minutes."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+
+    def after(self, grace_s: float, callback: Callable[[], object]) -> Timer:
+        return super().after(min(grace_s, self._patience_s), callback)
+
+
+class Ground:
+    """A host for replays of many runs: it has their code, and performs nothing."""
+
+    value_limit_bytes, recorded = DEFAULT_LIMIT_BYTES, None
+
+    def __init__(self, source: Source, specs: Iterable[AgentSpec], *, patience_s: float = PATIENCE_S) -> None:
+        self.source = source
+        self.store: Any = _Record(source)
+        self.clock, self.slots = _Patience(patience_s), Freed()
+        self._served = Served(specs)
+        self._strays: set[asyncio.Task[Any]] = set()
+
+    @property
+    def resources(self) -> Any:
+        raise AssertionError("no resource is opened in a replay")
+
+    @property
+    def threads(self) -> Executor:
+        raise AssertionError("no thread is started in a replay")
+
+    def park_grace_s(self, run: str) -> None:
+        return None
+
+    def serve(self, spec: AgentSpec) -> None:
+        self._served.add(spec)
+
+    def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
+        return self._served.spec_of(agent, version)
+
+    async def perform(self, work: Work) -> Ended:
+        raise AssertionError(f"the body of {work.spec.name!r} was to run in a replay")
+
+    def new_task(self, make: Callable[[], T]) -> T:
+        return make()
+
+    def patched(self, patch: str) -> bool | None:
+        return None
+
+    def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
+        return None
+
+    def overrides(self, root: str) -> Iterable[Override]:
+        return ()
+
+    def body_runs(self, spec: StepSpec, key: str) -> None:
+        raise AssertionError(f"the body of {spec.name!r} was to run in a replay")
+
+    def body_ended(self, how: str, seconds: float) -> None: ...
+    def spent(self, agent: str, spendings: Sequence[Any]) -> None: ...
+    def trusted(self, lease_until: float) -> bool:
+        return False
+
+    async def trust(self) -> None:
+        await asyncio.Event().wait()
+
+    def keep(self, stray: asyncio.Task[Any]) -> None:
+        self._strays.add(stray)
+        stray.add_done_callback(self._strays.discard)
+
+    async def close(self) -> None:
+        """End what agents' code has left behind."""
+        for stray in list(self._strays):
+            stray.cancel()
+        await asyncio.gather(*self._strays, return_exceptions=True)
+
+    # One run
+
+    async def replay(
+        self, row: RunRow, *, to: int | None = None, at: str | None = None, limit_s: float = LIMIT_S, look: bool = False
+    ) -> Replay:
+        """Replay a run: all of it, up to an event, or up to the call of a key; `look` tells what variables hold."""
+        spec = self._served.spec_of(row.agent, row.version)
+        if spec is None:
+            version = "" if row.version is None else f", version {row.version!r}"
+            reason = f"there is no code for agent {row.agent!r}{version} among what was given"
+            return Replay(row.id, row.agent, row.status, "unknown", reason=reason)
+        whole = await self.source.journal(row.id, 0 if to is not None or at is not None else row.checkpoint_seq or 0)
+        events = _cut(row.id, whole, to, at)
+        with _unheard() as noticed:
+            return await _Replaying(self, row, spec, events, cut=len(events) < len(whole), look=look).result(
+                limit_s, noticed
+            )
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[list[Notice]]:
+    """Log nothing of what is only tried; collect what is noticed."""
+    noticed: list[Notice] = []
+    quiet, hears = silent.set(True), notices.set(noticed)
+    try:
+        yield noticed
+    finally:
+        silent.reset(quiet)
+        notices.reset(hears)
+
+
+class _Replaying:
+    """One replay, from loading the run to what came of it."""
+
+    def __init__(
+        self, ground: Ground, row: RunRow, spec: AgentSpec, events: list[Event], *, cut: bool, look: bool
+    ) -> None:
+        self._ground, self._row, self._spec, self._events, self._cut, self._look = ground, row, spec, events, cut, look
+        self._frames: list[Frame] = []
+        self._asks = ""
+        self._ended = False  # the agent's code came to its end
+        self._of = 0
+
+    async def result(self, limit_s: float, noticed: list[Notice]) -> Replay:
+        row = {name: getattr(self._row, name) for name in _FIELDS}
+        # No signal that waits is read: to this run it has not come yet.
+        row |= {"inbox_count": 0, "inbox_seen": 0, "lease_epoch": self._row.lease_epoch + 1}
+        attempt = await load(self._ground, Claimed(**row, journal=self._events), self._spec)
+        self._of = len(attempt.journal.outcomes)
+        attempt.bodies.hold("rehearsal")
+        attempt.life.when_live(lambda: self._reach(attempt))
+        attempt.life.when_closing(lambda: self._notes(attempt))
+        outcome = "unsure"
+        try:
+            await start(attempt)
+            async with asyncio.timeout(limit_s):
+                outcome = await asyncio.shield(attempt.life.ended)
+        except TimeoutError:
+            pass
+        finally:
+            attempt.life.close("lost")
+            verdict = await self._verdict(attempt, outcome)
+            await attempt.unwound()
+        return dataclasses.replace(verdict, notices=tuple(dict.fromkeys(noticed)))
+
+    def _reach(self, attempt: Attempt) -> None:
+        """All that is recorded is through: here a worker's attempt would act, and this one is over."""
+        root = attempt.tasks.root
+        self._ended, self._asks = root is not None and root.done(), attempt.asks_instead()
+        attempt.life.close("edge")
+
+    def _notes(self, attempt: Attempt) -> None:
+        self._frames = frames(attempt, variables=self._look)
+
+    async def _verdict(self, attempt: Attempt, outcome: str) -> Replay:
+        row, journal, life, ended = self._row, attempt.journal, attempt.life, self._ended
+        line = next((frame.place for frame in reversed(self._frames)), _first_line(self._spec))
+        made = Replay(
+            row.id, row.agent, row.status, seen=journal.turn, of=self._of, line=line,
+            frames=tuple(self._frames) if self._look else (),
+        )  # fmt: skip
+        record = life.misfit
+        if life.unfit:
+            return _unfit(made, life.unfit, record)
+        if record is not None:
+            return dataclasses.replace(
+                made, verdict="diverges", key=record.key, recorded=record.recorded, present=life.found, advice=_ADVICE,
+                reason=record.told(row.id, life.found),
+            )  # fmt: skip
+        if outcome != "edge":
+            reason = (life.left.reason if life.left is not None else None) or (
+                f"run {row.id!r}: the code waits at {line} for something that no record has, such as raw I/O or a thread; "
+                "put it into a step"
+            )
+            return dataclasses.replace(made, verdict="unsure", reason=reason)
+        if ended:
+            made = await self._compared(attempt, made)
+        elif row.status in ("completed", "failed") and not self._cut:
+            present = f"the code goes on{self._asks}" if self._asks else "the code waits"
+            reason = f"run {row.id!r} had {row.status} here, but {present}"
+            return dataclasses.replace(
+                made, verdict="diverges", recorded=f"run.{row.status}", present=present, advice=_ADVICE, reason=reason
+            )
+        return made if made.verdict != "fits" else dataclasses.replace(made, line="" if ended else line)
+
+    async def _compared(self, attempt: Attempt, made: Replay) -> Replay:
+        """The code came to its end: compare that with the recorded end, if there is one."""
+        row, returns = self._row, self._spec.signature.returns
+        error, text, value = how_it_ended(attempt), "", None
+        if error is None and attempt.tasks.root is not None:
+            value = attempt.tasks.root.result()
+            try:
+                text, _ = returns.store(value, "result")
+            except NotStorable as problem:
+                error = problem
+        now = "" if error is None else _told(failures.record(error))
+        made = dataclasses.replace(made, result=value if error is None else None, error=now or None)
+        if self._cut or row.status not in ("completed", "failed"):
+            return made
+        recorded = await unspilled(self._ground.source, row.result) or "null"
+        then = _told(json.loads(row.error)) if row.status == "failed" and row.error else ""
+        if then == now and (now or _same(returns, recorded, text)):
+            return made
+        was = f"it failed with {then}" if then else f"it returned {preview(recorded)}"
+        present = f"the code fails with {now}" if now else f"the code returns {preview(text)}"
+        advice = "If that is meant, nothing is to be done: the run is over"
+        reason = f"run {row.id!r}: {was}, and now {present}, after the same calls"
+        return dataclasses.replace(
+            made, verdict="differs", recorded=was, present=present, advice=advice, reason=reason
+        )  # fmt: skip
+
+
+def _unfit(made: Replay, reason: str, record: Divergence | None) -> Replay:
+    said = reason.removeprefix("NondeterminismError: ").removeprefix(f"run {made.run!r}: ")
+    said = said.partition(". Nothing was done")[0].partition(". Bring the old")[0]
+    if record is None:
+        return dataclasses.replace(made, verdict="unfit", present=said, reason=reason, advice=_UNFIT_ADVICE)
+    return dataclasses.replace(
+        made,
+        verdict="unfit",
+        key=record.key,
+        recorded=record.recorded,
+        present=said,
+        reason=reason,
+        advice=_UNFIT_ADVICE,
+    )
+
+
+def _told(error: dict[str, Any]) -> str:
+    return cut(f"{error.get('type')}: {error.get('message')}", 2_000)
+
+
+def _same(returns: Any, recorded: str, text: str) -> bool:
+    """Is it the recorded value? Also if it is written otherwise, because the type has other fields by now."""
+    if recorded == text:
+        return True
+    try:
+        again, _ = returns.store(returns.load(recorded), "result")
+    except HoldfastError:
+        return False
+    return bool(again == text)
+
+
+def _first_line(spec: AgentSpec) -> str:
+    code = getattr(spec.fn, "__code__", None)
+    return "" if code is None else Frame("", "", code.co_filename, code.co_firstlineno).place
+
+
+# Where a replay stops
+
+
+def _cut(run: str, events: list[Event], to: int | None, at: str | None) -> list[Event]:
+    """The events that a replay sees: all, those up to a number, or those that came before a call was made."""
+    if to is not None and at is not None:
+        raise BadArguments("a replay stops at an event or at a call: give to= or at=, not both")
+    if to is not None:
+        if not is_whole(to, 0) or (events and to > events[-1].seq) or not events:
+            last = f"from 0 to {events[-1].seq}" if events else "none"
+            raise BadArguments(f"run {run!r} has no event {short(to)}; its events have the numbers {last}")
+        return [event for event in events if event.seq <= to]
+    return events if at is None else _before(run, events, at)
+
+
+def _before(run: str, events: list[Event], at: str) -> list[Event]:
+    """The events that the run had seen when it made a call, which its first event tells."""
+    first = next((event for event in events if event.key == at), None)
+    first = first or next((event for event in events if event.key and _is_named(event, at)), None)
+    if first is None:
+        keys = list(dict.fromkeys(event.key for event in events if event.key))
+        meant = near(at, keys) or near(at, [key.rpartition("/")[2] for key in keys])
+        listed = (
+            f"did you mean {meant!r}?"
+            if meant
+            else f"its calls begin with {', '.join(keys[:5])}"
+            if keys
+            else "it made none"
+        )
+        raise BadArguments(f"run {run!r} has no call {at!r}; {listed}")
+    asked = first.data.get("asked")
+    if asked is None:
+        return [event for event in events if event.seq < first.seq]
+    seen = 0
+    for event in events:
+        if event.kind == "checkpoint" and event.seq < first.seq:
+            seen = event.data["delivered"]
+        elif event.kind in OUTCOMES:
+            if seen == asked:
+                return [each for each in events if each.seq < event.seq]
+            seen += 1
+    return events
+
+
+def _is_named(event: Event, name: str) -> bool:
+    last = (event.key or "").rpartition("/")[2]
+    return name in (event.data.get("name"), last, last.rpartition("#")[0])
+
+
+def is_over(row: RunRow) -> bool:
+    """Has the run ended?"""
+    return row.status in FINISHED

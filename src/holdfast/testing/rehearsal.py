@@ -1,0 +1,632 @@
+"""Runs of production as tests: replayed with the code of today, or run again with one thing changed.
+
+A rehearsal is a run from its beginning, in a store of its own that is gone afterwards. A worker carries it as any run, and a call
+begins as any call; but where a body would run, the record answers. Time is that of the record: it stands still until everything
+waits, and then jumps to the moment of the next recorded outcome, message or decision, so that things come in the order in which
+they came. The run has the uid of the original, so random numbers and ids are the same.
+
+A call is answered by the record if the record has the same call with the same input. For a new input there is a rule: a request
+to a model may be made, others get what the test says, and everything else ends the rehearsal. No effect ever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import contextlib
+import dataclasses
+import functools
+import heapq
+import inspect
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from holdfast.client.client import Client
+from holdfast.client.client import open as open_store
+from holdfast.client.rehearsal import told
+from holdfast.declare import Agent, Step
+from holdfast.engine.attempt import Attempt
+from holdfast.engine.attempt import Call as LiveCall
+from holdfast.engine.host import Ended, Work
+from holdfast.engine.performer import perform
+from holdfast.errors import NondeterminismError, NotStorable, RunFinished, StepFailed, UnknownAgent, UnknownRun
+from holdfast.rehearsal.difference import Difference, compare
+from holdfast.rehearsal.replay import Replay
+from holdfast.store.blobs import spilled, unspilled
+from holdfast.store.runs import NewRun
+from holdfast.store.store import Store
+from holdfast.testing.clock import JumpClock
+from holdfast.testing.kit import TestClient
+from holdfast.values import failures
+from holdfast.values.text import cut
+from holdfast.words import overrides
+from holdfast.words.budget import Budget
+from holdfast.words.calls import Call, Calls
+from holdfast.words.harmless import silent
+from holdfast.words.model import FINISHED, OUTCOMES, Event, RunRow, checked_run_id
+from holdfast.words.overrides import Override
+from holdfast.words.spent import NOTHING, Spent
+from holdfast.worker.agents import specs_of
+from holdfast.worker.settings import Settings
+from holdfast.worker.worker import Worker
+
+_LOOK_EVERY_S: Final = 0.001
+_QUIET_LOOKS: Final = 3
+_LATE_MS: Final = 10_000
+_MOST_RUNS: Final = 10_000  # of one family
+Origin = Literal["recorded", "asked", "scripted"]
+
+
+def replay(
+    store: str, run: str, agents: Iterable[Agent[..., Any] | ModuleType], *, to: int | str | None = None
+) -> Replay:
+    """Replay a recorded run with the code of today, in a plain test. No body runs, and nothing is written.
+
+    Args:
+        store: The URL of the store that has the run, such as "sqlite:orders.db".
+        run: The run.
+        agents: Its agent, and those it calls, or modules with agents.
+        to: Stop when the run has seen this event, or where it makes the call of this key.
+
+    Raises:
+        NondeterminismError: The code does not make the calls that are recorded, does not take the recorded values, or ends
+            otherwise. The message says where, with the line of the code.
+        UnknownRun: The store has no such run.
+
+    Example:
+        ```python
+        def test_the_run_of_last_tuesday() -> None:
+            replayed = holdfast.testing.replay("sqlite:runs.db", "r-1", [research])
+            assert replayed.result == "published"
+        ```
+    """
+
+    async def replayed() -> Replay:
+        async with open_store(store) as hf:
+            return await hf.replay(run, agents, to=to)
+
+    with ThreadPoolExecutor(1) as alone:  # a loop of its own: whoever calls may be on one
+        found = alone.submit(asyncio.run, replayed()).result()
+    if not found.fits:
+        raise NondeterminismError(f"{found.line}: {found.reason}" if found.line else found.reason)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """A run that was run again with one thing changed.
+
+    Attributes:
+        run: The run.
+        difference: The original beside the rehearsal.
+        answers: How calls of steps were answered: by "recorded" results, "asked" of a model, "scripted" by the test.
+        stopped: Why the rehearsal did not come to an end of its own; empty if it did.
+        spent: What requests to models have really spent.
+
+    Example:
+        ```python
+        (rehearsed,) = await holdfast.testing.rehearse(hf, ["r-1"], [report])
+        assert rehearsed.difference.same
+        ```
+    """
+
+    run: str
+    difference: Difference
+    answers: dict[str, int]
+    stopped: str = ""
+    spent: Spent = NOTHING
+
+
+async def rehearse(
+    hf: Client,
+    runs: Iterable[str],
+    agents: Iterable[Agent[..., Any] | ModuleType],
+    *,
+    model: Any = None,
+    prompts: Mapping[str, str] | None = None,
+    replace: Mapping[Step[..., Any], Callable[..., Any]] | None = None,
+    live: Iterable[Step[..., Any] | str] = (),
+    answers: Mapping[Any, Callable[..., Any]] | None = None,
+    decide: bool = False,
+    budget: Budget | None = None,
+) -> list[Rehearsed]:
+    """Run recorded runs again with one thing changed, and compare. No effect happens, and the store is only read.
+
+    Args:
+        hf: The client of the store that has the runs.
+        runs: The runs, each with all below it.
+        agents: The code: agents, or modules with agents.
+        model: A model in place of those of all Pydantic AI agents, or its name.
+        prompts: Instructions in place of those of Pydantic AI agents, by the names of the agents.
+        replace: Functions in place of the bodies of steps; they answer every call of these steps.
+        live: Steps, or their names, whose bodies run for every call, because they ask a model and do nothing else.
+        answers: Functions, by step or its name, that answer calls which the record has not with that input.
+        decide: Decide a question that shows another value than it did as it was decided then; else it ends the rehearsal.
+        budget: What requests to models may spend in all. Without it none is made, but to a `model` that is an object.
+
+    Raises:
+        UnknownRun: One of the runs is not there.
+        UnknownAgent: The code has no agent of that name.
+        BadArguments: The model, a prompt or a function has nothing to take the place of.
+
+    Example:
+        ```python
+        (rehearsed,) = await holdfast.testing.rehearse(hf, ["r-1"], [report])
+        print(rehearsed.difference.parted, rehearsed.answers)
+        ```
+    """
+    code, replaced = list(agents), dict(replace or {})
+    specs = specs_of(code)
+    changed = overrides.made("model", None, model) if model is not None else ()
+    for name, text in (prompts or {}).items():
+        changed += overrides.made("instructions", name, text)
+    by_name = {str(getattr(step, "name", step)): function for step, function in (answers or {}).items()}
+    asked = frozenset(str(getattr(step, "name", step)) for step in live)
+    rules = _Rules(
+        changed, replaced, asked, by_name, decide, budget, free=model is not None and not isinstance(model, str)
+    )
+    found: list[Rehearsed] = []
+    for run in dict.fromkeys(runs):
+        row = await hf._run_row(checked_run_id(run))
+        if not any((spec.name, spec.version if row.version else None) == (row.agent, row.version) for spec in specs):
+            raise UnknownAgent(f"run {run!r} is one of agent {row.agent!r}, which is not in the code that was given")
+        found.append(await _rehearsed(hf.store, row, code, rules))
+    return found
+
+
+@dataclass
+class _Rules:
+    """What is changed, and what answers a call with a new input."""
+
+    overrides: tuple[Override, ...]
+    replace: dict[Step[..., Any], Callable[..., Any]]
+    live: frozenset[str]  # names of steps
+    answers: dict[str, Callable[..., Any]]
+    decide: bool
+    budget: Budget | None
+    free: bool  # requests to models cost nothing
+    spent: Spent = NOTHING
+
+    @property
+    def may_ask(self) -> bool:
+        """May a request to a model be made?"""
+        return self.free or (self.budget is not None and not self._used_up)
+
+    @property
+    def _used_up(self) -> bool:
+        limits, spent = self.budget, self.spent
+        assert limits is not None
+        pairs = ((limits.usd, spent.usd), (limits.tokens, spent.tokens), (limits.model_calls, spent.model_calls))
+        return any(limit is not None and used >= limit for limit, used in pairs)
+
+
+async def _rehearsed(store: Store, row: RunRow, code: Sequence[Any], rules: _Rules) -> Rehearsed:
+    record = await _Record.of(store, row)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        stage = _Stage(Path(folder) / "rehearsal.db", code, record, rules)
+        quiet = silent.set(True)
+        try:
+            async with stage:
+                await stage.play()
+                second = await stage.told()
+        finally:
+            silent.reset(quiet)
+    first = await told(store, row, record.ends_at)
+    so_far = row.status not in FINISHED
+    return Rehearsed(row.id, compare(first, second, so_far=so_far), dict(stage.origins), stage.stopped, stage.spent)
+
+
+# The record
+
+
+@dataclass
+class _Recorded:
+    """One recorded run: its calls, each of which answers once."""
+
+    row: RunRow
+    events: list[Event]
+    calls: list[Call] = field(default_factory=list)
+    used: set[int] = field(default_factory=set)
+
+    def take(self, call: LiveCall) -> Call | None:
+        """Find the recorded call that this one is: in its place, or else anywhere, with the same name and input."""
+        for place in (True, False):
+            for nth, recorded in enumerate(self.calls):
+                if nth not in self.used and (not place or recorded.key == call.key) and _is_same(call, recorded):
+                    self.used.add(nth)
+                    return recorded
+        return None
+
+
+def _is_same(call: LiveCall, recorded: Call) -> bool:
+    """Has the record this very call? Also if only a default has become what the code gives, or a field was added."""
+    if (recorded.sort, recorded.name) != ("step", call.name):
+        return False
+    digest = recorded.digest
+    whole, lean = recorded.fact("whole_digest", digest), recorded.fact("lean_digest", digest)
+    return call.digest == digest or call.weigh() == whole or call.thin() == lean
+
+
+@dataclass
+class _Record:
+    """A run and all below it, as they were recorded."""
+
+    store: Store
+    root: RunRow
+    runs: dict[str, _Recorded]
+    ends_at: int
+
+    @classmethod
+    async def of(cls, store: Store, root: RunRow) -> _Record:
+        family = await store.runs(root=root.root_id or root.id, limit=_MOST_RUNS)
+        runs = {root.id: _Recorded(root, [])}
+        grown = True
+        while grown:  # lists of a family come in no order
+            below = [row for row in family if row.parent_id in runs and row.id not in runs]
+            runs.update({row.id: _Recorded(row, []) for row in below})
+            grown = bool(below)
+        for run, recorded in runs.items():
+            recorded.events = await store.journal(run)
+            recorded.calls = Calls(recorded.events).made
+        last = max((each.events[-1].at for each in runs.values() if each.events), default=root.created_at)
+        return cls(store, root, runs, max(last, root.finished_at or 0))
+
+    def of_run(self, run: RunRow) -> _Recorded | None:
+        """Find the record of a run: by its id, or, if a call stands elsewhere now, by its agent and arguments."""
+        found = self.runs.get(run.id)
+        if found is None:
+            alike = [
+                each for each in self.runs.values() if (each.row.agent, each.row.identity) == (run.agent, run.identity)
+            ]
+            found = next((each for each in alike if each.row.parent_id is not None), None)
+            if found is not None:
+                self.runs[run.id] = found
+        return found
+
+    @functools.cached_property
+    def models(self) -> frozenset[str]:
+        """The names of steps that have asked models."""
+        return frozenset(call.name for recorded in self.runs.values() for call in recorded.calls if call.is_model)
+
+    @functools.cached_property
+    def times(self) -> list[int]:
+        """The times at which outcomes were recorded."""
+        return sorted({each.at for recorded in self.runs.values() for each in recorded.events if each.kind in OUTCOMES})
+
+    async def text(self, event: Event) -> str | None:
+        """Read the value of an event, wherever it is kept."""
+        return event.value if event.blob is None else (await self.store.blob(event.blob)).decode()
+
+
+# The stage
+
+
+class _Clock(JumpClock):
+    """Durable time that stands still until it is told."""
+
+    def __init__(self, now: int) -> None:
+        super().__init__()
+        self._now = now
+
+    def now(self) -> int:
+        return self._now
+
+    def jump_to(self, when: int) -> None:
+        self._now = max(self._now, when)
+        self.fire()
+
+
+class _Understudy(Worker):
+    """A worker that performs nothing by itself."""
+
+    stage: _Stage
+
+    async def perform(self, work: Work) -> Ended:
+        return await self.stage.answered(self, work)
+
+
+class _Stage(TestClient):
+    """A client over a store of its own in which one run is run again."""
+
+    __test__ = False
+
+    def __init__(self, path: Path, code: Sequence[Any], record: _Record, rules: _Rules) -> None:
+        super().__init__(path, code, Settings(park_grace_s=3600.0, lease_ttl_s=3600.0), rules.replace)
+        self._settings = dataclasses.replace(self._settings, observer=self)
+        self.clock = _Clock(record.root.created_at)
+        self._record, self._rules = record, rules
+        self._carried[record.root.id] = rules.overrides
+        self._order: list[tuple[int, int, int, asyncio.Future[None]]] = []  # answers that wait for their time
+        self._count = itertools.count()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._parted = False  # something was answered otherwise than by the record
+        self._over_with = asyncio.Event()  # nothing more will come
+        self.origins: Counter[str] = Counter()
+        self.stopped, self.spent = "", NOTHING
+
+    async def _work(self, store: Store) -> None:
+        worker = _Understudy(store, self._specs, self._settings)
+        worker.stage = self
+        await worker.start()
+        self._worker = worker
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Leave everything as it is: nobody goes on with this store, and a body that waits for nothing is not waited for."""
+        if self._jumper is not None:
+            self._jumper.cancel()
+            await asyncio.gather(self._jumper, return_exceptions=True)
+        await self._drop()
+
+    async def play(self) -> None:
+        """Start the run as it was started, and go on until it has ended, or nothing more can come."""
+        row, store = self._record.root, self._record.store
+        given = await unspilled(store, row.input) or "{}"
+        text, blobs = spilled(given)
+        await self._fill_conversations()
+        new = NewRun(
+            row.id,
+            row.uid,
+            row.agent,
+            text,
+            row.version,
+            row.queue,
+            row.labels,
+            budget=row.budget,
+            identity=row.identity,
+        )
+        await self.store.create(new, blobs)
+        self._announce()
+        over = asyncio.create_task(self.get(row.id).wait(*FINISHED, "paused"))
+        nothing = asyncio.create_task(self._over_with.wait())
+        try:
+            await asyncio.wait([over, nothing], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (over, nothing):
+                task.cancel()
+            await asyncio.gather(over, nothing, return_exceptions=True)
+        now = await self._run_row(row.id)
+        if now.status == "paused" and not self.stopped:
+            self.stopped = now.reason or "it was paused"
+
+    async def told(self) -> Any:
+        """The run as it stands in the end."""
+        return await told(self.store, await self._run_row(self._record.root.id), self.clock.now())
+
+    # What came from outside
+
+    def _announce(self) -> None:
+        """Have messages and requests to stop come when they came."""
+        for run, recorded in list(self._record.runs.items()):
+            for event in recorded.events:
+                if event.kind == "message.received":
+                    self.clock.call_at(event.at, functools.partial(self._send, self._message, run, event))
+                elif event.kind == "run.cancelling" and run == self._record.root.id:
+                    self.clock.call_at(event.at, functools.partial(self._send, self._cancel, run, event))
+
+    def _send(self, send: Callable[..., Any], *what: Any) -> None:
+        task = asyncio.get_running_loop().create_task(send(*what))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _message(self, run: str, event: Event) -> None:
+        data = {name: value for name, value in event.data.items() if name not in ("topic", "position")}
+        await self._signal(run, f"recorded:{event.seq}", event, event.data["topic"], data)
+
+    async def _signal(self, run: str, signal: str, event: Event, topic: str, data: dict[str, Any]) -> None:
+        text = await self._record.text(event)
+        stored, blobs = (None, {}) if text is None else spilled(text)
+        with contextlib.suppress(UnknownRun, RunFinished):
+            await self.store.send(run, signal, event.kind, topic, stored, data, blobs)
+
+    async def _cancel(self, run: str, event: Event) -> None:
+        grace_ms = max(0, event.data["until"] - event.at)
+        with contextlib.suppress(UnknownRun, RunFinished):
+            await self.store.cancel(
+                run,
+                by=event.data["by"],
+                reason=event.data["reason"],
+                grace_ms=grace_ms,
+                request=f"recorded:{event.seq}",
+            )
+
+    def recorded(self, event: Event) -> None:
+        """An event is durable: a question that was asked then has the answer it had then, when it had it."""
+        if event.kind != "approval.asked":
+            return
+        asked = self._asked(event)
+        if asked is None:
+            self._stop(f"it asks {cut(event.data['question'], 200)!r}, which nobody was asked with that value")
+            return
+        decided = next((each for each in asked.events if each.kind == "approval.decided"), None)
+        if decided is not None:
+            data = {name: value for name, value in decided.data.items() if name != "approval"}
+            approval = event.data["approval"]
+            send = functools.partial(
+                self._send, self._signal, event.run, f"decided:{approval}", decided, approval, data
+            )
+            self.clock.call_at(max(decided.at, self.clock.now()), send)
+
+    def _asked(self, event: Event) -> Call | None:
+        """Find the question in the record: in its place, with the same value unless that does not matter."""
+        recorded = self._record.runs.get(event.run)
+        for call in recorded.calls if recorded is not None else ():
+            same = self._rules.decide or call.digest == event.data.get("digest")
+            if call.key == event.key and same and call.fact("kind") == event.data["kind"]:
+                return call
+        return None
+
+    def left(self, run: str, status: str, why: str) -> None:
+        """A run left memory: nothing to do."""
+
+    async def _fill_conversations(self) -> None:
+        """Have the conversations as they were when the run entered them."""
+        known: set[str] = set()
+        for recorded in list(self._record.runs.values()):
+            for event in recorded.events:
+                if event.kind == "conversation.entered" and event.data["conversation"] not in known:
+                    name, length = event.data["conversation"], event.data["length"]
+                    known.add(name)
+                    rows = await self._record.store.said(name, 0, length)
+                    texts = [(await unspilled(self._record.store, row.value) or "", row.run, row.at) for row in rows]
+                    await self.store.fill_conversation(name, texts)
+
+    # Answers
+
+    async def answered(self, worker: Worker, work: Work) -> Ended:
+        """Answer a call of a step in the place of its body."""
+        assert work.context.run is not None
+        attempt = worker.attempts[work.context.run.id]
+        call, recorded = attempt.calls[work.context.key], self._record.of_run(attempt.run)
+        if work.fn is not work.spec.fn:
+            return await self._performed(attempt, work, "scripted")
+        changed = recorded is None or work.spec.name in self._rules.live or self._is_changed(work)
+        found = None if recorded is None or changed else recorded.take(call)
+        if found is not None:
+            return await self._from_record(attempt, work, found)
+        function = self._rules.answers.get(work.spec.name)
+        if function is not None:
+            threaded = not inspect.iscoroutinefunction(function)
+            return await self._performed(attempt, dataclasses.replace(work, fn=function, threaded=threaded), "scripted")
+        if self._asks_model(work):
+            if self._rules.may_ask:
+                return await self._performed(attempt, work, "asked")
+            why = (
+                "its budget is used up"
+                if self._rules.budget is not None
+                else "no budget was given for requests to models"
+            )
+            self._stop(f"{call.key} would ask a model with a new input, and {why}")
+        else:
+            self._stop(f"{call.key} is called with an input that the record does not have: {call.name}({call.preview})")
+        return await self._never(attempt)
+
+    def _asks_model(self, work: Work) -> bool:
+        """Is this the step of a request to a model? It is if calls of it have paid for one, or if it is to be asked."""
+        name = work.spec.name
+        return name in self._rules.live or name in self._record.models or _is_framework(work)
+
+    def _is_changed(self, work: Work) -> bool:
+        """Is this a request of a framework whose input may have changed? Its messages are no part of what identifies it."""
+        if not _is_framework(work):
+            return False
+        agent = work.spec.name.rpartition(".")[0]
+        return self._parted or any(override.agent == agent for override in self._rules.overrides)
+
+    async def _performed(self, attempt: Attempt, work: Work, origin: Origin) -> Ended:
+        self._parted = True
+        self.origins[origin] += 1
+        known = len(work.context.spendings)
+        ended = await perform(work)
+        new = sum((spent for spent, _ in work.context.spendings[known:]), NOTHING)
+        if origin == "asked":
+            self.spent += new
+            self._rules.spent += new
+        return ended
+
+    async def _from_record(self, attempt: Attempt, work: Work, found: Call) -> Ended:
+        outcome = found.outcome
+        if outcome is None or outcome.kind == "step.cancelled":
+            return await self._never(attempt)  # it had no outcome then; whoever waits for it stops waiting, or does not
+        self.origins["recorded"] += 1
+        if work.spec.transaction is None:  # one that waits would keep all others from being recorded
+            await self._until(attempt, outcome)
+        for event in found.events:
+            if spent := event.data.get("spent"):
+                models = spent.get("models") or [None]
+                work.context.spendings.append((dataclasses.replace(Spent.of(spent), steps=0), models[0]))
+        if outcome.kind == "step.failed":
+            return Ended(error=_failure(outcome.data["error"], work), final=True)
+        text = await self._record.text(outcome)
+        try:
+            return Ended(work.spec.signature.returns.load(text or "null", migrate=work.spec.migrate))
+        except NotStorable as error:
+            self._stop(f"the recorded result of {found.key} does not fit its type: {error}")
+            return await self._never(attempt)
+
+    async def _until(self, attempt: Attempt, outcome: Event) -> None:
+        """Wait until it is the time at which this was recorded, and all that came before is through."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._order, (outcome.at, outcome.seq, next(self._count), turn))
+        with _dozing(attempt):
+            await turn
+
+    async def _never(self, attempt: Attempt) -> Ended:
+        with _dozing(attempt):
+            await asyncio.get_running_loop().create_future()
+        raise AssertionError("unreachable")
+
+    def _stop(self, why: str) -> None:
+        self.stopped = self.stopped or why
+        self._over_with.set()
+
+    # Time
+
+    def _idle(self) -> bool:
+        return not self._sending and super()._idle()
+
+    async def _jump(self) -> None:
+        """Whenever everything waits: let the next recorded outcome come, or the next timer fire."""
+        quiet = 0
+        while True:
+            await asyncio.sleep(0 if self._order else _LOOK_EVERY_S)
+            quiet = quiet + 1 if self._idle() else 0
+            if quiet < _QUIET_LOOKS:
+                continue
+            quiet = 0
+            due = await self._next_due()
+            if not self._idle():
+                continue
+            if self._order and (due is None or self._order[0][0] <= due):
+                at, _, _, turn = heapq.heappop(self._order)
+                self.clock.jump_to(at)
+                if not turn.done():
+                    turn.set_result(None)
+            else:
+                self._pass_time(due)
+
+    def _pass_time(self, due: int | None) -> None:
+        """A run that has not ended in the record ends here where the record does: what it waits for has not come."""
+        unfinished = self._record.root.status not in FINISHED
+        if due is None or (unfinished and not self._parted and due > self._record.ends_at):
+            if self._nothing_heard():
+                if self._record.root.status in FINISHED:
+                    self._stop("it waits for something that the record does not have")
+                self._over_with.set()
+            return
+        # A timer fires a little late; it fires when it did then, so that the agent sees the same time.
+        times = self._record.times
+        later = times[bisect.bisect_left(times, due) :][:1]
+        super()._pass_time(later[0] if later and later[0] - due < _LATE_MS else due)
+
+
+@contextlib.contextmanager
+def _dozing(attempt: Attempt) -> Any:
+    """Meanwhile the body counts as one that waits."""
+    attempt.bodies.doze(1)
+    try:
+        yield
+    finally:
+        attempt.bodies.doze(-1)
+
+
+def _is_framework(work: Work) -> bool:
+    """Is this a request to a model that a framework makes? What it sends is given to the body, and not to the step."""
+    return work.spec.name.endswith(".model") and any(each.local for each in work.spec.signature.parameters)
+
+
+def _failure(record: dict[str, Any], work: Work) -> Exception:
+    """An exception that is recorded as this one was: one of a class that nobody declared has that class's name again."""
+    error = failures.rebuild(record, work.spec.raises)
+    if record.get("kind") in ("builtin", "declared") or type(error) is not StepFailed:
+        return error
+    module, _, name = str(record.get("type", "Exception")).rpartition(".")
+    kind = type(name, (Exception,), {"__module__": module or "builtins", "__qualname__": name})
+    made: Exception = kind(str(record.get("message", "")))
+    return made

@@ -1,0 +1,155 @@
+"""`holdfast replay`, `check`, `diff` and `rehearse`, as people and pipelines call them."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import holdfast
+import holdfast.testing
+from holdfast.cli import main
+
+CODE = """
+import holdfast
+
+
+@holdfast.step
+async def search(topic: str) -> list[str]:
+    return [f"{topic} 1", f"{topic} 2"]
+
+
+@holdfast.step
+async def publish(text: str) -> str:
+    return f"published {text}"
+
+
+@holdfast.agent
+async def report(topic: str) -> str:
+    found = await search(topic)
+    text = ", ".join(found)
+    if await holdfast.approve("Publish?", show=text):
+        return await publish(text)
+    return "kept"
+"""
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch):
+    """Call a command in a folder with an app, a newer app and a store with two runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:runs.db")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("app", "newer", "loud"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "app.py").write_text(CODE)
+    (tmp_path / "newer.py").write_text(CODE.replace("await search(topic)", 'await search(topic + "!")'))
+    (tmp_path / "loud.py").write_text(CODE.replace('", ".join(found)', '" AND ".join(found)'))
+
+    def call(*words):
+        return CliRunner().invoke(main, [str(word) for word in words], prog_name="holdfast")
+
+    async def record():
+        import app
+
+        async with holdfast.testing.open(agents=[app], path=tmp_path / "runs.db") as hf:
+            for name, topic in (("done", "otters"), ("other", "bees")):
+                run = await hf.start(app.report, topic, id=name)
+                await hf.approve(await run.wait_for_question(), by="ana")
+                await run.result()
+            run = await hf.start(app.report, "otters", id="open")
+            await run.wait_for_question()
+            await run.wait("waiting")
+
+    sys.path.insert(0, str(tmp_path))
+    asyncio.run(record())
+    return call
+
+
+def test_replay_prints_variables_where_it_stops(cli):
+    whole = cli("replay", "open", "--code", "app.py")
+    assert whole.exit_code == 0, whole.output
+    assert "open  report  fits" in whole.stdout
+    assert "report  app.py:19" in whole.stdout
+    assert "text   'otters 1, otters 2'" in whole.stdout
+    early = cli("replay", "open", "--code", "app.py", "--break", "search")
+    assert "topic  'otters'" in early.stdout
+    assert "found" not in early.stdout
+    first = cli("replay", "open", "--code", "app.py", "--to", "0", "--json")
+    told = json.loads(first.stdout)
+    assert (told["verdict"], told["frames"][0]["variables"]["found"]) == ("fits", "['otters 1', 'otters 2']")
+
+
+def test_replay_of_other_code_says_where_and_fails(cli):
+    found = cli("replay", "open", "--code", "newer.py")
+    assert found.exit_code == 1
+    for word in ("diverges", "search#0", "newer.py:17", "step.completed of search", "otters!", "patched"):
+        assert word in found.stdout, word
+
+
+def test_replay_wants_one_end_and_an_app_that_is_there(cli):
+    assert cli("replay", "open", "--code", "app.py", "--to", "0", "--break", "search").exit_code == 2
+    assert cli("replay", "open").exit_code == 2
+    assert cli("replay", "open", "--code", "none.py").exit_code == 2
+    assert cli("replay", "nobody", "--code", "app.py").exit_code == 2
+    assert cli("replay", "open", "--code", "app.py", "--break", "serch").exit_code == 2
+
+
+def test_check_is_for_pipelines(cli):
+    good = cli("check", "app.py")
+    assert (good.exit_code, "3 runs replayed: 3 fit" in good.stdout) == (0, True), good.output
+    bad = cli("check", "newer.py")
+    assert bad.exit_code == 1
+    assert "3 runs replayed: 3 diverge" in bad.stdout
+    assert "open, other, done" in bad.stdout  # one finding, with all the runs that it is of
+    assert bad.stdout.count("newer.py:17") == 1
+    told = json.loads(cli("check", "newer.py", "--json").stdout)
+    assert (told["fits"], [run["run"] for run in told["runs"]]) == (False, ["open", "other", "done"])
+    one = cli("check", "newer.py", "--run", "open", "--finished", "0")
+    assert "1 run replayed: 1 diverge" in one.stdout
+
+
+def test_diff_shows_where_runs_part(cli):
+    found = cli("diff", "done", "other")
+    assert found.exit_code == 0, found.output
+    for word in ("they part at search#0", "'otters'", "'bees'", "published otters 1", "published bees 1"):
+        assert word in found.stdout, word
+    told = json.loads(cli("diff", "done", "other", "--json").stdout)
+    assert (told["same"], told["parted"]["key"]) == (False, "search#0")
+    assert "the same" in cli("diff", "done", "done").stdout
+    assert cli("diff", "done", "nobody").exit_code == 2
+
+
+def test_rehearse_with_the_same_code_is_the_same(cli):
+    found = cli("rehearse", "done", "--code", "app.py")
+    assert found.exit_code == 0, found.output
+    assert "the same 3 calls" in found.stdout
+    assert "2 recorded" in found.stdout
+
+
+def test_rehearse_with_other_code_stops_at_a_new_input_or_takes_an_answer(cli):
+    stopped = cli("rehearse", "done", "--code", "newer.py")
+    assert "search#0 is called with an input that the record does not have" in " ".join(stopped.stdout.split())
+    loud = cli("rehearse", "done", "--code", "loud.py")
+    assert "which nobody was asked with that value" in " ".join(loud.stdout.split())
+    newer = cli("rehearse", "done", "--code", "newer.py", "--answer", 'search=["otters 1", "otters 2"]')
+    assert "they part at search#0" in newer.stdout
+    assert "1 recorded, 1 scripted" in newer.stdout
+
+
+def test_rehearse_of_many_runs_is_a_table(cli):
+    found = cli("rehearse", "done", "other", "open", "--code", "app.py")
+    assert found.exit_code == 0, found.output
+    lines = [line.split() for line in found.stdout.splitlines()]
+    assert ["done", "nowhere", "equal", "none", "none"] in lines
+    told = json.loads(cli("rehearse", "done", "other", "--code", "app.py", "--json").stdout)
+    assert [each["difference"]["same"] for each in told["rehearsals"]] == [True, True]
+
+
+def test_nothing_is_written(cli, tmp_path):
+    before = (tmp_path / "runs.db").read_bytes()
+    for words in (("replay", "open", "--code", "app.py"), ("check", "app.py"), ("diff", "done", "other"),
+                  ("rehearse", "open", "--code", "app.py")):  # fmt: skip
+        assert cli(*words).exit_code == 0
+    assert (tmp_path / "runs.db").read_bytes() == before

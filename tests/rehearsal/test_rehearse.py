@@ -1,0 +1,284 @@
+"""Rehearsals: recorded runs again from their beginning, with one thing changed and without effects."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+from tests.rehearsal.changes import PAGE
+from tests.rehearsal.examples import in_page, made, without_times
+
+import holdfast
+import holdfast.testing
+from holdfast import BadArguments, UnknownAgent, UnknownRun
+from holdfast.integrations.pydantic_ai import HoldfastDurability
+from holdfast.testing import rehearse
+
+BODIES = []
+
+
+@dataclass
+class Item:
+    name: str
+    price: int = 1
+
+
+class Odd(Exception):
+    """A class that no step declares."""
+
+
+@holdfast.step
+async def find(name: str) -> Item:
+    BODIES.append(f"find {name}")
+    await asyncio.sleep(0.001 * (5 - len(name)))
+    return Item(name, len(name))
+
+
+@holdfast.step(retry=1)
+async def breaks(name: str) -> None:
+    BODIES.append(f"breaks {name}")
+    raise Odd(name)
+
+
+@holdfast.step
+def ship(item: Item) -> str:
+    BODIES.append(f"ship {item.name}")
+    return f"shipped {item.name}"
+
+
+@holdfast.step
+async def ask(prompt: str) -> str:
+    BODIES.append(f"ask {prompt}")
+    holdfast.spend(0.5, input_tokens=3, output_tokens=4, model="small")
+    return prompt.upper()
+
+
+@holdfast.agent
+async def child(name: str) -> str:
+    return await ship(await find(name))
+
+
+@holdfast.agent
+async def everything(names: list[str]) -> list[str]:
+    """Uses what can be recorded: parallel steps, timers, messages, questions, children, failures, chance and time."""
+    said: list[str] = []
+
+    async def one(name: str) -> None:
+        found = await find(name)
+        said.append(found.name)
+
+    await asyncio.gather(*map(one, names))
+    said.append(str(holdfast.uuid4()))
+    said.append(str(holdfast.rng().random()))
+    try:
+        await breaks("glass")
+    except holdfast.StepFailed as error:
+        said.append(f"{error.type}: {error}")
+    await holdfast.sleep("3h")
+    said.append(holdfast.now().isoformat())
+    said.append(await holdfast.receive("word", str))
+    decision = await holdfast.approve("Ship?", show=names)
+    said.append(f"{decision.by} {bool(decision)}")
+    said.append(await child(names[0]))
+    try:
+        async with holdfast.timeout("1m"):
+            await holdfast.receive("never", str)
+    except TimeoutError:
+        said.append("late")
+    async with holdfast.conversation("talk", str) as talk:
+        said += [str(message) for message in await talk.messages()]
+        await talk.add("ours")
+    return said
+
+
+@holdfast.agent
+async def before(_: int = 0) -> None:
+    async with holdfast.conversation("talk", str) as talk:
+        await talk.add("theirs", "x" * 100_000)
+
+
+async def recorded(hf):
+    await hf.run(before, 0)
+    run = await hf.start(everything, ["abc", "a", "ab"], id="e")
+    await run.send("word", "hello")
+    await hf.approve(await run.wait_for_question(), by="ana")
+    return await run.result()
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    BODIES.clear()
+
+
+async def test_the_same_code_does_the_same_in_the_same_order():
+    async with holdfast.testing.open(agents=[everything, child, before]) as hf:
+        said = await recorded(hf)
+        BODIES.clear()
+        events = [event async for event in hf.get("e").events(follow=False)]
+        (found,) = await rehearse(hf, ["e"], [everything])
+        assert [event async for event in hf.get("e").events(follow=False)] == events
+    assert BODIES == []
+    assert found.stopped == ""
+    assert found.difference.same, (found.difference.parted, found.difference.differs)
+    assert found.difference.other.result == found.difference.one.result
+    assert any("Odd: glass" in each for each in said)
+    assert found.answers == {"recorded": 6}
+    keys = [(pair.key, pair.one.state, pair.other.state) for pair in found.difference.pairs]
+    assert len(keys) >= 10
+
+
+async def test_an_unfinished_run_is_rehearsed_as_far_as_it_came():
+    async with holdfast.testing.open(agents=[everything, child, before]) as hf:
+        await hf.run(before, 0)
+        run = await hf.start(everything, ["a"], id="e")
+        await run.send("word", "hello")
+        await run.wait_for_question()
+        BODIES.clear()
+        (found,) = await rehearse(hf, ["e"], [everything])
+    assert (found.stopped, found.difference.same, BODIES) == ("", True, [])
+
+
+async def test_a_new_input_ends_it_or_gets_an_answer():
+    @holdfast.agent(name="child")
+    async def other(name: str) -> str:
+        return await ship(await find(name + "!"))
+
+    async with holdfast.testing.open(agents=[child]) as hf:
+        await hf.run(child, "pot", id=None)
+        (info,) = await hf.runs()
+        BODIES.clear()
+        (stopped,) = await rehearse(hf, [info.id], [other])
+        (answered,) = await rehearse(
+            hf,
+            [info.id],
+            [other],
+            answers={find: lambda *_: Item("made up"), "ship": lambda item: f"not {item.name}"},
+        )
+        (half,) = await rehearse(hf, [info.id], [other], answers={find: lambda *_: Item("pot", 3)})
+    assert BODIES == []
+    assert stopped.stopped.startswith("find#0 is called with an input that the record does not have: find(")
+    assert (answered.stopped, answered.difference.other.result) == ("", "'not made up'")
+    assert answered.answers == {"scripted": 2}
+    assert (half.difference.other.result, half.answers) == ("'shipped pot'", {"scripted": 1, "recorded": 1})
+    assert half.difference.parted.key == "find#0"
+
+
+async def test_another_model_that_a_step_asks():
+    @holdfast.agent
+    async def writes(topic: str) -> str:
+        return await ship(Item(await ask(f"about {topic}")))
+
+    @holdfast.agent(name="writes")
+    async def prompted(topic: str) -> str:
+        return await ship(Item(await ask(f"all about {topic}")))
+
+    async with holdfast.testing.open(agents=[writes]) as hf:
+        await (await hf.start(writes, "otters", id="w")).result()
+        BODIES.clear()
+        answers = {"ship": lambda *_: "nowhere"}
+        (same,) = await rehearse(hf, ["w"], [writes])
+        (swapped,) = await rehearse(hf, ["w"], [writes], replace={ask: lambda *_: "short"}, answers=answers)
+        assert BODIES == []
+        (refused,) = await rehearse(hf, ["w"], [prompted], answers=answers)
+        (asked,) = await rehearse(hf, ["w"], [prompted], answers=answers, budget=holdfast.Budget(usd=1))
+        assert BODIES == ["ask all about otters"]
+        (live,) = await rehearse(hf, ["w"], [writes], live=[ask], budget=holdfast.Budget(usd=1))
+        many = await rehearse(hf, ["w"], [prompted], answers=answers, budget=holdfast.Budget(tokens=1))
+    assert same.difference.same and same.difference.other.spent.usd == 0.5
+    assert not same.spent
+    assert (swapped.difference.parted.key, swapped.difference.parted.other.result) == ("ask#0", "'short'")
+    assert "no budget was given" in refused.stopped
+    assert (asked.stopped, asked.spent.usd, asked.answers) == ("", 0.5, {"asked": 1, "scripted": 1})
+    assert live.difference.same and live.answers == {"asked": 1, "recorded": 1}
+    assert many[0].stopped == ""  # a budget that is used up ends the next request, not this one
+
+
+async def test_another_model_and_another_prompt_of_a_framework():
+    def says(text):
+        return FunctionModel(lambda _, info: ModelResponse([TextPart(f"{text}: {info.instructions}")]))
+
+    clerk = Agent(says("then"), name="clerk", instructions="Be brief.", capabilities=[HoldfastDurability()])
+
+    @holdfast.agent
+    async def desk(question: str) -> str:
+        first = (await clerk.run(question)).output
+        return first + " / " + (await clerk.run("and?")).output
+
+    async with holdfast.testing.open(agents=[desk]) as hf:
+        await (await hf.start(desk, "where?", id="d")).result()
+        (same,) = await rehearse(hf, ["d"], [desk])
+        (model,) = await rehearse(hf, ["d"], [desk], model=says("now"))
+        (stopped,) = await rehearse(hf, ["d"], [desk], prompts={"clerk": "Be kind."})
+        (prompt,) = await rehearse(
+            hf, ["d"], [desk], prompts={"clerk": "Be kind."}, budget=holdfast.Budget(model_calls=5)
+        )
+        with pytest.raises(BadArguments, match="'nobody'"):
+            await rehearse(hf, ["d"], [desk], prompts={"nobody": "x"})
+    assert same.difference.same, same.difference
+    assert model.difference.other.result == "'now: Be brief. / now: Be brief.'"
+    assert "no budget was given" in stopped.stopped
+    assert prompt.difference.other.result == "'then: Be kind. / then: Be kind.'"
+    assert prompt.answers == {"asked": 2}
+
+
+async def test_a_question_with_another_value_is_decided_only_if_that_is_wanted():
+    def version(text):
+        @holdfast.agent(name="asks")
+        async def asks() -> bool:
+            return bool(await holdfast.approve("Send?", show=text))
+
+        return asks
+
+    async with holdfast.testing.open(agents=[version("one")]) as hf:
+        run = await hf.start("asks", id="a")
+        await hf.approve(await run.wait_for_question(), by="ana")
+        await run.result()
+        (same,) = await rehearse(hf, ["a"], [version("one")])
+        (other,) = await rehearse(hf, ["a"], [version("two")])
+        (decided,) = await rehearse(hf, ["a"], [version("two")], decide=True)
+    assert (same.stopped, same.difference.same) == ("", True)
+    assert "'Send?', which nobody was asked with that value" in other.stopped
+    assert (decided.stopped, decided.difference.other.result) == ("", "True")
+
+
+async def test_a_cancelled_run_is_cancelled_again():
+    @holdfast.agent
+    async def waits() -> str:
+        try:
+            await holdfast.receive("never", str)
+        finally:
+            await ship(Item("tidied"))
+        return "never"
+
+    async with holdfast.testing.open(agents=[waits]) as hf:
+        run = await hf.start(waits, id="c")
+        await run.wait("waiting")
+        await run.cancel(by="ana", reason="enough")
+        await run.wait("cancelled")
+        BODIES.clear()
+        (found,) = await rehearse(hf, ["c"], [waits])
+    assert (found.difference.other.status, found.difference.same, BODIES) == ("cancelled", True, [])
+
+
+async def test_what_cannot_be_rehearsed_is_said():
+    async with holdfast.testing.open(agents=[child]) as hf:
+        await (await hf.start(child, "pot", id="p")).result()
+        with pytest.raises(UnknownRun):
+            await rehearse(hf, ["nobody"], [child])
+        with pytest.raises(UnknownAgent, match="'child'"):
+            await rehearse(hf, ["p"], [before])
+
+        @holdfast.agent(name="child")
+        async def other(name: str, size: int) -> str:
+            return name * size
+
+        (found,) = await rehearse(hf, ["p"], [other])
+    assert "size" in found.stopped
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_the_commands_print():
+    page = PAGE.read_text("utf-8")
+    assert without_times(in_page(page, made())) == without_times(page), "python -m tests.rehearsal.examples writes it"
