@@ -73,7 +73,7 @@ def _heads(found: Difference) -> list[tuple[Text, ...]]:
             Text(cut(clean(_says(side, read)), _LONGEST), style) for side in (one, other)
         )
 
-    rows = [(Text("  "), Text(one.run, "bold"), Text(other.run, "bold"))]
+    rows: list[tuple[Text, ...]] = [(Text("  "), Text(one.run, "bold"), Text(other.run, "bold"))]
     for name in ("agent", "arguments", "status", "result", "error"):
         differs = name in found.differs
         if name in ("agent", "status", "result") or differs:

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from holdfast.engine.attempt import Attempt
 from holdfast.store.appends import Transition
+
+
+class Asked(NamedTuple):
+    """A call that is open: its place, its name, its input in short, and the digests by which its input is known."""
+
+    key: str
+    name: str
+    preview: str
+    digest: str
+    whole: str
+    lean: str
 
 
 class Carried:
@@ -117,6 +129,20 @@ class Carried:
             began = call.body_began_at
             if began and not call.numbered and key not in attempt.parking.waits:
                 yield key, call.name, call.preview, began
+
+    def asked(self, key: str) -> Asked:
+        """Tell what identifies a call that is open, for a host that answers in the place of its body."""
+        call = self.attempt.calls[key]
+        return Asked(key, call.name, call.preview, call.digest, call.weigh(), call.thin())
+
+    @contextmanager
+    def dozing(self) -> Iterator[None]:
+        """Count a body as one that waits for its time, for as long as a block lasts."""
+        self.attempt.bodies.doze(1)
+        try:
+            yield
+        finally:
+            self.attempt.bodies.doze(-1)
 
     def drives(self, task: asyncio.Task[Any] | None) -> bool:
         """Is this the task of one of its bodies?"""

@@ -6,15 +6,14 @@ shown by its beginning. Texts are exact here; whoever prints them makes them har
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 from dataclasses import dataclass, field
 from types import FrameType, ModuleType
 from typing import Any, Final
 
-from holdfast.engine.attempt import Attempt
-from holdfast.engine.loop import is_ours, running_frames, suspended_frames
+from holdfast.engine.loop import is_ours
+from holdfast.engine.rehearsal import Stacks
 from holdfast.values.failures import is_users
 from holdfast.values.text import ATOMS, cut, show, type_name
 
@@ -55,25 +54,16 @@ class Frame:
         return f"{_near(self.file)}:{self.line}"
 
 
-def frames(attempt: Attempt, *, variables: bool = True) -> list[Frame]:
+def frames(stacks: Stacks, *, variables: bool = True) -> list[Frame]:
     """List the frames of the user's code in every task of a run, the root first, the outermost of each task first."""
-    running = _running_task()
     found: list[Frame] = []
-    for task in list(attempt.tasks.alive):
-        stack = running_frames() if task is running else list(suspended_frames(task.get_coro()))
+    for task, stack in stacks:
         own = [frame for frame in stack if is_users(frame.f_code.co_filename)]
         own = own or [frame for frame in stack if not is_ours(frame.f_code.co_filename)]
-        found += [_frame(task.scope.path, frame, variables) for frame in own]
+        found += [_frame(task, frame, variables) for frame in own]
         if len(found) >= MOST_FRAMES:
             break
     return found[:MOST_FRAMES]
-
-
-def _running_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
 
 
 def _frame(task: str, frame: FrameType, variables: bool) -> Frame:

@@ -2,9 +2,8 @@
 
 Look here for what `holdfast replay`, `holdfast check` and `holdfast.testing.replay` have in common.
 
-The engine itself replays. It stands on another ground here: `_Record` is a store that reads and never writes, `Ground` is a host
-that performs nothing. Everything new is held back from the first moment, so that no call begins; and the attempt is closed where
-a worker's would act: at its edge. What the code did until then is the answer.
+The engine itself replays (`engine/rehearsal.py`). It stands on another ground here: `_Record` is a store that reads and never
+writes, `Ground` is a host that performs nothing. What the code did up to the edge is the answer.
 
 A replay that is to stop earlier gets a journal that ends earlier. The edge is then at that point, and the frames of the agent's
 code are those of the moment at which the run had seen that much.
@@ -21,10 +20,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar
 
-from holdfast.engine.attempt import Attempt
-from holdfast.engine.execute import how_it_ended, load, start
 from holdfast.engine.host import Ended, Work
-from holdfast.engine.journal import Divergence
+from holdfast.engine.rehearsal import Stacks, Tried, tried
 from holdfast.engine.slots import Freed
 from holdfast.errors import BadArguments, HoldfastError, NotStorable
 from holdfast.rehearsal.frames import Frame, frames
@@ -227,9 +224,8 @@ class Ground:
         whole = await self.source.journal(row.id, 0 if to is not None or at is not None else row.checkpoint_seq or 0)
         events = _cut(row.id, whole, to, at)
         with _unheard() as noticed:
-            return await _Replaying(self, row, spec, events, cut=len(events) < len(whole), look=look).result(
-                limit_s, noticed
-            )
+            replaying = _Replaying(self, row, spec, events, len(events) < len(whole), look)
+            return await replaying.result(limit_s, noticed)
 
 
 @contextlib.contextmanager
@@ -244,95 +240,76 @@ def _unheard() -> Iterator[list[Notice]]:
         notices.reset(hears)
 
 
+@dataclass(slots=True)
 class _Replaying:
-    """One replay, from loading the run to what came of it."""
+    """One replay, from loading the run to what is said of it."""
 
-    def __init__(
-        self, ground: Ground, row: RunRow, spec: AgentSpec, events: list[Event], *, cut: bool, look: bool
-    ) -> None:
-        self._ground, self._row, self._spec, self._events, self._cut, self._look = ground, row, spec, events, cut, look
-        self._frames: list[Frame] = []
-        self._asks = ""
-        self._ended = False  # the agent's code came to its end
-        self._of = 0
+    ground: Ground
+    row: RunRow
+    spec: AgentSpec
+    events: list[Event]
+    is_cut: bool  # it stops before the record does
+    looks: bool  # at variables
+    frames: list[Frame] = field(default_factory=list)
 
     async def result(self, limit_s: float, noticed: list[Notice]) -> Replay:
-        row = {name: getattr(self._row, name) for name in _FIELDS}
+        row = {name: getattr(self.row, name) for name in _FIELDS}
         # No signal that waits is read: to this run it has not come yet.
-        row |= {"inbox_count": 0, "inbox_seen": 0, "lease_epoch": self._row.lease_epoch + 1}
-        attempt = await load(self._ground, Claimed(**row, journal=self._events), self._spec)
-        self._of = len(attempt.journal.outcomes)
-        attempt.bodies.hold("rehearsal")
-        attempt.life.when_live(lambda: self._reach(attempt))
-        attempt.life.when_closing(lambda: self._notes(attempt))
-        outcome = "unsure"
-        try:
-            await start(attempt)
-            async with asyncio.timeout(limit_s):
-                outcome = await asyncio.shield(attempt.life.ended)
-        except TimeoutError:
-            pass
-        finally:
-            attempt.life.close("lost")
-            verdict = await self._verdict(attempt, outcome)
-            await attempt.unwound()
-        return dataclasses.replace(verdict, notices=tuple(dict.fromkeys(noticed)))
+        row |= {"inbox_count": 0, "inbox_seen": 0, "lease_epoch": self.row.lease_epoch + 1}
+        claimed = Claimed(**row, journal=self.events)
+        came = await tried(self.ground, claimed, self.spec, limit_s=limit_s, look=self._look)
+        return dataclasses.replace(await self._verdict(came), notices=tuple(dict.fromkeys(noticed)))
 
-    def _reach(self, attempt: Attempt) -> None:
-        """All that is recorded is through: here a worker's attempt would act, and this one is over."""
-        root = attempt.tasks.root
-        self._ended, self._asks = root is not None and root.done(), attempt.asks_instead()
-        attempt.life.close("edge")
+    def _look(self, stacks: Stacks) -> None:
+        self.frames = frames(stacks, variables=self.looks)
 
-    def _notes(self, attempt: Attempt) -> None:
-        self._frames = frames(attempt, variables=self._look)
-
-    async def _verdict(self, attempt: Attempt, outcome: str) -> Replay:
-        row, journal, life, ended = self._row, attempt.journal, attempt.life, self._ended
-        line = next((frame.place for frame in reversed(self._frames)), _first_line(self._spec))
-        made = Replay(
-            row.id, row.agent, row.status, seen=journal.turn, of=self._of, line=line,
-            frames=tuple(self._frames) if self._look else (),
-        )  # fmt: skip
-        record = life.misfit
-        if life.unfit:
-            return _unfit(made, life.unfit, record)
-        if record is not None:
+    async def _verdict(self, came: Tried) -> Replay:
+        row = self.row
+        line = next((frame.place for frame in reversed(self.frames)), _first_line(self.spec))
+        shown = tuple(self.frames) if self.looks else ()
+        made = Replay(row.id, row.agent, row.status, seen=came.seen, of=came.of, line=line, frames=shown)
+        if came.how == "unfit":
+            said = came.reason.removeprefix("NondeterminismError: ").removeprefix(f"run {row.id!r}: ")
+            said = said.partition(". Nothing was done")[0].partition(". Bring the old")[0]
             return dataclasses.replace(
-                made, verdict="diverges", key=record.key, recorded=record.recorded, present=life.found, advice=_ADVICE,
-                reason=record.told(row.id, life.found),
+                made, verdict="unfit", key=came.key, recorded=came.recorded, present=said, advice=_UNFIT_ADVICE,
+                reason=came.reason,
             )  # fmt: skip
-        if outcome != "edge":
-            reason = (life.left.reason if life.left is not None else None) or (
+        if came.found:
+            return dataclasses.replace(
+                made, verdict="diverges", key=came.key, recorded=came.recorded, present=came.found, advice=_ADVICE,
+                reason=came.reason.removeprefix("NondeterminismError: "),
+            )  # fmt: skip
+        if came.how != "edge":
+            reason = came.reason or (
                 f"run {row.id!r}: the code waits at {line} for something that no record has, such as raw I/O or a thread; "
                 "put it into a step"
             )
             return dataclasses.replace(made, verdict="unsure", reason=reason)
-        if ended:
-            made = await self._compared(attempt, made)
-        elif row.status in ("completed", "failed") and not self._cut:
-            present = f"the code goes on{self._asks}" if self._asks else "the code waits"
+        if came.ended:
+            return await self._compared(came, dataclasses.replace(made, line=""))
+        if row.status in ("completed", "failed") and not self.is_cut:
+            present = f"the code goes on{came.asks}" if came.asks else "the code waits"
             reason = f"run {row.id!r} had {row.status} here, but {present}"
             return dataclasses.replace(
                 made, verdict="diverges", recorded=f"run.{row.status}", present=present, advice=_ADVICE, reason=reason
             )
-        return made if made.verdict != "fits" else dataclasses.replace(made, line="" if ended else line)
+        return made
 
-    async def _compared(self, attempt: Attempt, made: Replay) -> Replay:
+    async def _compared(self, came: Tried, made: Replay) -> Replay:
         """The code came to its end: compare that with the recorded end, if there is one."""
-        row, returns = self._row, self._spec.signature.returns
-        error, text, value = how_it_ended(attempt), "", None
-        if error is None and attempt.tasks.root is not None:
-            value = attempt.tasks.root.result()
+        row, returns = self.row, self.spec.signature.returns
+        error, text = came.error, ""
+        if error is None:
             try:
-                text, _ = returns.store(value, "result")
+                text, _ = returns.store(came.value, "result")
             except NotStorable as problem:
                 error = problem
         now = "" if error is None else _told(failures.record(error))
-        made = dataclasses.replace(made, result=value if error is None else None, error=now or None)
-        if self._cut or row.status not in ("completed", "failed"):
+        made = dataclasses.replace(made, result=came.value if error is None else None, error=now or None)
+        if self.is_cut or row.status not in ("completed", "failed"):
             return made
-        recorded = await unspilled(self._ground.source, row.result) or "null"
+        recorded = await unspilled(self.ground.source, row.result) or "null"
         then = _told(json.loads(row.error)) if row.status == "failed" and row.error else ""
         if then == now and (now or _same(returns, recorded, text)):
             return made
@@ -341,24 +318,14 @@ class _Replaying:
         advice = "If that is meant, nothing is to be done: the run is over"
         reason = f"run {row.id!r}: {was}, and now {present}, after the same calls"
         return dataclasses.replace(
-            made, verdict="differs", recorded=was, present=present, advice=advice, reason=reason
-        )  # fmt: skip
-
-
-def _unfit(made: Replay, reason: str, record: Divergence | None) -> Replay:
-    said = reason.removeprefix("NondeterminismError: ").removeprefix(f"run {made.run!r}: ")
-    said = said.partition(". Nothing was done")[0].partition(". Bring the old")[0]
-    if record is None:
-        return dataclasses.replace(made, verdict="unfit", present=said, reason=reason, advice=_UNFIT_ADVICE)
-    return dataclasses.replace(
-        made,
-        verdict="unfit",
-        key=record.key,
-        recorded=record.recorded,
-        present=said,
-        reason=reason,
-        advice=_UNFIT_ADVICE,
-    )
+            made,
+            verdict="differs",
+            line=_first_line(self.spec),
+            recorded=was,
+            present=present,
+            advice=advice,
+            reason=reason,
+        )
 
 
 def _told(error: dict[str, Any]) -> str:

@@ -221,15 +221,10 @@ class TestClient(Client):
             with contextlib.suppress(StoreUnavailable):
                 before = self._moves()
                 due = await self._next_due()
-                if self._idle() and self._nothing_heard() and before == self._moves():
-                    self._pass_time(due)
-
-    def _pass_time(self, due: int | None) -> None:
-        """Every run waits, and the test for one of them: move on to the time at which something is due, if anything is."""
-        if due is not None:
-            self.clock.jump_to(due)
-            if self._worker is not None:
-                self._worker.scheduler.wake()
+                if due is not None and self._idle() and self._nothing_heard() and before == self._moves():
+                    self.clock.jump_to(due)
+                    if self._worker is not None:
+                        self._worker.scheduler.wake()
 
     def _nothing_heard(self) -> bool:
         """Does the test wait for a run, and has nothing happened that it is about to look at?"""

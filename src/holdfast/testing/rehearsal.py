@@ -31,19 +31,19 @@ from typing import Any, Final, Literal
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.rehearsal import told
+from holdfast.client.run import Run
 from holdfast.declare import Agent, Step
-from holdfast.engine.attempt import Attempt
-from holdfast.engine.attempt import Call as LiveCall
+from holdfast.engine.carried import Asked, Carried
 from holdfast.engine.host import Ended, Work
 from holdfast.engine.performer import perform
 from holdfast.errors import NondeterminismError, NotStorable, RunFinished, StepFailed, UnknownAgent, UnknownRun
-from holdfast.rehearsal.difference import Difference, compare
+from holdfast.rehearsal.difference import Difference, Told, compare
 from holdfast.rehearsal.replay import Replay
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.runs import NewRun
+from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.testing.clock import JumpClock
-from holdfast.testing.kit import TestClient
 from holdfast.values import failures
 from holdfast.values.text import cut
 from holdfast.words import overrides
@@ -183,7 +183,7 @@ async def rehearse(
 
 @dataclass
 class _Rules:
-    """What is changed, and what answers a call with a new input."""
+    """Rules of a rehearsal: the things that are changed, and what answers a call with a new input."""
 
     overrides: tuple[Override, ...]
     replace: dict[Step[..., Any], Callable[..., Any]]
@@ -210,17 +210,18 @@ class _Rules:
 async def _rehearsed(store: Store, row: RunRow, code: Sequence[Any], rules: _Rules) -> Rehearsed:
     record = await _Record.of(store, row)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        stage = _Stage(Path(folder) / "rehearsal.db", code, record, rules)
+        director = _Director(record, rules)
         quiet = silent.set(True)
         try:
-            async with stage:
+            async with _Stage(Path(folder) / "rehearsal.db", code, director) as stage:
                 await stage.play()
-                second = await stage.told()
+                second = await stage.told(row.id)
         finally:
             silent.reset(quiet)
     first = await told(store, row, record.ends_at)
     so_far = row.status not in FINISHED
-    return Rehearsed(row.id, compare(first, second, so_far=so_far), dict(stage.origins), stage.stopped, stage.spent)
+    found = compare(first, second, so_far=so_far)
+    return Rehearsed(row.id, found, dict(director.origins), director.stopped, director.spent)
 
 
 # The record
@@ -235,7 +236,7 @@ class _Recorded:
     calls: list[Call] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
 
-    def take(self, call: LiveCall) -> Call | None:
+    def take(self, call: Asked) -> Call | None:
         """Find the recorded call that this one is: in its place, or else anywhere, with the same name and input."""
         for place in (True, False):
             for nth, recorded in enumerate(self.calls):
@@ -245,13 +246,13 @@ class _Recorded:
         return None
 
 
-def _is_same(call: LiveCall, recorded: Call) -> bool:
+def _is_same(call: Asked, recorded: Call) -> bool:
     """Has the record this very call? Also if only a default has become what the code gives, or a field was added."""
     if (recorded.sort, recorded.name) != ("step", call.name):
         return False
     digest = recorded.digest
     whole, lean = recorded.fact("whole_digest", digest), recorded.fact("lean_digest", digest)
-    return call.digest == digest or call.weigh() == whole or call.thin() == lean
+    return call.digest == digest or call.whole == whole or call.lean == lean
 
 
 @dataclass
@@ -326,88 +327,103 @@ class _Clock(JumpClock):
 class _Understudy(Worker):
     """A worker that performs nothing by itself."""
 
-    stage: _Stage
+    director: _Director
 
     async def perform(self, work: Work) -> Ended:
-        return await self.stage.answered(self, work)
+        return await self.director.answered(self.attempts, work)
 
 
-class _Stage(TestClient):
+class _Stage(Client):
     """A client over a store of its own in which one run is run again."""
 
-    __test__ = False
+    def __init__(self, path: Path, code: Sequence[Any], director: _Director) -> None:
+        rules = director.rules
+        settings = Settings(
+            park_grace_s=3600.0, lease_ttl_s=3600.0, replace=rules.replace, observer=director,
+            overrides=lambda _: rules.overrides,
+        )  # fmt: skip
+        super().__init__(f"sqlite:{path}", agents=code, settings=settings)
+        self.path, self.director = path, director
 
-    def __init__(self, path: Path, code: Sequence[Any], record: _Record, rules: _Rules) -> None:
-        super().__init__(path, code, Settings(park_grace_s=3600.0, lease_ttl_s=3600.0), rules.replace)
-        self._settings = dataclasses.replace(self._settings, observer=self)
-        self.clock = _Clock(record.root.created_at)
-        self._record, self._rules = record, rules
-        self._carried[record.root.id] = rules.overrides
-        self._order: list[tuple[int, int, int, asyncio.Future[None]]] = []  # answers that wait for their time
-        self._count = itertools.count()
-        self._sending: set[asyncio.Task[None]] = set()
-        self._parted = False  # something was answered otherwise than by the record
-        self._over_with = asyncio.Event()  # nothing more will come
-        self.origins: Counter[str] = Counter()
-        self.stopped, self.spent = "", NOTHING
+    def _make_store(self) -> Store:
+        return SQLiteStore(self.path, durability="none", clock=self.director.clock)
 
     async def _work(self, store: Store) -> None:
         worker = _Understudy(store, self._specs, self._settings)
-        worker.stage = self
+        worker.director = self.director
         await worker.start()
         self._worker = worker
 
     async def __aexit__(self, *exc: object) -> None:
         """Leave everything as it is: nobody goes on with this store, and a body that waits for nothing is not waited for."""
-        if self._jumper is not None:
-            self._jumper.cancel()
-            await asyncio.gather(self._jumper, return_exceptions=True)
-        await self._drop()
+        store, worker = self._store, self._worker
+        self._store = self._worker = None
+        if store is not None:
+            store.abandon()
+        if worker is not None:
+            await worker.abandon()
+
+    def _begins(self, run: str) -> None:
+        """Let the run begin: its overrides are made for it."""
+
+    async def told(self, run: str) -> Told:
+        """Read the run as it stands in the end."""
+        return await told(self.store, await self._run_row(run), self.director.clock.now())
 
     async def play(self) -> None:
-        """Start the run as it was started, and go on until it has ended, or nothing more can come."""
-        row, store = self._record.root, self._record.store
-        given = await unspilled(store, row.input) or "{}"
-        text, blobs = spilled(given)
-        await self._fill_conversations()
-        new = NewRun(
-            row.id,
-            row.uid,
-            row.agent,
-            text,
-            row.version,
-            row.queue,
-            row.labels,
-            budget=row.budget,
-            identity=row.identity,
-        )
-        await self.store.create(new, blobs)
-        self._announce()
-        over = asyncio.create_task(self.get(row.id).wait(*FINISHED, "paused"))
-        nothing = asyncio.create_task(self._over_with.wait())
-        try:
-            await asyncio.wait([over, nothing], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (over, nothing):
-                task.cancel()
-            await asyncio.gather(over, nothing, return_exceptions=True)
-        now = await self._run_row(row.id)
-        if now.status == "paused" and not self.stopped:
-            self.stopped = now.reason or "it was paused"
+        """Have the director play the run here."""
+        assert self._worker is not None
+        await self.director.play(self.get(self.director.record.root.id), self.store, self._worker)
 
-    async def told(self) -> Any:
-        """The run as it stands in the end."""
-        return await told(self.store, await self._run_row(self._record.root.id), self.clock.now())
+
+class _Director:
+    """One run that is run again: what answers its calls, and when."""
+
+    def __init__(self, record: _Record, rules: _Rules) -> None:
+        self.record, self.rules = record, rules
+        self.clock = _Clock(record.root.created_at)
+        self.origins: Counter[str] = Counter()
+        self.stopped, self.spent = "", NOTHING
+        self._parted = False  # something was answered otherwise than by the record
+        self._order: list[tuple[int, int, int, asyncio.Future[None]]] = []  # answers that wait for their time
+        self._count = itertools.count()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._nothing_comes = asyncio.Event()
+
+    async def play(self, run: Run[Any], store: Store, worker: Worker) -> None:
+        """Start the run as it was started, and go on until it has ended, or nothing more can come."""
+        row = self.record.root
+        text, blobs = spilled(await unspilled(self.record.store, row.input) or "{}")
+        await self._fill_conversations(store)
+        new = NewRun(
+            row.id, row.uid, row.agent, text, row.version, row.queue, row.labels, budget=row.budget, identity=row.identity
+        )  # fmt: skip
+        await store.create(new, blobs)
+        self._store = store
+        self._announce()
+        over = asyncio.create_task(run.wait(*FINISHED, "paused"))
+        others = [asyncio.create_task(self._nothing_comes.wait()), asyncio.create_task(self._pass_time(store, worker))]
+        try:
+            await asyncio.wait([over, *others], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (over, *others):
+                task.cancel()
+            ended = await asyncio.gather(over, *others, return_exceptions=True)
+        if isinstance(ended[2], Exception):
+            raise ended[2]
+        now = await store.run(row.id)
+        if now is not None and now.status == "paused":
+            self._stop(now.reason or "it was paused")
 
     # What came from outside
 
     def _announce(self) -> None:
         """Have messages and requests to stop come when they came."""
-        for run, recorded in list(self._record.runs.items()):
+        for run, recorded in list(self.record.runs.items()):
             for event in recorded.events:
                 if event.kind == "message.received":
                     self.clock.call_at(event.at, functools.partial(self._send, self._message, run, event))
-                elif event.kind == "run.cancelling" and run == self._record.root.id:
+                elif event.kind == "run.cancelling" and run == self.record.root.id:
                     self.clock.call_at(event.at, functools.partial(self._send, self._cancel, run, event))
 
     def _send(self, send: Callable[..., Any], *what: Any) -> None:
@@ -420,15 +436,15 @@ class _Stage(TestClient):
         await self._signal(run, f"recorded:{event.seq}", event, event.data["topic"], data)
 
     async def _signal(self, run: str, signal: str, event: Event, topic: str, data: dict[str, Any]) -> None:
-        text = await self._record.text(event)
+        text = await self.record.text(event)
         stored, blobs = (None, {}) if text is None else spilled(text)
         with contextlib.suppress(UnknownRun, RunFinished):
-            await self.store.send(run, signal, event.kind, topic, stored, data, blobs)
+            await self._store.send(run, signal, event.kind, topic, stored, data, blobs)
 
     async def _cancel(self, run: str, event: Event) -> None:
         grace_ms = max(0, event.data["until"] - event.at)
         with contextlib.suppress(UnknownRun, RunFinished):
-            await self.store.cancel(
+            await self._store.cancel(
                 run,
                 by=event.data["by"],
                 reason=event.data["reason"],
@@ -455,9 +471,9 @@ class _Stage(TestClient):
 
     def _asked(self, event: Event) -> Call | None:
         """Find the question in the record: in its place, with the same value unless that does not matter."""
-        recorded = self._record.runs.get(event.run)
+        recorded = self.record.runs.get(event.run)
         for call in recorded.calls if recorded is not None else ():
-            same = self._rules.decide or call.digest == event.data.get("digest")
+            same = self.rules.decide or call.digest == event.data.get("digest")
             if call.key == event.key and same and call.fact("kind") == event.data["kind"]:
                 return call
         return None
@@ -465,41 +481,41 @@ class _Stage(TestClient):
     def left(self, run: str, status: str, why: str) -> None:
         """A run left memory: nothing to do."""
 
-    async def _fill_conversations(self) -> None:
+    async def _fill_conversations(self, store: Store) -> None:
         """Have the conversations as they were when the run entered them."""
         known: set[str] = set()
-        for recorded in list(self._record.runs.values()):
+        for recorded in list(self.record.runs.values()):
             for event in recorded.events:
                 if event.kind == "conversation.entered" and event.data["conversation"] not in known:
                     name, length = event.data["conversation"], event.data["length"]
                     known.add(name)
-                    rows = await self._record.store.said(name, 0, length)
-                    texts = [(await unspilled(self._record.store, row.value) or "", row.run, row.at) for row in rows]
-                    await self.store.fill_conversation(name, texts)
+                    rows = await self.record.store.said(name, 0, length)
+                    texts = [(await unspilled(self.record.store, row.value) or "", row.run, row.at) for row in rows]
+                    await store.fill_conversation(name, texts)
 
     # Answers
 
-    async def answered(self, worker: Worker, work: Work) -> Ended:
+    async def answered(self, attempts: Mapping[str, Carried], work: Work) -> Ended:
         """Answer a call of a step in the place of its body."""
         assert work.context.run is not None
-        attempt = worker.attempts[work.context.run.id]
-        call, recorded = attempt.calls[work.context.key], self._record.of_run(attempt.run)
+        attempt = attempts[work.context.run.id]
+        call, recorded = attempt.asked(work.context.key), self.record.of_run(attempt.run)
         if work.fn is not work.spec.fn:
             return await self._performed(attempt, work, "scripted")
-        changed = recorded is None or work.spec.name in self._rules.live or self._is_changed(work)
+        changed = recorded is None or work.spec.name in self.rules.live or self._is_changed(work)
         found = None if recorded is None or changed else recorded.take(call)
         if found is not None:
             return await self._from_record(attempt, work, found)
-        function = self._rules.answers.get(work.spec.name)
+        function = self.rules.answers.get(work.spec.name)
         if function is not None:
             threaded = not inspect.iscoroutinefunction(function)
             return await self._performed(attempt, dataclasses.replace(work, fn=function, threaded=threaded), "scripted")
         if self._asks_model(work):
-            if self._rules.may_ask:
+            if self.rules.may_ask:
                 return await self._performed(attempt, work, "asked")
             why = (
                 "its budget is used up"
-                if self._rules.budget is not None
+                if self.rules.budget is not None
                 else "no budget was given for requests to models"
             )
             self._stop(f"{call.key} would ask a model with a new input, and {why}")
@@ -510,16 +526,16 @@ class _Stage(TestClient):
     def _asks_model(self, work: Work) -> bool:
         """Is this the step of a request to a model? It is if calls of it have paid for one, or if it is to be asked."""
         name = work.spec.name
-        return name in self._rules.live or name in self._record.models or _is_framework(work)
+        return name in self.rules.live or name in self.record.models or _is_framework(work)
 
     def _is_changed(self, work: Work) -> bool:
         """Is this a request of a framework whose input may have changed? Its messages are no part of what identifies it."""
         if not _is_framework(work):
             return False
         agent = work.spec.name.rpartition(".")[0]
-        return self._parted or any(override.agent == agent for override in self._rules.overrides)
+        return self._parted or any(override.agent == agent for override in self.rules.overrides)
 
-    async def _performed(self, attempt: Attempt, work: Work, origin: Origin) -> Ended:
+    async def _performed(self, attempt: Carried, work: Work, origin: Origin) -> Ended:
         self._parted = True
         self.origins[origin] += 1
         known = len(work.context.spendings)
@@ -527,10 +543,10 @@ class _Stage(TestClient):
         new = sum((spent for spent, _ in work.context.spendings[known:]), NOTHING)
         if origin == "asked":
             self.spent += new
-            self._rules.spent += new
+            self.rules.spent += new
         return ended
 
-    async def _from_record(self, attempt: Attempt, work: Work, found: Call) -> Ended:
+    async def _from_record(self, attempt: Carried, work: Work, found: Call) -> Ended:
         outcome = found.outcome
         if outcome is None or outcome.kind == "step.cancelled":
             return await self._never(attempt)  # it had no outcome then; whoever waits for it stops waiting, or does not
@@ -543,77 +559,72 @@ class _Stage(TestClient):
                 work.context.spendings.append((dataclasses.replace(Spent.of(spent), steps=0), models[0]))
         if outcome.kind == "step.failed":
             return Ended(error=_failure(outcome.data["error"], work), final=True)
-        text = await self._record.text(outcome)
+        text = await self.record.text(outcome)
         try:
             return Ended(work.spec.signature.returns.load(text or "null", migrate=work.spec.migrate))
         except NotStorable as error:
             self._stop(f"the recorded result of {found.key} does not fit its type: {error}")
             return await self._never(attempt)
 
-    async def _until(self, attempt: Attempt, outcome: Event) -> None:
+    async def _until(self, attempt: Carried, outcome: Event) -> None:
         """Wait until it is the time at which this was recorded, and all that came before is through."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._order, (outcome.at, outcome.seq, next(self._count), turn))
-        with _dozing(attempt):
+        with attempt.dozing():
             await turn
 
-    async def _never(self, attempt: Attempt) -> Ended:
-        with _dozing(attempt):
+    async def _never(self, attempt: Carried) -> Ended:
+        with attempt.dozing():
             await asyncio.get_running_loop().create_future()
         raise AssertionError("unreachable")
 
     def _stop(self, why: str) -> None:
         self.stopped = self.stopped or why
-        self._over_with.set()
+        self._nothing_comes.set()
 
     # Time
 
-    def _idle(self) -> bool:
-        return not self._sending and super()._idle()
+    def _is_idle(self, worker: Worker) -> bool:
+        """Does nothing move: no body, no write on its way, nothing that is being sent?"""
+        if self._sending or worker.loading or not worker.scheduler.asleep:
+            return False
+        return all(attempt.is_idle for attempt in worker.attempts.values())
 
-    async def _jump(self) -> None:
-        """Whenever everything waits: let the next recorded outcome come, or the next timer fire."""
+    async def _pass_time(self, store: Store, worker: Worker) -> None:
+        """Whenever everything waits: let the next recorded outcome come, or the next timer fire, until nothing more will."""
         quiet = 0
         while True:
             await asyncio.sleep(0 if self._order else _LOOK_EVERY_S)
-            quiet = quiet + 1 if self._idle() else 0
+            quiet = quiet + 1 if self._is_idle(worker) else 0
             if quiet < _QUIET_LOOKS:
                 continue
             quiet = 0
-            due = await self._next_due()
-            if not self._idle():
+            parked, inside = await store.next_due(worker.serves), self.clock.next_timer()
+            due = min((each for each in (parked, inside) if each is not None), default=None)
+            if not self._is_idle(worker):
                 continue
             if self._order and (due is None or self._order[0][0] <= due):
                 at, _, _, turn = heapq.heappop(self._order)
                 self.clock.jump_to(at)
                 if not turn.done():
                     turn.set_result(None)
-            else:
-                self._pass_time(due)
-
-    def _pass_time(self, due: int | None) -> None:
-        """A run that has not ended in the record ends here where the record does: what it waits for has not come."""
-        unfinished = self._record.root.status not in FINISHED
-        if due is None or (unfinished and not self._parted and due > self._record.ends_at):
-            if self._nothing_heard():
-                if self._record.root.status in FINISHED:
+            elif due is None or self._is_beyond(due):
+                if self.record.root.status in FINISHED:
                     self._stop("it waits for something that the record does not have")
-                self._over_with.set()
-            return
-        # A timer fires a little late; it fires when it did then, so that the agent sees the same time.
-        times = self._record.times
+                return
+            else:
+                self.clock.jump_to(self._as_late(due))
+                worker.scheduler.wake()
+
+    def _is_beyond(self, due: int) -> bool:
+        """Is this after the end of the record of a run that has not ended? Then it has not come."""
+        return self.record.root.status not in FINISHED and not self._parted and due > self.record.ends_at
+
+    def _as_late(self, due: int) -> int:
+        """A timer fires a little late; it fires when it did then, so that the agent sees the same time."""
+        times = self.record.times
         later = times[bisect.bisect_left(times, due) :][:1]
-        super()._pass_time(later[0] if later and later[0] - due < _LATE_MS else due)
-
-
-@contextlib.contextmanager
-def _dozing(attempt: Attempt) -> Any:
-    """Meanwhile the body counts as one that waits."""
-    attempt.bodies.doze(1)
-    try:
-        yield
-    finally:
-        attempt.bodies.doze(-1)
+        return later[0] if later and later[0] - due < _LATE_MS else due
 
 
 def _is_framework(work: Work) -> bool:
