@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.client.history import MessageInfo, Pending, Snapshot, State, StepInfo
     from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
     from holdfast.client.keys import Key, Keys
+    from holdfast.client.rehearsal import Checked
     from holdfast.client.run import Receipt, Run
     from holdfast.client.streams import Chunk, StreamInfo
     from holdfast.client.tokens import Token
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
         UnknownRun,
     )
     from holdfast.logs import LogFilter
+    from holdfast.rehearsal.difference import Difference, Made, Pair, Side
+    from holdfast.rehearsal.frames import Frame
+    from holdfast.rehearsal.replay import Replay
     from holdfast.resources import Resource, resource
     from holdfast.values.signature import Local
     from holdfast.verbs.approvals import Decision, Vote, approve, ask
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
     from holdfast.words.durations import Duration
     from holdfast.words.limits import Limit, Rate
     from holdfast.words.loops import Loops
+    from holdfast.words.notices import Notice
     from holdfast.words.people import Actor
     from holdfast.words.progress import Progress
     from holdfast.words.retry import Retry
@@ -105,6 +110,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Bundle",
+    "Checked",
     "Child",
     "Chunk",
     "Client",
@@ -113,9 +119,11 @@ __all__ = [
     "ConversationInfo",
     "Decision",
     "Deed",
+    "Difference",
     "Duration",
     "Expired",
     "Fallback",
+    "Frame",
     "HoldfastError",
     "Imported",
     "InDoubt",
@@ -127,6 +135,7 @@ __all__ = [
     "LogFilter",
     "LoopDetected",
     "Loops",
+    "Made",
     "Message",
     "MessageInfo",
     "NewerJournal",
@@ -135,6 +144,8 @@ __all__ = [
     "NotDone",
     "NotInRun",
     "NotStorable",
+    "Notice",
+    "Pair",
     "Pending",
     "Permanent",
     "Plan",
@@ -143,6 +154,7 @@ __all__ = [
     "Reason",
     "Receipt",
     "Remaining",
+    "Replay",
     "Resource",
     "Retry",
     "RetryAfter",
@@ -157,6 +169,7 @@ __all__ = [
     "RunPaused",
     "Salvaged",
     "Settings",
+    "Side",
     "Snapshot",
     "Spent",
     "Stale",
@@ -244,6 +257,11 @@ _HOMES = {
     "holdfast.words.salvage": "Reason Salvaged partial",
     "holdfast.values.signature": "Local",
     "holdfast.words.spent": "Spent",
+    "holdfast.client.rehearsal": "Checked",
+    "holdfast.rehearsal.difference": "Difference Made Pair Side",
+    "holdfast.rehearsal.frames": "Frame",
+    "holdfast.rehearsal.replay": "Replay",
+    "holdfast.words.notices": "Notice",
     "holdfast.client.streams": "Chunk StreamInfo",
     "holdfast.client.tokens": "Token",
     "holdfast.verbs.approvals": "Decision Vote approve ask",

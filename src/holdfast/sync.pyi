@@ -14,9 +14,12 @@ from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.history import Pending
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
 from holdfast.client.keys import Keys
+from holdfast.client.rehearsal import Checked
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.client.tokens import Token
 from holdfast.declare import Agent
+from holdfast.rehearsal.difference import Difference
+from holdfast.rehearsal.replay import Replay
 from holdfast.words.budget import Budget
 from holdfast.words.calls import Call, KeptAs
 from holdfast.words.durations import Duration
@@ -908,6 +911,46 @@ class Client:
 
         Raises:
             BadArguments: Nothing says which, or a state cannot be used.
+        """
+
+    def replay(self, run: str, agents: Iterable[Agent[..., Any] | ModuleType], *, to: int | str | None = ...) -> Replay:
+        """Replay a run with this code and tell whether it fits: no body runs, and nothing is written.
+
+        Args:
+            run: The run.
+            agents: Its agent, and those it calls, or modules with agents.
+            to: Stop when the run has seen this event, or where it makes the call of this key; `frames` then has what the
+                variables of the agent's functions held at that moment.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: The run has no such event or call, or an agent cannot be used.
+        """
+
+    def check(
+        self, agents: Iterable[Agent[..., Any] | ModuleType], *, runs: Iterable[str] | None = ..., finished: int = ...
+    ) -> Checked:
+        """Replay every unfinished run with this code, and the newest finished ones: which would not go on, and where?
+
+        Args:
+            agents: The agents, or modules with agents, that are about to serve the store.
+            runs: Only these runs.
+            finished: So many finished runs too.
+
+        Raises:
+            UnknownRun: One of `runs` is not there.
+            BadArguments: A number or an agent cannot be used.
+        """
+
+    def diff(self, one: str, other: str) -> Difference:
+        """Compare two runs: where they part, then their calls, results, times and costs side by side.
+
+        Args:
+            one: A run.
+            other: Another run: a fork of it, the same again, a run of another version.
+
+        Raises:
+            UnknownRun: One of them is not there.
         """
 
     def create_token(

@@ -27,6 +27,8 @@ import holdfast
 import holdfast.testing
 from holdfast.testing.provider import provider
 
+BLOCKS = ("replay", "check", "rehearse support", "rehearse research", "rehearse many", "diff")
+TOLD = r"\$ .*|  [≠<>✓✗] [\w@:./#-]+  .*|  steps answered.*|.* runs? replayed.*"
 SRC = PAGE.parents[1] / "src"
 PARTS = ("agents", "chat", "shop", "coast", "reading", "release1", "release2", "briefer", "terse")
 ANYWAY = "--budget tokens=10000 --decide --answer publish=nowhere"
@@ -92,16 +94,24 @@ def typed(words: str, shown: str | None = None, **env: str) -> str:
     """A command as it is typed, and what it prints."""
     done = subprocess.run(
         [sys.executable, "-m", "holdfast", *shlex.split(words)[1:]], check=False, capture_output=True, text=True, timeout=60,
-        env=os.environ | {"PYTHONPATH": str(SRC), "COLUMNS": "110"} | env,
+        env=os.environ | {"PYTHONPATH": str(SRC), "COLUMNS": "100"} | env,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
     lines = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
     return "\n".join([f"$ {shown or words}", *lines])
 
 
+def shortened(text: str) -> str:
+    """What a command prints, with the details of the first pair alone."""
+    first, *others = re.split(r"\n\n(?=  [≠<>] )", text)
+    heads = [other.splitlines()[0] for other in others[1:]]
+    last = text.splitlines()[-1:] if "steps answered" in text else []
+    return "\n\n".join([first, *others[:1]]) + "\n" + "\n".join(["", *heads, *last])
+
+
 def console(*blocks: str) -> str:
     text = "\n".join(blocks)
-    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8710", text)
+    text = re.sub(r"127\.0\.0\.1:(?!8712)\d+", "127.0.0.1:8710", text)
     return f"```console\n{text}\n```"
 
 
@@ -130,7 +140,11 @@ def support() -> dict[str, str]:
             difference = typed("holdfast diff ana-1 bo-1")
             after = shop.books()
         assert before["requests"] == after["requests"]  # no order was looked up again
-    return {"rehearse support": console(one, "", prompt), "rehearse many": console(many), "diff": console(difference)}
+    return {
+        "rehearse support": console(shortened(one), "", shortened(prompt)),
+        "rehearse many": console(many),
+        "diff": console(shortened(difference)),
+    }
 
 
 def research() -> dict[str, str]:
@@ -166,7 +180,7 @@ def research() -> dict[str, str]:
             after["reports"],
         )  # nothing was read or published
     blocks = {"replay": console(replay), "check": console(check)}
-    return blocks | {"rehearse research": console(changed, "", prompt)}
+    return blocks | {"rehearse research": console(shortened(changed), "", shortened(prompt))}
 
 
 def _shorter(request: Any) -> str:
@@ -193,8 +207,19 @@ def in_page(page: str, blocks: dict[str, str]) -> str:
     return page
 
 
-def without_times(text: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"\b\d+(\.\d+)? (ms|s|min)\b", "TIME", text))
+def facts(page: str) -> dict[str, list[str]]:
+    """By mark, what a block says whatever the order of calls that were made at once, and however long they took."""
+    found = {}
+    for name in BLOCKS:
+        text = page.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->", maxsplit=1)[0]
+        told = re.findall(
+            r"^(?:\$ .*|  [≠<>✓✗] [\w@:./#-]+  .*|  steps answered.*|.* runs? replayed.*|  result .*)$",
+            text,
+            re.MULTILINE,
+        )
+        found[name] = sorted(" ".join(line.split()) for line in told)
+        assert found[name], name
+    return found
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 from tests.rehearsal.changes import PAGE
-from tests.rehearsal.examples import in_page, made, without_times
+from tests.rehearsal.examples import facts, in_page, made
 
 import holdfast
 import holdfast.testing
@@ -281,4 +281,4 @@ async def test_what_cannot_be_rehearsed_is_said():
 @pytest.mark.slow
 def test_the_page_shows_what_the_commands_print():
     page = PAGE.read_text("utf-8")
-    assert without_times(in_page(page, made())) == without_times(page), "python -m tests.rehearsal.examples writes it"
+    assert facts(in_page(page, made())) == facts(page), "python -m tests.rehearsal.examples writes it"

@@ -26,6 +26,7 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
             ("client.approvals", "Questions"),
             ("client.conversations", "Conversations"),
             ("client.control", "Control"),
+            ("client.rehearsal", "Rehearsals"),
             ("client.tokens", "Tokens"),
             ("client.base", "Base"),
         ],

@@ -49,41 +49,36 @@ def document(found: Difference) -> dict[str, object]:
     }  # fmt: skip
 
 
-def print_difference(on: Console, found: Difference, *, whole: bool = False) -> None:
-    """Print two runs side by side, from where they part on."""
+def print_difference(on: Console, found: Difference, *, whole: bool = False, rehearsed: bool = False) -> None:
+    """Print two runs side by side, from where they part on. A rehearsal has the name of its run, and no time of its own."""
     signs = glyphs(on)
-    made = Table(box=None, pad_edge=False, show_header=False, expand=False)
-    made.add_column(no_wrap=True)
-    made.add_column(ratio=1, overflow="fold")
-    made.add_column(ratio=1, overflow="fold")
-    for row in _heads(found):
+    made = _columns()
+    for row in _heads(found, rehearsed=rehearsed):
         made.add_row(*row)
     on.print(made)
     on.print()
     on.print(_parting(found, signs))
-    _print_pairs(on, found, signs, whole=whole)
+    _print_pairs(on, found, signs, whole=whole, rehearsed=rehearsed)
 
 
-def _heads(found: Difference) -> list[tuple[Text, ...]]:
+def _columns() -> Table:
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(no_wrap=True, min_width=15)
+    made.add_column(ratio=1, overflow="fold")
+    made.add_column(ratio=1, overflow="fold")
+    return made
+
+
+def _heads(found: Difference, *, rehearsed: bool) -> list[tuple[Text, ...]]:
     one, other = found.one, found.other
-
-    def row(name: str, read: str, differs: bool) -> tuple[Text, ...]:
-        style = "yellow" if differs else ""
-        return Text(f"  {name}", "dim"), *(
-            Text(cut(clean(_says(side, read)), _LONGEST), style) for side in (one, other)
-        )
-
-    rows: list[tuple[Text, ...]] = [(Text("  "), Text(one.run, "bold"), Text(other.run, "bold"))]
-    for name in ("agent", "arguments", "status", "result", "error"):
-        differs = name in found.differs
-        if name in ("agent", "status", "result") or differs:
-            rows.append(row(name, name, differs))
-    rows += [
-        row("calls", "calls", one.calls != other.calls),
-        row("time", "time", False),
-        row("cost", "cost", "cost" in found.differs),
-    ]
-    return [each for each in rows if any(cell.plain.strip() for cell in each[1:])]
+    rows = [(Text(), Text(one.run, "bold"), Text("rehearsed" if rehearsed else other.run, "bold"))]
+    for name in ("agent", "arguments", "status", "result", "error", "calls", "time", "cost"):
+        differs = name in found.differs or (name == "calls" and one.calls != other.calls)
+        cells = [cut(clean(_says(side, name)), _LONGEST) for side in (one, other)]
+        if not any(cells) or (name in ("agent", "arguments") and not differs) or (name == "time" and rehearsed):
+            continue
+        rows.append((Text(f"  {name}", "dim"), *(Text(cell, "yellow" if differs else "") for cell in cells)))
+    return rows
 
 
 def _says(side: Side, what: str) -> str:
@@ -103,51 +98,37 @@ def _parting(found: Difference, signs: Glyphs) -> Text:
     return line.append(f", after {count(before, 'call')} that are the same" if before else ", the first call", "dim")
 
 
-def _print_pairs(on: Console, found: Difference, signs: Glyphs, *, whole: bool) -> None:
+def _print_pairs(on: Console, found: Difference, signs: Glyphs, *, whole: bool, rehearsed: bool) -> None:
     shown = [pair for pair in found.pairs if whole or pair.parts]
+    differ = "!" if signs.done == "+" else "≠"
     for pair in shown[:_MOST]:
+        sign, style = "=", "dim"
+        if pair.parts:
+            sign, style = (
+                (differ, "yellow") if pair.one and pair.other else ("<", "red") if pair.one else (">", "green")
+            )
         on.print()
-        sign, style = (
-            ("=", "dim")
-            if not pair.parts
-            else ("<", "red")
-            if pair.other is None
-            else (">", "green")
-            if pair.one is None
-            else ("≠", "yellow")
-        )
-        sign = "!" if sign == "≠" and signs.done == "+" else sign
-        on.print(
-            Text(f"  {sign} ", style).append(clean(pair.key), "bold").append(f"  {', '.join(pair.differs)}", "dim"),
-            soft_wrap=True,
-        )
-        made = Table(box=None, pad_edge=False, show_header=False)
-        made.add_column(no_wrap=True)
-        made.add_column(ratio=1, overflow="fold")
-        made.add_column(ratio=1, overflow="fold")
-        for row in _rows(pair):
+        head = Text(f"  {sign} ", style).append(clean(pair.key), "bold").append(f"  {', '.join(pair.differs)}", "dim")
+        on.print(head, soft_wrap=True)
+        made = _columns()
+        for row in _rows(pair, whole=whole, rehearsed=rehearsed):
             made.add_row(*row)
         on.print(made)
     if len(shown) > _MOST:
         on.print(Text(f"  {signs.more} and {len(shown) - _MOST} more; --json has all", "dim"))
 
 
-def _rows(pair: Pair) -> list[tuple[Text, ...]]:
+def _rows(pair: Pair, *, whole: bool, rehearsed: bool) -> list[tuple[Text, ...]]:
+    """The parts of two calls that differ, or all of them; of a call that only one run made, what it was and what came of it."""
+    alone = pair.one is None or pair.other is None
     rows = []
-    for name, part in (
-        ("arguments", "arguments"),
-        ("state", "state"),
-        ("result", "result"),
-        ("error", "error"),
-        ("attempts", "attempts"),
-        ("cost", "cost"),
-        ("took", ""),
-    ):
+    for name in ("arguments", "state", "result", "error", "attempts", "cost", "took"):
         cells = [_cell(side, name) for side in (pair.one, pair.other)]
-        if not any(cells) or (name in ("state", "attempts") and cells[0] == cells[1]):
-            continue
-        style = "yellow" if part in pair.differs else ""
-        rows.append((Text(f"      {name}", "dim"), *(Text(cut(clean(cell), _LONGEST), style) for cell in cells)))
+        wanted = whole or name in pair.differs or (alone and name in ("arguments", "result", "error", "cost"))
+        wanted = wanted or (name == "took" and not alone and "result" in pair.differs)
+        if any(cells) and wanted and not (name == "took" and rehearsed):
+            style = "yellow" if name in pair.differs else ""
+            rows.append((Text(f"      {name}", "dim"), *(Text(cut(clean(cell), _LONGEST), style) for cell in cells)))
     return rows
 
 

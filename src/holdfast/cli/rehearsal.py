@@ -145,7 +145,7 @@ async def rehearse(
         return
     on = console()
     if len(found) == 1:
-        print_difference(on, found[0].difference)
+        print_difference(on, found[0].difference, rehearsed=True)
     else:
         _print_summary(on, found)
     for each in found:

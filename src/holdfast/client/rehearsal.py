@@ -11,11 +11,12 @@ from typing import Any, Final
 from holdfast.client.base import Base
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments
-from holdfast.rehearsal.difference import Difference, Told, compare, error_line
+from holdfast.rehearsal.difference import Difference, Told, compare
 from holdfast.rehearsal.replay import Ground, Replay, Source
 from holdfast.store.blobs import unspilled
 from holdfast.values.text import is_whole, short
 from holdfast.words.calls import Calls
+from holdfast.words.events import error_line
 from holdfast.words.model import FINISHED, TRANSITIONS, RunRow, checked_run_id
 from holdfast.worker.agents import specs_of
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from holdfast.values.codec import preview
 from holdfast.words.calls import Call
+from holdfast.words.events import error_line
 from holdfast.words.model import FINISHED, Event, RunRow
 from holdfast.words.spent import NOTHING, Spent
 
@@ -224,7 +225,7 @@ def _differs(one: Call | None, other: Call | None) -> Iterator[Part]:
     if one is None or other is None:
         yield "only there" if one is None else "only here"
         return
-    if (one.sort, one.name, one.digest, one.inputs) != (other.sort, other.name, other.digest, other.inputs):
+    if (one.sort, one.name, one.digest) != (other.sort, other.name, other.digest):
         yield "arguments"
     if one.state != other.state:
         yield "state"
@@ -252,11 +253,6 @@ def _value(outcome: Event | None) -> Any:
 def _error(call: Call) -> str:
     error = call.error
     return "" if error is None else error_line(error)
-
-
-def error_line(error: dict[str, Any]) -> str:
-    """An error record in a line: its type and its text."""
-    return f"{error.get('type')}: {error.get('message')}"
 
 
 def _made(call: Call | None) -> Made | None:

@@ -148,7 +148,7 @@ class _Patience(SystemClock):
 class Ground:
     """A host for replays of many runs: it has their code, and performs nothing."""
 
-    value_limit_bytes, recorded = DEFAULT_LIMIT_BYTES, None
+    value_limit_bytes, recorded, inputs = DEFAULT_LIMIT_BYTES, None, None
 
     def __init__(self, source: Source, specs: Iterable[AgentSpec], *, patience_s: float = PATIENCE_S) -> None:
         self.source = source
