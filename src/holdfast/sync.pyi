@@ -930,7 +930,7 @@ class Client:
     def check(
         self, agents: Iterable[Agent[..., Any] | ModuleType], *, runs: Iterable[str] | None = ..., finished: int = ...
     ) -> Checked:
-        """Replay every unfinished run with this code, and the newest finished ones: which would not go on, and where?
+        """Replay every unfinished run with this code, and the newest finished ones, and tell which would not go on, and where.
 
         Args:
             agents: The agents, or modules with agents, that are about to serve the store.

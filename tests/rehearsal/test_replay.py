@@ -4,10 +4,13 @@ import asyncio
 import dataclasses
 import hashlib
 import linecache
+import sys
+import types
 from pathlib import Path
 
 import apsw
 import pytest
+from tests.docs.pages import module
 from tests.rehearsal import agents
 from tests.rehearsal.agents import Order, both, look, parent, pay, rounds, shop, stumbles
 
@@ -365,6 +368,35 @@ def test_a_run_is_a_regression_test_in_three_lines(tmp_path):
         NondeterminismError, match=r"test_replay.py:\d+: run 'k': the journal has step.completed of look"
     ):
         holdfast.testing.replay(store, "k", [changed])
+
+
+def test_the_page_has_such_a_test(tmp_path, monkeypatch):
+    @holdfast.agent
+    async def orders(item: str) -> str:
+        return (await pay(await look(item))).replace("paid 6", "shipped")
+
+    async def recorded():
+        async with holdfast.testing.open(agents=[orders], path=tmp_path / "orders.db") as hf:
+            await (await hf.start(orders, "kettle", id="order-42")).result()
+
+    asyncio.run(recorded())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "app", types.SimpleNamespace(orders=orders))
+    page = module("docs/time-travel.md", "time travel: regression")
+    page.test_the_order_of_last_tuesday()
+
+
+async def test_a_run_that_cannot_be_set_up_keeps_no_other_from_being_checked(tmp_path):
+    async with holdfast.testing.open(agents=ALL, path=tmp_path / "runs.db") as hf:
+        for name in ("a", "b"):
+            await ended(hf, await hf.start(shop, "kettle", id=name))
+    db = apsw.Connection(str(tmp_path / "runs.db"))
+    db.execute("UPDATE runs SET uid = 'none' WHERE id = 'a'")
+    db.close()
+    async with holdfast.open(f"sqlite:{tmp_path}/runs.db") as hf:
+        checked = await hf.check(ALL)
+    assert {found.run: found.verdict for found in checked.replays} == {"a": "unsure", "b": "fits"}
+    assert "cannot be set up: ValueError" in checked.replays[1].reason + checked.replays[0].reason
 
 
 async def test_a_regression_test_may_be_async(tmp_path):

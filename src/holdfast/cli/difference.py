@@ -71,7 +71,9 @@ def _columns() -> Table:
 
 def _heads(found: Difference, *, rehearsed: bool) -> list[tuple[Text, ...]]:
     one, other = found.one, found.other
-    rows = [(Text(), Text(one.run, "bold"), Text("rehearsed" if rehearsed else other.run, "bold"))]
+    rows: list[tuple[Text, ...]] = [
+        (Text(), Text(one.run, "bold"), Text("rehearsed" if rehearsed else other.run, "bold"))
+    ]
     for name in ("agent", "arguments", "status", "result", "error", "calls", "time", "cost"):
         differs = name in found.differs or (name == "calls" and one.calls != other.calls)
         cells = [cut(clean(_says(side, name)), _LONGEST) for side in (one, other)]

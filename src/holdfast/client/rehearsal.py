@@ -93,7 +93,7 @@ class Rehearsals(Base):
         runs: Iterable[str] | None = None,
         finished: int = _SAMPLE,
     ) -> Checked:
-        """Replay every unfinished run with this code, and the newest finished ones: which would not go on, and where?
+        """Replay every unfinished run with this code, and the newest finished ones, and tell which would not go on, and where.
 
         Args:
             agents: The agents, or modules with agents, that are about to serve the store.

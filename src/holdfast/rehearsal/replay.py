@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar
 from holdfast.engine.host import Ended, Work
 from holdfast.engine.rehearsal import Stacks, Tried, tried
 from holdfast.engine.slots import Freed
-from holdfast.errors import BadArguments, HoldfastError, NotStorable
+from holdfast.errors import BadArguments, HoldfastError, NotStorable, StoreUnavailable
 from holdfast.rehearsal.frames import Frame, frames
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.appends import Append, Told
@@ -32,7 +32,7 @@ from holdfast.store.conversations import MessageRow
 from holdfast.store.streams import Piece
 from holdfast.values import failures
 from holdfast.values.codec import DEFAULT_LIMIT_BYTES, preview
-from holdfast.values.text import cut, is_whole, near, short
+from holdfast.values.text import cut, is_whole, near, short, type_name
 from holdfast.words.clock import SystemClock, Timer
 from holdfast.words.harmless import silent
 from holdfast.words.model import FINISHED, OUTCOMES, Claimed, Event, RunRow, Signal
@@ -225,7 +225,13 @@ class Ground:
         events = _cut(row.id, whole, to, at)
         with _unheard() as noticed:
             replaying = _Replaying(self, row, spec, events, len(events) < len(whole), look)
-            return await replaying.result(limit_s, noticed)
+            try:
+                return await replaying.result(limit_s, noticed)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - a run that cannot be set up must not keep others from being tried
+                reason = f"run {row.id!r} cannot be set up: {type_name(type(error))}: {cut(str(error), 300)}"
+                return Replay(row.id, row.agent, row.status, "unsure", reason=reason)
 
 
 @contextlib.contextmanager
