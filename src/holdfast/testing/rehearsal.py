@@ -219,7 +219,7 @@ async def _rehearsed(store: Store, row: RunRow, code: Sequence[Any], rules: _Rul
         finally:
             silent.reset(quiet)
     first = await told(store, row, record.ends_at)
-    so_far = row.status not in FINISHED
+    so_far = not record.is_over
     found = compare(first, second, so_far=so_far)
     return Rehearsed(row.id, found, dict(director.origins), director.stopped, director.spent)
 
@@ -290,6 +290,11 @@ class _Record:
             if found is not None:
                 self.runs[run.id] = found
         return found
+
+    @property
+    def is_over(self) -> bool:
+        """Has the run ended in the record? One that went to another store has not."""
+        return self.root.status in FINISHED and self.root.status != "moved"
 
     @functools.cached_property
     def models(self) -> frozenset[str]:
@@ -609,7 +614,7 @@ class _Director:
                 if not turn.done():
                     turn.set_result(None)
             elif due is None or self._is_beyond(due):
-                if self.record.root.status in FINISHED:
+                if self.record.is_over:
                     self._stop("it waits for something that the record does not have")
                 return
             else:
@@ -618,7 +623,7 @@ class _Director:
 
     def _is_beyond(self, due: int) -> bool:
         """Is this after the end of the record of a run that has not ended? Then it has not come."""
-        return self.record.root.status not in FINISHED and not self._parted and due > self.record.ends_at
+        return not (self.record.is_over or self._parted) and due > self.record.ends_at
 
     def _as_late(self, due: int) -> int:
         """A timer fires a little late; it fires when it did then, so that the agent sees the same time."""
