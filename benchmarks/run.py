@@ -42,6 +42,7 @@ MEASUREMENTS = {
     14: "history",
     15: "carrying",
     16: "checking",
+    17: "forks",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.client.bundles import Bundle, Imported
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
+    from holdfast.client.forks import ForkInfo
     from holdfast.client.history import MessageInfo, Pending, Snapshot, State, StepInfo
     from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
     from holdfast.client.keys import Key, Keys
@@ -123,6 +124,7 @@ __all__ = [
     "Duration",
     "Expired",
     "Fallback",
+    "ForkInfo",
     "Frame",
     "HoldfastError",
     "Imported",
@@ -251,6 +253,7 @@ _HOMES = {
     "holdfast.client.keys": "Key Keys",
     "holdfast.resources": "Resource resource",
     "holdfast.words.retry": "Retry",
+    "holdfast.client.forks": "ForkInfo",
     "holdfast.client.history": "MessageInfo Pending Snapshot State StepInfo",
     "holdfast.client.info": "AgentInfo Deed RunEvent RunInfo",
     "holdfast.client.run": "Receipt Run",

@@ -231,6 +231,7 @@ def step(
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
     inputs: KeptAs | None = None,
+    effects: bool = True,
 ) -> _StepDeco: ...
 @overload
 def step(
@@ -244,6 +245,7 @@ def step(
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
     inputs: KeptAs | None = None,
+    effects: bool = True,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]] | Callable[P, R]], Step[P, R]]: ...
 @overload
 def step(
@@ -257,6 +259,7 @@ def step(
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
     inputs: KeptAs | None = None,
+    effects: bool = True,
 ) -> _StepDeco: ...
 def step(
     fn: Any = None,
@@ -272,6 +275,7 @@ def step(
     rate: str | Rate | None = None,
     migrate: Callable[[Any], Any] | None = None,
     inputs: KeptAs | None = None,
+    effects: bool = True,
 ) -> Any:
     """Declare a step: one action whose result is recorded.
 
@@ -290,6 +294,7 @@ def step(
             data, or a value, that does.
         inputs: "full" keeps its whole arguments in the history, "digest" a digest and 120 characters. Unless given, its agent
             says it, then the store; then it is "digest".
+        effects: With False the body only reads: a fork, or a retry from an earlier step, runs it again unasked.
 
     Raises:
         BadArguments: The function or an option cannot be used.
@@ -305,7 +310,18 @@ def step(
 
     def declare(fn: Callable[..., Any]) -> Step[Any, Any]:
         return _declare_step(
-            fn, name, retry, timeout, raises, in_doubt, transaction, limit, rate, migrate, checked_inputs(inputs)
+            fn,
+            name,
+            retry,
+            timeout,
+            raises,
+            in_doubt,
+            transaction,
+            limit,
+            rate,
+            migrate,
+            checked_inputs(inputs),
+            effects,
         )
 
     return declare if fn is None else declare(fn)
@@ -323,6 +339,7 @@ def _declare_step(
     rate: str | Rate | None,
     migrate: Callable[[Any], Any] | None,
     inputs: KeptAs | None,
+    effects: bool,
 ) -> Step[Any, Any]:
     if isinstance(fn, staticmethod | classmethod) or not inspect.isfunction(fn):
         raise BadArguments(f"@step belongs on a function or method written with def or async def, not on {fn!r}")
@@ -343,6 +360,8 @@ def _declare_step(
             raise BadArguments(f"in_doubt={in_doubt!r}: a probe is an async function that takes the step's arguments")
     elif policy not in ("retry", "ask", "fail"):
         raise BadArguments(f"in_doubt={in_doubt!r}: use 'retry', 'ask', 'fail', or an async probe function")
+    if not isinstance(effects, bool):
+        raise BadArguments(f"effects={effects!r}: say False if the body only reads, or leave it out")
     raises = tuple(raises) if isinstance(raises, tuple | list) else (raises,)
     for kind in raises:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
@@ -364,6 +383,7 @@ def _declare_step(
         flow=None if limit is None and rate is None else declared("step", own_name, fn, limit=limit, rate=rate),
         migrate=migrate,
         inputs=inputs,
+        effects=effects,
     )
     return Step(spec)
 

@@ -60,6 +60,7 @@ class StepSpec:
     # Whether its inputs are kept: 'full' or 'digest', None: as its agent says; or what makes the value to be kept of a call's
     # arguments.
     inputs: KeptAs | Callable[..., Any] | None = None
+    effects: bool = True  # its body changes something outside; else it may run again unasked
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -5,12 +5,13 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import ModuleType
-from typing import Any, BinaryIO, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client.approvals import Approval
 from holdfast.client.base import Base
 from holdfast.client.bundles import Bundle
 from holdfast.client.conversations import ConversationInfo, Message
+from holdfast.client.forks import ForkInfo
 from holdfast.client.history import Pending
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
 from holdfast.client.keys import Keys
@@ -221,7 +222,54 @@ class Run(Generic[R_co]):
             UnknownRun: There is no such run.
         """
 
-    def retry(self, *, by: str = ..., budget: Budget | None = ...) -> None:
+    def fork(
+        self,
+        *,
+        at: int | str | None = ...,
+        replace: Mapping[str, Any] | None = ...,
+        effects: Literal["ask", "new", "refuse"] = ...,
+        id: str | None = ...,
+        by: str | Actor = ...,
+    ) -> Run[R_co]:
+        """Make a run that shares the history of this one up to a point, and goes on from there by itself.
+
+        Everything up to the point is as it was, without being done again. What was open there begins anew; children that had
+        ended are shared. This run is not touched, and whatever becomes of it does not change the fork.
+
+        Args:
+            at: The first event that is not shared, by its number; a call, by its key or the name of a step that was called once,
+                which is then made again; or "checkpoint", to go on from the last one. Unless given: the end of what there is,
+                or before its failure.
+            replace: What calls get instead of what they would do, by their keys. For a step it is the result, for a question
+                true, false or the answer. `"arguments"` has the arguments to change, by name; `"message:12"` is sent in the place
+                of the message of event 12. The point is then before the first of these.
+            effects: What happens to steps that this run did behind the point: "ask" a person, "new" does them again with new
+                idempotency keys, "refuse" fails them. Steps that only read (`@step(effects=False)`) always run.
+            id: The id of the fork; random unless given. The same id again is the same fork.
+            by: Who forks it.
+
+        Raises:
+            BadArguments: There is no such event or call, or a value cannot be used.
+            NotAllowed: A question is replaced that is not this person's to decide.
+            NotStorable: A value cannot be stored.
+            UnknownRun: There is no such run.
+        """
+
+    def forks(self) -> list[ForkInfo]:
+        """List the tree of forks that it is in: the first run, then each fork behind the one that it was made from.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
+
+    def retry(
+        self,
+        *,
+        by: str = ...,
+        budget: Budget | None = ...,
+        at: int | str | None = ...,
+        effects: Literal["ask", "new", "refuse"] = ...,
+    ) -> None:
         """Let a failed run go on from its failure: what was recorded before stays, and the failed step runs again.
 
         Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
@@ -229,10 +277,14 @@ class Run(Generic[R_co]):
         Args:
             by: Who retries it.
             budget: In place of the run's own; what was spent is spent.
+            at: An earlier point to go on from, as for `fork`. What came after it is dropped, and stays in the history so marked.
+            effects: What happens then to steps that were done behind that point, as for `fork`. They keep their idempotency keys
+                unless it is "new".
 
         Raises:
             RunActive: It has not ended.
             RunFinished: It has ended, and has not failed.
+            BadArguments: There is no such event or call.
             UnknownRun: There is no such run.
         """
 

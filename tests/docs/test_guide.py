@@ -54,6 +54,17 @@ def test_home():
     asyncio.run(main())
 
 
+async def test_time_travel():
+    """A fork with another price is not asked for what is dear; the original waits on."""
+    page = "docs/time-travel.md"
+    shop, cheaper = module(page, "guide: fork"), module(page, "guide: fork a run").cheaper
+    async with holdfast.testing.open(agents=[shop.shopping]) as hf:
+        run = await hf.start(shop.shopping, "a boat", id="shop-1")
+        await run.wait_for_question()
+        assert await cheaper(hf) == "a boat for 10 euros"
+        assert (await run.info()).status == "waiting"
+
+
 def test_start():
     """Arguments are given by position or by name."""
     research, page = module(PAGE, "guide: research").research, module(PAGE, "guide: start")

@@ -719,8 +719,37 @@ async def party(name: str) -> list[str]:
     return [result.output, await call("after the party")]
 
 
+# --- going back ---
+
+
+@holdfast.agent
+async def winds(word: str) -> list[str]:
+    """Forked while it waits: in a conversation, with a child that has ended, one that waits, and an open timer."""
+    got: list[Any] = [holdfast.this_run().id, await call(f"{word} before"), await finished_child(word)]
+    spawned = await holdfast.spawn(holds, word)
+    async with holdfast.conversation(f"{word}-talk", str) as talk:
+        await talk.add("said before")
+        async with holdfast.timeout(YEARS):
+            got.append(await holdfast.receive("go", str))
+        await talk.add("said behind")
+        got += [len(talk), holdfast.this_run().id, await call(f"{word} behind"), await spawned]
+    return shown(*got)
+
+
+@holdfast.agent
+async def finished_child(word: str) -> str:
+    return await call(f"{word} in a child")
+
+
+@holdfast.agent
+async def winds_back(word: str) -> list[str]:
+    got = [await call(f"{word} first"), await call(f"{word} second")]
+    got.append(await agents.hopeless(2))
+    return [*got, await hang("after")]
+
+
 MORE: list[Any] = [
     noted_child, noted, noted_state, noted_letters, noted_people, deciders, reader, carries, tidies_in_eras, tasks, stumbling,
     brought_down, fails_in_the_end, narrow, customers, meters, frugal, buyer, circles, cycles, strict, house, holds, grandparent,
-    brought_up, transacts_late, report, kitchen, chats, party,
+    brought_up, transacts_late, report, kitchen, chats, party, winds, finished_child, winds_back,
 ]  # fmt: skip

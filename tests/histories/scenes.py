@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -229,6 +231,28 @@ async def _free_the_spawned(hf: holdfast.Client, run: holdfast.Run[Any]) -> None
         await hf.get(info.id).send("go", "on")
 
 
+async def _fork_twice(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.wait("waiting", waits_for="message")
+    fork = await run.fork(effects="new", id="winds-fork", by="ana")
+    await fork.wait("waiting", waits_for="message")
+    await fork.fork(at=1, effects="new", id="winds-fork-fork", replace={"call#0": "put there"}, by="bo")
+
+
+async def _free_the_forks(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    for name in ("winds", "winds-fork", "winds-fork-fork"):
+        await hf.get(name).send("go", "on")
+    for _ in range(100):
+        for info in await hf.runs(agent="holds", status=["waiting", "ready", "running"], limit=1000):
+            with contextlib.suppress(holdfast.RunFinished):
+                await hf.get(info.id).send("go", "on", key="once")
+        await asyncio.sleep(0.1)
+
+
+async def _wind_back(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await run.wait("failed")
+    await run.retry(at="call#1", effects="new", by="ana")
+
+
 SCENES: dict[str, Scene] = {
     "sequence": Scene(agents.sequence, (agents.Order("ana"),), {"third": "3"}, {"labels": {"team": "night"}}),
     "defaults": Scene(agents.sequence, (agents.Order("bo", 30, []), 2)),
@@ -303,6 +327,9 @@ SCENES: dict[str, Scene] = {
     "kitchen": Scene(agents_more.kitchen, ("Bake a cake.",)),
     "chats": Scene(agents_more.chats, ("chat-1",)),
     "party": Scene(agents_more.party, ("ana",)),
+    # Since there are forks
+    "winds": Scene(agents_more.winds, ("north",), acts=_fork_twice, go_on=_free_the_forks),
+    "wound-back": Scene(agents_more.winds_back, ("south",), again=_wind_back),
 }
 
 

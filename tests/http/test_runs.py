@@ -159,3 +159,20 @@ async def test_agents_are_those_that_workers_published(site):
     assert found["twice"]["served"]
     assert found["twice"]["schema"]["properties"]["n"] == {"type": "integer"}
     assert not [name for name in found["twice"]["schema"] if name in ("x-flow", "x-budget")]
+
+
+@on_a_server
+async def test_a_run_is_forked(site):
+    """From an earlier point, with other arguments; the same id again is the same fork, and the tree has both."""
+    await site.start("twice", 4, id="first")
+    await site.until("first", "completed")
+    document = {"at": 0, "replace": {"arguments": {"n": 5}}, "effects": "new", "id": "second"}
+    made = await site.post("/api/runs/first/fork", document, 201)
+    assert made["run"]["id"] == "second"
+    assert await site.get("/api/runs/second/result?timeout=20") == {"run": "second", "result": 10}
+    assert (await site.post("/api/runs/first/fork", document, 200))["run"]["id"] == "second"
+    tree = await site.get("/api/runs/second/forks")
+    assert [(each["id"], each["of"]) for each in tree["forks"]] == [("first", None), ("second", "first")]
+    refused = await site.post("/api/runs/first/fork", {"at": "nothing"}, 422)
+    assert "made no such call" in refused["error"]["message"]
+    await site.post("/api/runs/nobody/fork", {}, 404)

@@ -17,6 +17,7 @@ TEXTS = {
     "every store, 0008_admission.sql": "93864a2397f8bff6f0fc980523d55ba6adf0a9799e81739d9eab4c04839d32f4",
     "every store, 0009_parts.sql": "fa241858a24ff57bee4f52f7b6123af8f3f9e403ab2debe9abaad22a96ee6477",
     "every store, 0010_bundles.sql": "c3320d94dba502f80b2833dfa48664f263b1b45e1aff76c101c80e34af221700",
+    "every store, 0011_lineage.sql": "28ee170777b20ad8fe3c26285c12ecd9de9c481a4047faa0cfa984bbba290171",
     "postgres, 0001.sql": "2be7312dd933c2276a87148302546de52117d7890cfb340f9961d63398a78694",
 }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from holdfast.cli.forks import POINT, point_of
 from holdfast.cli.options import (
     STATUSES,
     F,
@@ -28,6 +29,7 @@ from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.console import print_json
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge, user
+from holdfast.client.forks import EFFECTS
 from holdfast.client.info import RunInfo
 from holdfast.client.run import Run
 from holdfast.errors import BadArguments
@@ -151,18 +153,26 @@ async def cancel(wanted: Wanted, reason: str, grace: str) -> None:
 @subcommand()
 @wanted_options
 @budget_option("What each may spend in all, instead of what it might before.")
+@click.option("--at", metavar="POINT", help=f"Go back further, to before this point. {POINT}")
+@click.option("--effects", type=click.Choice(EFFECTS), default="ask", show_default=True,
+              help="With --at, for steps that were done behind it: ask a person, do them anew, or fail them.")  # fmt: skip
 @db_option
 @json_option
-async def retry(wanted: Wanted, budget: str | None) -> None:
+async def retry(wanted: Wanted, budget: str | None, at: str | None, effects: Any) -> None:
     """Let failed runs go on from their failure.
 
     What was recorded before stays; the failed step runs again. A paused run is resumed. `--status failed` means all failed
     runs; children go on with the runs that they brought down, and by themselves if --agent names theirs.
     """
     _only(wanted, "failed", "retried")
+    if at is not None and len(wanted.runs) != 1:
+        raise BadArguments("--at is a point in the history of one run: name that run, and no other")
     how: dict[str, Any] = {"by": wanted.by, "budget": None if budget is None else Budget.parse(budget)}
+    back: dict[str, Any] = {} if at is None else {"at": point_of(at), "effects": effects}
     told = "goes on from its failure; what was recorded before stays"
-    await _each(wanted, lambda hf: hf.retry(**wanted.filters(), **how), lambda run: run.retry(**how),
+    if back:
+        told = "goes on from there; what came after is dropped, and stays marked so in its history"
+    await _each(wanted, lambda hf: hf.retry(**wanted.filters(), **how), lambda run: run.retry(**how, **back),
                 dict.fromkeys(TRANSITIONS, told), unserved=told, paused="is no longer paused")  # fmt: skip
 
 

@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "steps": ("history", "List the calls of a run, or show one whole."),
         "state": ("history", "Print the state that a run stored last."),
         "tail": ("tail", "Follow the events of a run or of all, or a stream."),
+        "forks": ("forks", "Draw the tree of forks that a run is in."),
         "conversations": ("conversations", "List conversations, or show what was said in one."),
         "audit": ("audit", "Print who did what to which run."),
         "doctor": ("doctor", "Check the store and say what is wrong."),
@@ -59,6 +60,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "resume": ("control", "Let paused runs go on."),
         "cancel": ("control", "Stop runs for good."),
         "retry": ("control", "Let failed runs go on from their failure."),
+        "fork": ("forks", "Make a run that goes on from an earlier point of another."),
     },
     "Carry": {
         "export": ("bundles", "Write a run and all below it to a file."),

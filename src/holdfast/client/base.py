@@ -9,7 +9,7 @@ says that and where to look. A read that a server does not answer ends with `Sto
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
@@ -20,6 +20,7 @@ from holdfast.runtime import AgentSpec
 from holdfast.store.changes import News
 from holdfast.store.contract import write_limit
 from holdfast.store.store import Store
+from holdfast.values.signature import Input
 from holdfast.words.durations import Duration, seconds
 from holdfast.words.model import RunRow
 from holdfast.words.people import Author
@@ -58,6 +59,10 @@ class Base:
 
     async def _confirm_move(self, run: str, *, by: str) -> None:
         """Note that the destination of a move has the run."""
+        raise NotImplementedError
+
+    async def _changed_input(self, row: RunRow, before: str, changed: Mapping[str, Any]) -> Input:
+        """Check the arguments of a run, some of them changed, against its agent."""
         raise NotImplementedError
 
     async def _run_row(self, run: str) -> RunRow:

@@ -15,6 +15,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
+from holdfast.client import forks
 from holdfast.client.approvals import Questions, Room
 from holdfast.client.aside import aside
 from holdfast.client.bundles import Bundles
@@ -36,7 +37,7 @@ from holdfast.store.changes import News
 from holdfast.store.runs import NewRun
 from holdfast.store.store import Store
 from holdfast.values import tagged
-from holdfast.values.codec import arguments_text, checked_size, digest, preview
+from holdfast.values.codec import UNTYPED, arguments_text, checked_size, digest, preview
 from holdfast.values.sameness import difference
 from holdfast.values.schema import arguments_from_published, check_against, filled
 from holdfast.values.signature import Input
@@ -443,6 +444,15 @@ class Client(Questions, Conversations, Control, Rehearsals, Tokens, Bundles):
         made = await aside((given.args, given.named, given.kwargs), _published_input, agent, schema, given)
         identity = made.identity
         return agent, version, made, flow, flow.lane(identity, lambda: defaults), budget and Budget.of(budget)
+
+    async def _changed_input(self, row: RunRow, before: str, changed: Mapping[str, Any]) -> Input:
+        spec = self._spec(row.agent, row.version)
+        if spec is not None:
+            args, named = spec.signature.load(forks.merged(before, changed))
+            return spec.signature.bind(args, named).input
+        named = await aside(before, UNTYPED.load, before)
+        given = _Arguments((), {}, {**named, **changed}, [])
+        return (await self._input(row.agent, given))[2]
 
     def _check_served(self, spec: AgentSpec) -> None:
         """Refuse a function whose run would be carried by another one, as when a notebook's cell was run again."""

@@ -8,14 +8,16 @@ import json
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, Generic, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, Generic, Literal, NoReturn, TypeVar
 
+from holdfast.client import forks
 from holdfast.client.approvals import Approval, Questions, stored_text
 from holdfast.client.aside import aside
 from holdfast.client.bundles import Bundle
+from holdfast.client.forks import ForkInfo
 from holdfast.client.history import Snapshot, State, StepInfo, snapshot, state, step_at, steps
 from holdfast.client.info import RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.client.keys import Keys
@@ -47,7 +49,7 @@ from holdfast.words.model import (
     checked_statuses,
     is_served,
 )
-from holdfast.words.people import checked_note, checked_text
+from holdfast.words.people import Actor, checked_note, checked_text
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -593,7 +595,72 @@ class Run(Generic[R_co]):
         """
         await self._go_on(await self._row(), by, family=family)
 
-    async def retry(self, *, by: str = "", budget: Budget | None = None) -> None:
+    async def fork(
+        self,
+        *,
+        at: int | str | None = None,
+        replace: Mapping[str, Any] | None = None,
+        effects: Literal["ask", "new", "refuse"] = "ask",
+        id: str | None = None,
+        by: str | Actor = "",
+    ) -> Run[R_co]:
+        """Make a run that shares the history of this one up to a point, and goes on from there by itself.
+
+        Everything up to the point is as it was, without being done again. What was open there begins anew; children that had
+        ended are shared. This run is not touched, and whatever becomes of it does not change the fork.
+
+        Args:
+            at: The first event that is not shared, by its number; a call, by its key or the name of a step that was called once,
+                which is then made again; or "checkpoint", to go on from the last one. Unless given: the end of what there is,
+                or before its failure.
+            replace: What calls get instead of what they would do, by their keys. For a step it is the result, for a question
+                true, false or the answer. `"arguments"` has the arguments to change, by name; `"message:12"` is sent in the place
+                of the message of event 12. The point is then before the first of these.
+            effects: What happens to steps that this run did behind the point: "ask" a person, "new" does them again with new
+                idempotency keys, "refuse" fails them. Steps that only read (`@step(effects=False)`) always run.
+            id: The id of the fork; random unless given. The same id again is the same fork.
+            by: Who forks it.
+
+        Raises:
+            BadArguments: There is no such event or call, or a value cannot be used.
+            NotAllowed: A question is replaced that is not this person's to decide.
+            NotStorable: A value cannot be stored.
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            again = await run.fork(at=0, by="ana")
+            assert again.id != run.id
+            ```
+        """
+        actor = Actor.of(by) if by else Actor.of(self._client._author()["by"])
+        author = self._client._author(actor.name)
+        made, created = await forks.fork(
+            self._client, await self._row(), at, replace, effects, id, actor, actor.via or author["via"]
+        )
+        return Run(self._client, made, self._agent, created=created)
+
+    async def forks(self) -> list[ForkInfo]:
+        """List the tree of forks that it is in: the first run, then each fork behind the one that it was made from.
+
+        Raises:
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            first, *others = await run.forks()
+            ```
+        """
+        return await forks.tree(self._client, self.id)
+
+    async def retry(
+        self,
+        *,
+        by: str = "",
+        budget: Budget | None = None,
+        at: int | str | None = None,
+        effects: Literal["ask", "new", "refuse"] = "ask",
+    ) -> None:
         """Let a failed run go on from its failure: what was recorded before stays, and the failed step runs again.
 
         Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
@@ -601,10 +668,14 @@ class Run(Generic[R_co]):
         Args:
             by: Who retries it.
             budget: In place of the run's own; what was spent is spent.
+            at: An earlier point to go on from, as for `fork`. What came after it is dropped, and stays in the history so marked.
+            effects: What happens then to steps that were done behind that point, as for `fork`. They keep their idempotency keys
+                unless it is "new".
 
         Raises:
             RunActive: It has not ended.
             RunFinished: It has ended, and has not failed.
+            BadArguments: There is no such event or call.
             UnknownRun: There is no such run.
 
         Example:
@@ -615,14 +686,20 @@ class Run(Generic[R_co]):
             ```
         """
         checked_budget(budget)
+        point, policy = forks.checked_point(at), forks.checked_effects(effects)
+        back = None if point is None else (point, policy)
         row = await self._row()
+        if row.status == "paused" and back is not None:
+            raise RunActive(
+                f"run {self.id!r} is paused; only a failed run goes back to an earlier point. Fork it instead"
+            )
         if row.status == "paused":
             await self._go_on(row, by, budget=budget)
             return
         if row.status != "failed":
             kind = RunFinished if row.status in FINISHED else RunActive
             raise kind(f"run {self.id!r} is {row.status}; only a failed or paused run can be retried")
-        await self._go_on(row, by, retry=True, budget=budget)
+        await self._go_on(row, by, retry=True, budget=budget, back=back)
 
     async def _go_on(
         self,
@@ -632,12 +709,16 @@ class Run(Generic[R_co]):
         retry: bool = False,
         budget: Budget | None = None,
         family: bool = True,
+        back: tuple[int | str, str] | None = None,
     ) -> None:
         """Make it ready again. If somebody did just that since it was looked at, perhaps we ourselves, it is done."""
         try:
             limits = None if budget is None else json.dumps(budget.published())
             author = self._client._author(by)
-            write = self._client.store.resume(self.id, **author, retry=retry, budget=limits, family=family)
+            at, effects = (None, None) if back is None else back
+            write = self._client.store.resume(
+                self.id, **author, retry=retry, budget=limits, family=family, at=at, effects=effects
+            )
             await self._written(write)
         except RunActive:
             since = await self._client.store.journal(self.id, row.next_seq, 1)

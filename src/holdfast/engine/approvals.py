@@ -125,6 +125,10 @@ class ApprovalCall(Call):
         question, whole, lean = self._question, self.weigh(), self.thin()
         self.whole, self.lean = ("" if each == self.digest else each for each in (whole, lean))
         self._listen(approval_id(self.attempt, self.key))
+        former = self.attempt.kept.former
+        if former is not None and self.key in former.replaced:
+            self._take(former.replaced[self.key])
+            return
         new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
         new.shown, new.digest, new.schema = spilled(self._shown)[0], self.digest, question.schema
         new.recipients, new.expires_ms, new.remind_ms = question.to, question.expires_ms, question.remind_ms
@@ -136,6 +140,22 @@ class ApprovalCall(Call):
         more = {"not_by": "starter"} if question.not_by_starter else {}
         data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms, whole=True, **more)
         self.attempt.pen.record("approval.asked", self.key, data, self._shown, approvals=[new], then=self._watch)
+
+    def _take(self, given: str) -> None:
+        """The decision was made when the run was forked: nobody is asked."""
+        pen = self.attempt.pen
+        data = self._about(expires_ms=None, remind_ms=None, whole=True, replaced=True)
+        pen.record("approval.asked", self.key, data, self._shown)
+        decision = json.loads(given)
+        about = {
+            "approval": self._approval,
+            "key": self.key,
+            "question": data["question"],
+            "votes": [],
+            "replaced": True,
+        }
+        told = {name: decision[name] for name in ("yes", "decision", "by", "note")}
+        pen.record("approval.decided", None, about | told, decision.get("value"))
 
     def _about(self, **more: Any) -> dict[str, Any]:
         question = self._question

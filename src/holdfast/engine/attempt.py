@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Protocol
 from holdfast.engine.bodies import Bodies
 from holdfast.engine.control import REQUESTS, Control
 from holdfast.engine.gate import Settling
-from holdfast.engine.host import Host
+from holdfast.engine.host import Ended, Host
 from holdfast.engine.identity import Identity
 from holdfast.engine.inbox import Inbox
 from holdfast.engine.inputs import Inputs
@@ -45,6 +45,7 @@ from holdfast.engine.unrecorded import Unrecorded
 from holdfast.errors import NotStorable, Suspended
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here, outside
 from holdfast.store.appends import Append, Transition
+from holdfast.store.runs import Origin
 from holdfast.values.codec import Migrate, Shape
 from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
@@ -85,10 +86,22 @@ class Guard(Protocol):
         """The agent has taken a checkpoint, or goes on from one."""
 
 
+class Former(Protocol):
+    """The past that a run went back from, as its calls look at it."""
+
+    replaced: dict[str, str]
+    said: dict[str, int]
+
+    async def settle(self, call: Any) -> Ended: ...
+    def anew(self, key: str, digest: str) -> int | None: ...
+    def child(self, key: str, copies: list[list[Any]]) -> Origin | None: ...
+    def carried(self) -> dict[str, Any]: ...
+
+
 class Kept:
     """Choices that agent code has made so far, and facts it was told. A checkpoint carries most of them."""
 
-    __slots__ = ("asked_any", "choices", "means", "overrides", "plan", "shape")
+    __slots__ = ("asked_any", "choices", "former", "means", "overrides", "plan", "shape")
 
     def __init__(self) -> None:
         self.asked_any = False  # the agent has made a durable call
@@ -97,6 +110,7 @@ class Kept:
         self.choices: dict[str, Any] = {}
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
         self.overrides: tuple[Override, ...] = ()  # those that held when the code began
+        self.former: Former | None = None  # what was done behind the point to which the run went back, if it did
 
     def ask(self) -> None:
         self.asked_any = True
@@ -106,6 +120,10 @@ class Kept:
 
     def plans(self, items: list[list[Any]]) -> None:
         self.plan = items
+
+    def remember(self, former: Former) -> None:
+        """The run went back to an earlier point."""
+        self.former = former
 
     def has_left(self, means: dict[str, Any]) -> None:
         self.means = means
@@ -125,9 +143,9 @@ class Attempt:
     """One attempt at one run. Verbs come in through `Scope`; outcomes go out through the gate."""
 
     __slots__ = (
-        "__weakref__", "_facts", "_waited", "arrivals", "bodies", "calls", "control", "edge_due", "guards", "host", "identity",
-        "inbox", "journal", "kept", "life", "parking", "patches", "pen", "spec", "streams", "talks", "tasks", "unawaited",
-        "unrecorded",
+        "__weakref__", "_facts", "_waited", "arrivals", "bodies", "calls", "control", "edge_due", "guards", "host",
+        "identity", "inbox", "journal", "kept", "life", "parking", "patches", "pen", "spec", "streams", "talks", "tasks",
+        "unawaited", "unrecorded",
     )  # fmt: skip
 
     def __init__(
@@ -145,7 +163,8 @@ class Attempt:
         self.arrivals: dict[str, Callable[[Event], None]] = {}  # by kind of event, the part that takes it
         self.kept = Kept()
         self.life = life = Life(run, asyncio.get_running_loop(), outside())
-        self.identity = Identity(run)
+        forks = [wind for wind in journal.winds if wind.kind == "run.forked"]
+        self.identity = Identity(run, forks[0].data["was"] if forks else None)
         self.tasks = tasks = Tasks(life, host, self.identity, settling)
         inputs = Inputs(journal, run, host, spec.inputs)
         self.pen = pen = Recorder(life, host, self._landed, self._rested, journal.numbered, inputs)
@@ -459,12 +478,17 @@ class Attempt:
 
     # Facts
 
+    def renamed(self) -> None:
+        """The run has other names from here on."""
+        self._facts = None
+
     def facts(self) -> RunFacts:
         replaying = self._replaying()
         if self._facts is None or self._facts.replaying != replaying:
             run = self.run
             labels = json.loads(run.labels)
-            self._facts = RunFacts(run.id, run.agent, labels, run.parent_id, run.root_id, replaying)
+            name, parent, root = self.identity.names
+            self._facts = RunFacts(name, run.agent, labels, parent, root, replaying)
         return self._facts
 
     def _replaying(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from holdfast.engine import forks
 from holdfast.engine.attempt import Attempt, Call, Site
 from holdfast.errors import HoldfastError
 from holdfast.runtime import Checkpoint, Restore
@@ -110,6 +111,8 @@ def _carried(attempt: Attempt) -> dict[str, Any]:
     patches = attempt.patches.answers
     kept = {"era": attempt.identity.era + 1, "delivered": pen.numbered + 1, "unread": unread, "patches": patches}
     kept |= attempt.kept.carried()
+    if attempt.kept.former is not None:
+        kept |= {"former": attempt.kept.former.carried(), "stand_ins": attempt.inbox.mailbox.stand_ins}
     stopping = attempt.control.carried()
     return kept if stopping is None else {**kept, "cancelling": stopping}
 
@@ -120,6 +123,10 @@ def _resumed(attempt: Attempt) -> Event:
     _enter_era(attempt, event)
     attempt.control.restore(event.data.get("cancelling"))
     attempt.kept.restore(event.data)
+    origin = event.data.get("former", {}).get("origin")
+    if origin is not None:
+        forks.become(attempt, origin)
+        attempt.inbox.mailbox.stand_in(event.data["stand_ins"])
     for seq, data, text, at in event.data["unread"]:
         attempt.inbox.mailbox.message(Event(seq, "message.received", None, data, text, at=at))
     return event

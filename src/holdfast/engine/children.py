@@ -1,7 +1,8 @@
 """Child runs: started once however often they are asked for, and ended by an arrival in the parent's inbox.
 
 A child's id and uid come from its parent's uid and the key of the call, so that a second attempt at the same call finds the
-same child. Its row is written in one transaction with the event that says so.
+same child. Its row is written in one transaction with the event that says so. The id is made when the child is: a call that was
+open where a fork began is made under the identity of another run, and its child must not be the other's.
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ class SpawnCall(Call):
     """Starts a child run: the child's row and the outcome are written together."""
 
     of = "child"
-    __slots__ = ("_child", "_input", "_spec")
+    __slots__ = ("_input", "_spec")
 
     def __init__(self, site: Site, request: Spawn) -> None:
         spec = self._spec = request.spec
         self._input, preview = _fitting(site, spec, request.args, request.kwargs)
         super().__init__(site.attempt, site.key(f":spawn.{spec.name}"), spec.name, self._input.digest, preview)
         _check_seen(self)
-        self._child = child_id(self.attempt, self.key, spec.name)
 
     def weigh(self) -> str:
         return digest(self._input.text)
@@ -52,8 +52,8 @@ class SpawnCall(Call):
             return
         self.numbered = True
         self.whole, self.lean = self._input.whole, self._input.lean
-        child = new_child(self.attempt, self._spec, self._child, self.key, self._input)
-        self.attempt.pen.record("child.spawned", self.key, self.facts(child=self._child), children=[child])
+        child = new_child(self.attempt, self._spec, self.key, self._input)
+        self.attempt.pen.record("child.spawned", self.key, self.facts(child=child.id), children=[child])
 
     def read(self, event: Event) -> str:
         self.attempt.host.serve(self._spec)
@@ -80,7 +80,8 @@ class ChildCall(Call):
         given, preview = _fitting(site, spec, request.args, request.kwargs)
         super().__init__(site.attempt, site.key(spec.name), spec.name, given.digest, preview)
         _check_seen(self)
-        self._input, self._child = given, child_id(self.attempt, self.key, spec.name)
+        started = first_of(self.past(), "child.started")
+        self._input, self._child = given, "" if started is None else started.data["child"]
 
     def weigh(self) -> str:
         return self.digest if self._input is None else digest(self._input.text)
@@ -96,7 +97,8 @@ class ChildCall(Call):
         event = mailbox.ended.get(self._child)
         try:
             if event is None:
-                mailbox.wait("child", self._child, self.future)
+                if self._child and not self._starts():
+                    mailbox.wait("child", self._child, self.future)
                 event = yield from attempt.rest(self)
             if (
                 event.data["status"] == "cancelled"
@@ -115,21 +117,33 @@ class ChildCall(Call):
 
     def begin(self) -> None:
         attempt = self.attempt
-        starts = self._input is not None and first_of(self.past(), "child.started") is None
+        starts = self._starts()
         if starts and attempt.control.postpones():
             self.begun = False
             return
-        attempt.parking.waits[self.key] = Wait("child", None, f"child:{self._child}")
         if starts:
             assert self._spec is not None
             assert self._input is not None
-            child = new_child(attempt, self._spec, self._child, self.key, self._input)
+            child = new_child(attempt, self._spec, self.key, self._input)
+            self._child = child.id
+            ended = attempt.inbox.mailbox.ended.get(self._child)
+            if ended is None:
+                attempt.inbox.mailbox.wait("child", self._child, self.future)
+            elif not self.future.done():
+                self.future.set_result(ended)
+            attempt.parking.waits[self.key] = Wait("child", None, f"child:{self._child}")
             self.whole, self.lean = self._input.whole, self._input.lean
             attempt.pen.record("child.started", self.key, self.facts(child=self._child), children=[child])
             return
+        own = attempt.inbox.mailbox.stand_ins.get(self._child, self._child)
+        attempt.parking.waits[self.key] = Wait("child", None, f"child:{own}")
         if self._spec is not None:
             attempt.host.serve(self._spec)
         _ = attempt.bodies.start(lambda: look_for_end(attempt, self._child))
+
+    def _starts(self) -> bool:
+        """Is there no child yet?"""
+        return self._input is not None and first_of(self.past(), "child.started") is None
 
     def read(self, event: Event) -> Any:
         status, error = event.data["status"], event.data.get("error") or {}
@@ -159,36 +173,58 @@ def _check_seen(call: Call) -> None:
         check_seen(attempt.kept.overrides, f"a child run of {call.name!r}")
 
 
-def child_id(attempt: Attempt, key: str, agent: str) -> str:
+def child_id(attempt: Attempt, key: str, agent: str, salt: str = "") -> str:
     """The id of the child that a call starts: every attempt at the call starts the same child."""
-    mark = attempt.identity.derived(f"child:{key}")
+    mark = attempt.identity.derived(f"child:{key}{salt}")
     name = f"{attempt.run.id}.{plain_id(agent)}-{mark[:8]}"
     return name if len(name) <= 200 else f"{plain_id(agent)[:100]}-{mark}"
 
 
-def new_child(attempt: Attempt, spec: AgentSpec, child: str, key: str, given: Input) -> NewRun:
+def new_child(attempt: Attempt, spec: AgentSpec, key: str, given: Input) -> NewRun:
     """The child's row: with the same labels, in the same tree, and in the same queue unless its agent has one."""
-    run = attempt.run
+    run, former, salt = attempt.run, attempt.kept.former, ""
+    if former is not None and (anew := former.anew(key, given.digest)) is not None:
+        salt = f":{anew}"
+    child = child_id(attempt, key, spec.name, salt)
     attempt.host.serve(spec)
     lane = lane_of(spec.flow, spec.signature, given.identity, child=True)
     return NewRun(
-        child, attempt.identity.derived(f"uid:{key}"), spec.name, given.text, spec.version, spec.flow.queue or run.queue,
+        child, attempt.identity.derived(f"uid:{key}{salt}"), spec.name, given.text, spec.version, spec.flow.queue or run.queue,
         run.labels, run.id, key, run.root_id or run.id, lane=lane, budget=inherited(run, spec.budget),
-        identity=given.digest,
+        identity=given.digest, origin=None if former is None else former.child(key, attempt.talks.copies),
     )  # fmt: skip
 
 
-async def look_for_end(attempt: Attempt, child: str) -> None:
+async def look_for_end(attempt: Attempt, known: str) -> None:
     """A child that was started before is awaited: ask its row, because nobody may tell of its end any more.
 
     A spawned one may have ended before the last checkpoint, and one that was retried with this run before this was ready.
     """
+    child = attempt.inbox.mailbox.stand_ins.get(known, known)
+    checkpoint = attempt.journal.checkpoint
+    if attempt.talks.copies and checkpoint is not None and await _ended_before(attempt, known, child, checkpoint.seq):
+        return
     row = await attempt.host.store.run(child)
     if any(signal.topic == child for signal in await attempt.host.store.inbox(attempt.run.id, attempt.inbox.seen)):
         attempt.inbox.notice()  # somebody has told, and it need not be told twice
         return
     coming = [event.data.get("child") for event in attempt.pen.undelivered.values() if event.kind == "child.ended"]
-    if row is not None and row.status in FINISHED and child not in (*attempt.inbox.mailbox.ended, *coming):
+    if row is not None and row.status in FINISHED and known not in attempt.inbox.mailbox.ended and child not in coming:
         error = None if row.error is None else json.loads(row.error)
         data = {"child": child, "status": row.status, "error": error}
         attempt.pen.record("child.ended", None, data, await unspilled(attempt.host.store, row.result))
+
+
+async def _ended_before(attempt: Attempt, known: str, child: str, checkpoint: int) -> bool:
+    """Look for the end of a child in the history before the last checkpoint: a fork shares children that ended in its past.
+
+    Their rows belong to another run, and may be retried or deleted with it.
+    """
+    for event in await attempt.host.store.journal(attempt.run.id, 0):
+        if event.seq >= checkpoint:
+            break
+        if event.kind == "child.ended" and event.data["child"] == child and known not in attempt.inbox.mailbox.ended:
+            text = event.value if event.blob is None else (await attempt.host.store.blob(event.blob)).decode()
+            attempt.pen.record("child.ended", None, event.data, text)
+            return True
+    return False

@@ -86,8 +86,13 @@ class EnterCall(Call):
         attempt.parking.waits[self.key] = Wait("conversation", None, f"conversation:{request}")
         if not asked:
             self._listen(request)
-            enter = Enter(conversation, request, self.key, self._waits)
-            data = self.facts(conversation=conversation, request=request)
+            former = attempt.kept.former
+            where, copied = (
+                attempt.talks.where(conversation),
+                attempt.talks.copied(conversation, former.said if former else {}),
+            )
+            enter = Enter(where, request, self.key, self._waits, copied)
+            data = self.facts(conversation=where, request=request)
             attempt.pen.record("conversation.asked", self.key, data, talks=[enter])
 
     def read(self, event: Event) -> Talk:
@@ -109,12 +114,12 @@ class EnterCall(Call):
 
     def abandon(self) -> None:
         self.attempt.parking.waits.pop(self.key, None)
-        self.attempt.talks.withdraw(self.key, self._talk.conversation, self._requests[-1])
+        self.attempt.talks.withdraw(self.key, self.attempt.talks.where(self._talk.conversation), self._requests[-1])
 
     def forsake(self) -> None:
         past = self.past()
         if past and past[-1].kind == "conversation.asked":
-            self.attempt.talks.forsake(self.key, self._talk.conversation, past[-1].data["request"])
+            self.attempt.talks.forsake(self.key, past[-1].data["conversation"], past[-1].data["request"])
 
 
 class ReadCall(Call):
@@ -134,7 +139,7 @@ class ReadCall(Call):
         _ = self.attempt.bodies.start(self._fetch)
 
     async def _fetch(self) -> None:
-        conversation = self._talk.conversation
+        conversation = self._talk.where
         found = await _texts(self.attempt.host.store, conversation, self._first, self._end)
         self._texts = list(found.values())
         if not self.withdrawn:
@@ -143,7 +148,7 @@ class ReadCall(Call):
             self.attempt.pen.record("conversation.read", self.key, self.facts(**where, hash=_hash(self._texts)))
 
     def read(self, event: Event) -> list[Any]:
-        conversation, texts, known = self._talk.conversation, self._texts, self.attempt.pen.texts
+        conversation, texts, known = event.data["conversation"], self._texts, self.attempt.pen.texts
         if texts is None:
             places = [_place(conversation, position) for position in range(self._first, self._end)]
             texts = [known[place] for place in places if place in known]
@@ -198,12 +203,12 @@ class AddCall(Call):
         talk = self._talk
         self.whole = self.weigh() if self._varies else ""
         self.lean = "" if self._thin == self.digest else self._thin
-        say = Say(talk.conversation, talk.request, talk.say(len(self._texts)), [])
+        say = Say(talk.where, talk.request, talk.say(len(self._texts)), [])
         for text in self._texts:
             kept, blobs = spilled(text)
             say.texts.append(kept)
             say.blobs.update(blobs)
-        where = {"conversation": talk.conversation, "first": say.first, "end": talk.said}
+        where = {"conversation": talk.where, "first": say.first, "end": talk.said}
         self.attempt.pen.record("conversation.added", self.key, self.facts(**where), talks=[say])
 
     def settle(self, event: Event) -> None:
@@ -231,7 +236,7 @@ class LeaveCall(Call):
             raise
 
     def forsake(self) -> None:
-        self.attempt.talks.forsake(self.key, self._talk.conversation, self._talk.request)
+        self.attempt.talks.forsake(self.key, self._talk.where, self._talk.request)
 
     def _gone(self) -> None:
         talks = self.attempt.talks.open
@@ -244,10 +249,8 @@ class LeaveCall(Call):
     def _write(self) -> None:
         self.numbered = True
         talk = self._talk
-        leave = Leave(talk.conversation, talk.request)
-        self.attempt.pen.record(
-            "conversation.left", self.key, self.facts(conversation=talk.conversation), talks=[leave]
-        )
+        leave = Leave(talk.where, talk.request)
+        self.attempt.pen.record("conversation.left", self.key, self.facts(conversation=talk.where), talks=[leave])
 
     def settle(self, event: Event) -> None:
         self._gone()

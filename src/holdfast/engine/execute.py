@@ -20,7 +20,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from holdfast.engine import approvals, conversations, effects, outlets
+from holdfast.engine import approvals, conversations, effects, forks, outlets
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.budgets import Meter
 from holdfast.engine.carried import Carried
@@ -81,6 +81,7 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
         if event.blob is not None and (event.kind in OUTCOMES or event.key not in closed):  # else its call is over
             texts[event.blob] = (await store.blob(event.blob)).decode()
     texts |= await conversations.recollect(store, events)
+    await forks.recall(attempt)
     await outlets.recall(attempt)
     return attempt
 
@@ -103,6 +104,7 @@ def assemble(host: Host, run: RunRow, spec: AgentSpec, events: list[Event], sign
             "conversation.refused": talks.arrive,
             "run.cancelling": control.deliver,
             "run.unwinding": control.deliver,
+            "run.forked": partial(forks.arrive, attempt),
         }
     )
     # When the run goes live: what was found out on the way is written before anything else.

@@ -5,12 +5,16 @@ sequential code, so it has an order of its own that no timing can change; a key 
 anything is awaited. `scope(name)` pins a path, leaving out the private task names of a framework around it.
 
 A checkpoint opens a new era: counters start again, and keys, seeds and idempotency keys carry its number.
+
+A fork has its past from another run, and that past was made under the other's identity. So it begins as that run, by its uid and
+its name, and becomes itself where its history says so (`run.forked`): live and on every replay at the same place.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.words.model import RunRow
@@ -19,10 +23,13 @@ from holdfast.words.model import RunRow
 class Identity:
     """The names and numbers that one attempt has given out. The same code gets the same ones on every replay."""
 
-    __slots__ = ("_base", "_calls", "_counters", "_tasks", "_uid", "era", "open_scopes")
+    __slots__ = ("_base", "_calls", "_counters", "_tasks", "_uid", "era", "names", "open_scopes", "salts")
 
-    def __init__(self, run: RunRow) -> None:
+    def __init__(self, run: RunRow, was: Iterable[Any] | None = None) -> None:
         self._uid = run.uid
+        # Of the run, the one that started it and the one above all, as its code is told; `was`: those of a fork's past.
+        self.names: tuple[Any, ...] = (run.id, run.parent_id, run.root_id) if was is None else tuple(was)
+        self.salts: Mapping[str, int] = {}  # calls that a retry is to make as if they had never been made
         self._base = int(run.uid[:8], 16) << 20  # of what tasks and calls hash by
         self.era = self._tasks = self._calls = 0
         self._counters: dict[str, int] = {}
@@ -51,13 +58,22 @@ class Identity:
         self._calls += 1
         return self._base + self._calls
 
+    def become(self, uid: str, names: Iterable[Any]) -> None:
+        """Go on as another run: what is derived from here on is its own. The order of sets stays as it was."""
+        self._uid, self.names = uid, tuple(names)
+
+    def begin_anew(self, salts: Mapping[str, int]) -> None:
+        """Have these calls get other idempotency keys, and other children, than the first time."""
+        self.salts = salts
+
     def derived(self, label: str) -> str:
         """A hex string that only this run and label have."""
         return hashlib.sha256(f"{self._uid}\0{label}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def idempotency_key(self, key: str, digest: str) -> str:
         """A call's place and its input: after a retry of the run another call may come to stand in that place."""
-        return f"hf_{self.derived(f'{key}:{digest}')}"
+        salt = self.salts.get(key)
+        return f"hf_{self.derived(f'{key}:{digest}' if salt is None else f'{key}:{digest}:{salt}')}"
 
     def open(self, path: str) -> None:
         """Enter a named scope."""

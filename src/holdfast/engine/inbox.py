@@ -38,6 +38,7 @@ class Mailbox:
     letters: dict[str, deque[Event]] = field(default_factory=dict)
     ended: dict[str, Event] = field(default_factory=dict)
     decided: dict[str, Event] = field(default_factory=dict)
+    stand_ins: dict[str, str] = field(default_factory=dict)  # of a fork: by a child that its code knows, the one it has
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)  # of votes, by question
     _forsaken: dict[str, str] = field(default_factory=dict)  # questions that nobody waits for, and their calls
     _said: dict[str, list[Event]] = field(default_factory=dict)
@@ -53,9 +54,16 @@ class Mailbox:
 
     def child_ended(self, event: Event) -> None:
         """A child has ended."""
-        self.ended[event.data["child"]] = event
-        while self.wake_one("child", event.data["child"], event):
+        child: str = event.data["child"]
+        if self.stand_ins:
+            child = next((known for known, own in self.stand_ins.items() if own == child), child)
+        self.ended[child] = event
+        while self.wake_one("child", child, event):
             pass
+
+    def stand_in(self, children: dict[str, str]) -> None:
+        """Children that had not ended where a fork began have others in their places, which the code knows by the old names."""
+        self.stand_ins = self.stand_ins | children
 
     def decision(self, event: Event) -> None:
         """A question has its answer, or its time is over."""

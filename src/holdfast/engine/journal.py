@@ -8,11 +8,20 @@ begun (a timer, a child, an attempt) is kept by key, for the call that will ask 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from holdfast.words.model import KINDS, OUTCOMES, Event
 
+# Arrivals that end a call, and by which of their data the call names what it waits for.
+_ENDS: Final = {
+    "child.ended": "child",
+    "approval.decided": "approval",
+    "approval.expired": "approval",
+    "conversation.entered": "request",
+    "conversation.refused": "request",
+}
 _PAUSES = ("run.pausing", "run.paused", "run.resumed", "run.retried")
 
 
@@ -34,7 +43,9 @@ class Journal:
     pausing: Event | None = None  # a request to pause that was not carried out
     stopped: dict[int, int] = field(default_factory=dict)  # by epoch: where its owner was told to pause and end bodies
     crashed: set[int] = field(default_factory=set)  # epochs whose owner died or lost the run in the middle of it
-    retried: int = -1  # where a failed run was told to go on, last
+    retried: int = -1  # where a failed run was told to go on, or a fork began, last
+    winds: list[Event] = field(default_factory=list)  # where the run went back to an earlier point: forks, some retries
+    left: dict[str, list[Event]] = field(default_factory=dict)  # what was open where a fork began: it begins anew
     turn: int = 0  # of the recorded outcomes, the one that is next
     ready: deque[Event] = field(default_factory=deque)  # those of this life that wait for their turn
     delivered: int = 0  # outcomes that the agent has seen, over all eras
@@ -49,11 +60,13 @@ class Journal:
                 journal = cls(checkpoint=event, time=created_at)
             elif event.kind in OUTCOMES:
                 journal.outcomes.append(event)
-                if event.kind == "run.cancelling":
-                    journal.pausing = None
                 if KINDS[event.kind].closes and event.key is not None:
                     journal.closed[event.key] = event
                     journal.unasked[event.key] = None
+                elif event.kind == "run.cancelling":
+                    journal.pausing = None
+                elif event.kind == "run.forked":
+                    journal._fork(event)
             elif event.kind == "patched":
                 journal.patched[event.data["patch"]] = None
                 journal.unclaimed[_marker(event.data["patch"])] = None
@@ -63,6 +76,8 @@ class Journal:
                     journal.stopped[event.epoch] = event.seq
                 if event.kind == "run.retried":
                     journal.retried = event.seq
+                    if "effects" in event.data:
+                        journal.winds.append(event)
             elif event.kind == "run.interrupted":
                 journal.crashed.add(event.epoch - 1)
             elif event.kind == "foreign":
@@ -72,6 +87,17 @@ class Journal:
                 journal.begun.setdefault(event.key, []).append(event)
                 journal.unclaimed[event.key] = None
         return journal
+
+    def _fork(self, forked: Event) -> None:
+        """Leave behind what was open where a fork begins: bodies, timers, questions and children of the run it comes from."""
+        if all(wind.kind != "run.forked" for wind in self.winds):
+            self.time = forked.data["began"]  # when the run began that the first of these events are of
+        self.winds.append(forked)
+        self.pausing, self.retried = None, forked.seq
+        over = {event.data[_ENDS[event.kind]] for event in self.outcomes if event.kind in _ENDS}
+        for key in [key for key, begun in self.begun.items() if key not in self.closed and not _is_over(begun, over)]:
+            self.left[key] = self.begun.pop(key)
+            self.unclaimed.pop(key, None)
 
     def begin_era(self, checkpoint: Event) -> None:
         """The agent goes on from a checkpoint that it has just taken: what was recorded before is history."""
@@ -172,6 +198,16 @@ class Journal:
 def _family(event: Event) -> str:
     family: str = event.data.get("of", event.kind.partition(".")[0])  # a question may be part of a step
     return family
+
+
+def _is_over(begun: Sequence[Event], over: Container[str]) -> bool:
+    """Has a call ended by an arrival, or was it given up, as far as these events of it tell?"""
+    last = begun[-1]
+    if _family(begun[0]) == "step":
+        return False  # a question of it may have its answer, but the body has no outcome
+    return last.kind.endswith(".withdrawn") or any(
+        last.data.get(name) in over for name in ("child", "approval", "request")
+    )
 
 
 def _marker(patch: str) -> str:

@@ -63,6 +63,7 @@ class Past:
     question: str | None = None
     loop: bool = False  # the question is whether to go on with a loop
     looped: bool = False  # a person has looked at the loop that the call would go on with
+    replaced: bool = False  # its outcome is not what a body did
     resumed: bool = False  # an earlier life of the run may have begun the call, and written to streams
     again: bool = False  # a body may have run of which the journal has no trace
     began_at: int = 0
@@ -219,6 +220,11 @@ class StepCall(Call):
             await attempt.streams.know()
         if past.in_doubt:
             ended = await self._resolve(InDoubt(self._broken_off()), crashed=True)
+        elif attempt.kept.former is not None:
+            ended = await attempt.kept.former.settle(self)
+            if ended is not RUN_IT and ended.error is None:
+                StepCall._complete(self, ended.value)
+                return
         while True:
             while ended is RUN_IT:
                 if past.due is not None:
@@ -245,6 +251,10 @@ class StepCall(Call):
                 return
             await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
             ended = RUN_IT
+
+    def replace(self) -> None:
+        """Its outcome is put there, and no body runs."""
+        self.so_far.replaced = True
 
     def looked_at(self) -> None:
         """A person has looked at the loop that this call would go on with."""
@@ -295,7 +305,9 @@ class StepCall(Call):
                 return found
             return RUN_IT if crashed else Ended(error=error)
         if policy == "ask":
-            return await self._ask(error)
+            return await self.ask_person(
+                error, f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}."
+            )
         if policy == "fail":
             timed_out = isinstance(error, StepTimeout)  # which says by itself that the effect is not known
             unknown = error if timed_out else InDoubt(f"whether the effect happened is not known: {error}")
@@ -325,14 +337,13 @@ class StepCall(Call):
                 return Ended(error=unknown, final=True)
             await self.put_off(wait_s, error, probes=past.probes)
 
-    async def _ask(self, error: Exception) -> Ended:
+    async def ask_person(self, error: Exception, asks: str) -> Ended:
         """Ask a person; the answer may come days later, in another process."""
         attempt, past = self.attempt, self.so_far
         question = past.question or approval_id(attempt, self.key)
         if past.question is None:
             text = (
-                f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. "
-                f"Its idempotency key is {self.idempotency_key()}. "
+                f"{asks} Its idempotency key is {self.idempotency_key()}. "
                 'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
             )
             past.question = question
@@ -352,7 +363,7 @@ class StepCall(Call):
         shown = UNTYPED.store(self.preview)[0]
         approval = NewApproval(question, self.key, "in_doubt", writable(text), shown, self.digest)
         approval.schema = json.dumps(self.spec.signature.returns.schema())
-        data = self.facts(kind="in_doubt", approval=question, question=approval.question[:2000], to=[])
+        data = self.facts(of="step", kind="in_doubt", approval=question, question=approval.question[:2000], to=[])
         await self.attempt.pen.durably("approval.asked", self.key, data, approvals=[approval])
 
     # One attempt
@@ -472,6 +483,8 @@ class StepCall(Call):
         data.update(more)
         if self.so_far.looped:
             data["loop"] = True
+        if self.so_far.replaced:
+            data["replaced"] = True
         if bill.spendings or bill.purses is not None:
             data |= bill.due(self.attempt.host.clock.now())
         return data

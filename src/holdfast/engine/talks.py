@@ -5,7 +5,8 @@ The calls that enter, read, add and leave are in `conversations.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from holdfast.engine.identity import Identity
 from holdfast.engine.inbox import Mailbox
@@ -13,17 +14,18 @@ from holdfast.engine.journal import Journal
 from holdfast.engine.parking import Parking, Wait
 from holdfast.engine.recorder import Recorder
 from holdfast.runtime import Placed
-from holdfast.store.conversations import Enter, Leave
+from holdfast.store.conversations import Copied, Enter, Leave, copy_of
 from holdfast.words.model import Event
 
 
 class Talk:
     """A conversation that this run has, or asks for."""
 
-    __slots__ = ("_kept", "_talks", "conversation", "entered", "held", "left", "length", "request", "said")
+    __slots__ = ("_kept", "_talks", "conversation", "entered", "held", "left", "length", "request", "said", "where")
 
     def __init__(self, talks: Talks, conversation: str) -> None:
         self._talks, self.conversation, self.request = talks, conversation, ""
+        self.where = conversation  # its name in the store, which is another one for the copy that a fork has
         self.entered = -1  # where the journal says so
         self.length = 0  # messages, as far as the agent has seen
         self.said = 0  # and those on their way
@@ -33,6 +35,7 @@ class Talk:
     def taken(self, event: Event) -> None:
         """The conversation is this run's, from where this says so."""
         self.request, self.entered = event.data["request"], event.seq
+        self.where = event.data["conversation"]
         self.length = self.said = event.data["length"]
         self.held = True
         self._talks.parking.waits.pop(_waiting(self.conversation), None)
@@ -68,8 +71,11 @@ class Talk:
         talks = self._talks
         request = f"c-{talks.identity.derived(f'{self.conversation}:{retried}')[:16]}"
         talks.parking.waits[_waiting(self.conversation)] = Wait("conversation", None, f"conversation:{request}")
-        data = {"conversation": self.conversation, "request": request, "again": True}
-        enter = Enter(self.conversation, request, None, True)
+        where, copied = talks.where(self.conversation), None
+        if where != self.where:
+            copied = [(self.where, None, self.length)]  # as it was where the fork began
+        data = {"conversation": where, "request": request, "again": True}
+        enter = Enter(where, request, None, True, copied)
         talks.pen.record("conversation.asked", None, data, talks=[enter])
 
 
@@ -80,11 +86,12 @@ def _waiting(conversation: str) -> str:
 class Talks:
     """All conversations of one attempt."""
 
-    __slots__ = ("_journal", "_mailbox", "_unwanted", "identity", "open", "parking", "pen")
+    __slots__ = ("_journal", "_mailbox", "_unwanted", "copies", "identity", "open", "parking", "pen")
 
     def __init__(self, journal: Journal, identity: Identity, pen: Recorder, mailbox: Mailbox, parking: Parking) -> None:
         self._journal, self.identity, self.pen, self._mailbox, self.parking = journal, identity, pen, mailbox, parking
         self.open: dict[str, Talk] = {}
+        self.copies: list[list[Any]] = []  # of a fork: under whose names it has copies, and as of when; the last counts
         self._unwanted: tuple[tuple[str, str, str], ...] = ()  # that nobody waits for: call, conversation, request
 
     def enter(self, conversation: str) -> Talk:
@@ -92,9 +99,28 @@ class Talks:
         talk = self.open[conversation] = Talk(self, conversation)
         return talk
 
+    def copy(self, copies: list[list[Any]]) -> None:
+        """The run is a fork from here on: it writes to copies of its own."""
+        self.copies = copies
+
+    def where(self, conversation: str) -> str:
+        """Name the conversation in the store: itself, or the copy of a fork."""
+        return copy_of(conversation, self.copies[-1][0]) if self.copies else conversation
+
+    def copied(self, conversation: str, said: Mapping[str, int]) -> list[Copied] | None:
+        """Tell what a copy is made of, the nearest first. `said`: where others went on behind the point."""
+        if not self.copies:
+            return None
+        names = [conversation, *(copy_of(conversation, fork) for fork, _ in self.copies[:-1])]
+        times = [at for _, at in self.copies]
+        return [(name, at, said.get(name)) for name, at in reversed(list(zip(names, times, strict=True)))]
+
     def arrive(self, event: Event) -> None:
         """The store has answered a request: for the call that made it, or for the run itself, which had lost it."""
-        talk = self.open.get(event.data["conversation"])
+        where = event.data["conversation"]
+        talk = next(
+            (each for each in self.open.values() if where in (each.conversation, self.where(each.conversation))), None
+        )
         asked = self._mailbox.wake_one("conversation", event.data["request"], event)
         if not asked and talk is not None and talk.entered >= 0:
             talk.taken(event)

@@ -52,7 +52,7 @@ class Permission:
     """A caller's permission. `check` raises `Refused` once it was taken back; callers with the same key share it."""
 
     key: Hashable
-    check: Callable[[], Awaitable[object]]
+    check: Callable[..., Awaitable[object]]
     token: str = ""  # whose it is
 
     async def lost(self) -> Refused:

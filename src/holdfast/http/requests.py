@@ -89,9 +89,9 @@ class Receiver:
         return response
 
     async def _do(self, endpoint: Endpoint, request: Request, over: contextlib.AsyncExitStack) -> Response:
-        async def allowed() -> Caller:
+        async def allowed(more: Scope | None = None) -> Caller:
             caller = await self._guard(request)
-            caller.check(endpoint.needs)
+            caller.check(endpoint.needs if more is None else more)
             return caller
 
         _check_text(request)

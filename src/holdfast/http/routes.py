@@ -47,6 +47,10 @@ class Call(Generic[Q, B]):
         value: str = self.request.path_params[name]
         return value
 
+    async def allows(self, needs: Scope) -> None:
+        """Refuse a caller that may not do this as well."""
+        await self.allowed.check(needs)
+
     def follow(self, source: Source, after: int) -> Response:
         """Send what comes behind a place."""
         return self.followers.response(source, after, self.allowed)

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
+from holdfast.client.forks import ForkInfo
 from holdfast.client.info import AgentInfo, RunEvent, RunInfo
 from holdfast.client.run import Run
 from holdfast.client.streams import Chunk, StreamInfo
@@ -79,8 +80,28 @@ class Cancel(Why):
     grace: str | float = Field("30s", description="How long the agent may tidy up.")
 
 
+_POINT: Final = "an event by its number, a call by its key or the name of its step, or 'checkpoint'."
+_EFFECTS: Final = "For steps that were done behind the point: ask a person, do them anew, or fail them."
+
+
 class Retry(Input):
     budget: Budget | None = Field(None, description="What it may spend in all, instead of what it might before.")
+    at: int | str | None = Field(None, description=f"Go back further, to before this point: {_POINT}")
+    effects: Literal["ask", "new", "refuse"] = Field("ask", description=_EFFECTS)
+
+
+class Fork(Input):
+    at: int | str | None = Field(
+        None, description=f"The first that is not shared: {_POINT} Default: the end of what there is."
+    )
+    replace: dict[str, Any] = Field(
+        {},
+        description="What calls get, by their keys; also `arguments`, and `message:EVENT`. To replace a decision needs 'decide'.",
+    )
+    effects: Literal["ask", "new", "refuse"] = Field("ask", description=_EFFECTS)
+    id: str | None = Field(
+        None, description="The id of the fork; the same one again is the same fork. Default: a new one."
+    )
 
 
 class Message(Input):
@@ -138,6 +159,11 @@ class Sent:
 @dataclass(frozen=True, slots=True)
 class Deleted:
     deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forks:
+    forks: list[ForkInfo]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +303,22 @@ async def cancel(call: Call[Nothing, Cancel]) -> OneRun:
 
 async def retry(call: Call[Nothing, Retry]) -> OneRun:
     run = call.hf.get(call["id"])
-    await run.retry(by=call.by.name, budget=call.body.budget)
+    await run.retry(by=call.by.name, budget=call.body.budget, at=call.body.at, effects=call.body.effects)
     return await _told(run)
+
+
+async def fork(call: Call[Nothing, Fork]) -> Answer:
+    body = call.body
+    if any(key.rpartition("/")[2].startswith((":approve", ":ask")) for key in body.replace):
+        await call.allows("decide")
+    made = await call.hf.get(call["id"]).fork(
+        at=body.at, replace=body.replace, effects=body.effects, id=body.id, by=call.by
+    )
+    return Answer(201 if made.created else 200, await _told(made))
+
+
+async def forks(call: Call[Nothing, None]) -> Forks:
+    return Forks(await call.hf.get(call["id"]).forks())
 
 
 async def send(call: Call[Nothing, Message]) -> Sent:

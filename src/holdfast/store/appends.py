@@ -20,6 +20,7 @@ from holdfast.store.budgets import Spending, spend
 from holdfast.store.changes import News
 from holdfast.store.conversations import Talking, converse
 from holdfast.store.families import End, end_if_asked, end_runs, hold_child
+from holdfast.store.forks import born
 from holdfast.store.limits import freed
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import NewRun, insert_run
@@ -262,7 +263,10 @@ def _store_with(tx: Transaction, append: Append, batch: Sequence[QueuedAppend]) 
     for child in append.children:
         created = yield from insert_run(tx, child)
         if created is not None:
-            yield from hold_child(tx, append.run, RunRow(*created), _asked_to_pause(append.run, batch))
+            row = RunRow(*created)
+            if child.origin is not None:
+                row = yield from born(tx, row, child.origin)
+            yield from hold_child(tx, append.run, row, _asked_to_pause(append.run, batch))
     for approval in append.approvals:
         yield from ask(tx, append.run, approval)
     for withdrawn in append.withdraws:

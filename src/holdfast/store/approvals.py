@@ -178,7 +178,9 @@ def ask(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
     not_by = None
     if new.not_by_starter:
         found = yield from tx.row("starter", run=line[0][1])
-        not_by = to_json(starters(*found) if found else [SOMEONE.name])
+        fork = yield from tx.row("fork", run=line[0][1])
+        before = json.loads(fork[2]) if fork is not None else []  # what a fork asks goes back to whoever began it all
+        not_by = to_json([*(starters(*found) if found else [SOMEONE.name]), *before])
     yield from tx.rows(
         "insert_approval", not_by=not_by, id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
         key=new.key, kind=new.kind, question=new.question, shown=new.shown, digest=new.digest, schema=new.schema,
@@ -326,6 +328,11 @@ def _check(now: int, found: ApprovalRow, by: Actor) -> None:
         raise Expired(
             f"question {found.id!r} expired on {_date(found.expires_at)}; nobody waits for an answer any more"
         )
+    check_allowed(found, by)
+
+
+def check_allowed(found: ApprovalRow, by: Actor) -> None:
+    """Refuse a person who may not decide a question, whatever becomes of it: `NotAllowed`."""
     _check_starter(found, by)
     recipients, passed = json.loads(found.recipients), json.loads(found.delegations)
     if not may_decide(by, recipients, passed_on(found.delegations)):

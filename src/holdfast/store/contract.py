@@ -34,6 +34,7 @@ from holdfast.store.appends import Append, Told
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.changes import Changes
 from holdfast.store.conversations import MessageRow
+from holdfast.store.forks import Done
 from holdfast.store.inbox import Taken
 from holdfast.store.leases import Lease
 from holdfast.store.limits import Closed, Turn
@@ -72,6 +73,9 @@ class OwnStore(Protocol):
     async def run(self, run: str) -> RunRow | None: ...
     async def journal(self, run: str, from_seq: int = 0) -> list[Event]: ...
     async def blob(self, digest: str) -> bytes: ...
+
+    # forks
+    async def former(self, run: str) -> list[Done]: ...
 
     # inbox
     async def inbox(self, run: str, after: int) -> list[Signal]: ...

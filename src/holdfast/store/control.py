@@ -30,6 +30,7 @@ from holdfast.store.families import (
     requests_that_hold,
     resume_below,
 )
+from holdfast.store.forks import place_of, take_over
 from holdfast.store.inbox import put_signal
 from holdfast.store.rewind import dropped_by_cut, first_cause, mended_by_cut
 from holdfast.store.runs import existing
@@ -80,6 +81,8 @@ class Control(Feature):
         retry: bool = False,
         budget: str | None = None,
         family: bool = True,
+        at: int | str | None = None,
+        effects: str | None = None,
     ) -> None:
         """Make a paused (or, with retry, failed) run ready again, its crash count zero, with this budget.
 
@@ -88,8 +91,10 @@ class Control(Feature):
         A failed one goes back to the first outcome that its error came from: events from there on are marked dropped, except
         completed outcomes of calls asked before. Failed children go with it, in one transaction, unless it had dealt with them:
         nobody may carry one on while the run above it still has its old budget, or cannot go on at all.
+
+        `at`: it goes back to this place of its history instead, and `effects` says what becomes of steps that were done behind.
         """
-        work = Resume(run, by, via, retry, budget, family)
+        work = Resume(run, by, via, retry, budget, family, at, effects)
         if not await self._submit(work, runs=[run]):
             await self._submit(replace(work, whole=True))
 
@@ -204,6 +209,8 @@ class Resume:
     retry: bool
     budget: str | None
     family: bool
+    at: int | str | None = None
+    effects: str | None = None
     whole: bool = False
 
     def __call__(self, tx: Transaction) -> Asking[bool]:
@@ -242,26 +249,32 @@ class Resume:
             failed[child.parent_id][child.id] = child
         if self.budget is not None:
             yield from tx.rows("rebudget", run=run, budget=self.budget)
-        yield from _ready(tx, found, failed, by, via, self.retry, self.budget)
+        back = None
+        if self.at is not None and self.effects is not None:
+            back = (yield from place_of(tx, found, self.at)), self.effects
+        yield from _ready(tx, found, failed, by, via, self.retry, self.budget, back)
         return True
 
 
 def _ready(
     tx: Transaction, found: RunRow, failed: Mapping[str | None, dict[str, RunRow]], by: str, via: str, retry: bool,
-    budget: str | None = None,
+    budget: str | None = None, back: tuple[int, str] | None = None,
 ) -> Asking[None]:  # fmt: skip
-    """Make a run that stopped ready, and with one that failed those of its failed children that brought it down."""
+    """Make a run that stopped ready, and with one that failed those of its failed children that brought it down.
+
+    `back`: it goes back to this place, and so do effects behind it.
+    """
     run, seq, cut = found.id, found.next_seq, None
     yield from tx.rows("resume", run=run, status=found.status, seq=seq)
     yield from tx.rows("forgive", run=run)
     if retry and found.budget is not None:
         yield from tx.rows("reconsider", run=run)
     if found.status == "failed":
-        cut, children = first_cause(found.error), failed.get(run, {})
+        cut, children = first_cause(found.error) if back is None else back[0], failed.get(run, {})
         mended = yield from _drop(tx, run, seq, cut, children)
         for child in sorted(mended & children.keys()):
             yield from _ready(tx, children[child], failed, by, via, retry)
-    data = _resumed(by, cut, budget)
+    data = _resumed(by, cut, budget) | ({} if back is None else {"effects": back[1]})
     yield from tx.record(run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
     yield from audit.note(tx, run, by, via, "retry" if retry else "resume", data)
     tx.changed(run, News.DUE)
@@ -280,6 +293,8 @@ def _drop(tx: Transaction, run: str, end: int, cause: int | None, failed: Collec
     mended = mended_by_cut(history, cut, failed)
     dropped = set(dropped_by_cut(history, cut, mended))
     dropped.update(seq for seq, kind, _, _ in history if kind == "run.failed")  # it is not how the run ended any more
+    if dropped:
+        yield from take_over(tx, run, min(dropped))
     for seq in sorted(dropped):
         yield from tx.rows("drop_event", run=run, seq=seq, dropped=end)
     yield from tx.rows("recount", run=run)

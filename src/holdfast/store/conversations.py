@@ -19,7 +19,7 @@ PostgreSQL ends one of them, and it is done again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,8 +28,19 @@ from holdfast.store import audit
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs, insert_blobs, spilled
 from holdfast.store.inbox import put_signal
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
+from holdfast.values.codec import hashed
 
 _SAID_AT_A_GLANCE: Final = 50  # messages
+
+
+# A conversation, as of when (None: now) and how long it was at the most.
+Copied = tuple[str, int | None, int | None]
+
+
+def copy_of(conversation: str, run: str) -> str:
+    """Name the copy that a fork has of a conversation."""
+    name = f"{conversation}@{run}"
+    return name if len(name) <= 200 else f"{conversation[:100]}@{hashed(name)}"
 
 
 @dataclass(slots=True)
@@ -40,6 +51,9 @@ class Enter:
     request: str
     key: str | None
     wait: bool  # in line, if another run has it
+    copied: Sequence[Copied] | None = (
+        None  # if there is no such conversation yet: what it is made of, the first that is there
+    )
 
 
 @dataclass(slots=True)
@@ -135,6 +149,8 @@ def converse(tx: Transaction, run: str, talking: Talking) -> Asking[bool]:
 def enter(tx: Transaction, run: str, asked: Enter) -> Asking[None]:
     """Take a conversation for a run, or let the run stand in line, or refuse it; the run is told by a signal."""
     which = {"conversation": asked.conversation, "run": run, "request": asked.request}
+    if asked.copied:
+        yield from _copy(tx, asked.conversation, asked.copied)
     owner, length = yield from tx.row("enter_conversation", **which)
     if owner == run:
         yield from _tell(tx, run, asked, length)
@@ -145,6 +161,23 @@ def enter(tx: Transaction, run: str, asked: Enter) -> Asking[None]:
         return
     data = {"conversation": asked.conversation, "key": asked.key, "by": owner, "has": above and above[0]}
     yield from put_signal(tx, run, _signal(asked.request), "conversation.refused", asked.request, None, data)
+
+
+def _copy(tx: Transaction, conversation: str, copied: Sequence[Copied]) -> Asking[None]:
+    """Make the conversation of a fork, unless it is there: a copy of the first of these that is, as it was then."""
+    if (yield from tx.row("conversation", conversation=conversation)) is not None:
+        return
+    for base, as_of, most in copied:
+        held = yield from tx.row("hold_conversation", conversation=base)  # or it might be deleted while it is read
+        if held is None:
+            continue
+        length = held[1]
+        if as_of is not None:
+            ((length,),) = yield from tx.rows("said_by", conversation=base, before=as_of)
+        length = length if most is None else min(length, most)
+        yield from tx.rows("insert_conversation", conversation=conversation, end=length)
+        yield from tx.rows("copy_messages", conversation=conversation, name=base, end=length)
+        return
 
 
 def _tell(tx: Transaction, run: str, asked: Enter, length: int) -> Asking[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import secrets
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from holdfast.errors import RunActive, UnknownRun
 from holdfast.store import audit
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.changes import News
+from holdfast.store.forks import keep_shared
 from holdfast.store.parts import delete_parts
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import FINISHED, RunRow
@@ -122,7 +124,8 @@ def _prune(tx: Transaction, fits: dict[str, Any], limit: int, spared: set[str], 
 
 def delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     """Delete runs, and the large values that only they named: after a crash between the two, those would stay for ever."""
-    ids = to_json(runs)
+    forgotten = yield from keep_shared(tx, runs, secrets.token_hex(4))
+    ids = to_json([*runs, *forgotten])
     used = yield from tx.rows("blobs_used", ids=ids)
     digests = {digest for (digest,) in used}
     for (text,) in (yield from tx.rows("blobs_named", ids=ids)):
@@ -133,9 +136,11 @@ def delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
         yield from tx.rows("delete_signals", run=run)
         yield from tx.rows("delete_events", run=run)
         tx.changed(run, News.STOPPED)
+    for name in forgotten:
+        yield from tx.rows("delete_events", run=name)
     if last is not None and (yield from tx.row("last_position"))[0] != last:
         yield from tx.rows("mark_position", position=last)
     if last is not None:
         yield from tx.rows("unmark_positions", position=last)
     yield from delete_blobs(tx, digests)
-    yield from delete_parts(tx, runs)
+    yield from delete_parts(tx, [*runs, *forgotten])

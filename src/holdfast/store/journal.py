@@ -21,7 +21,7 @@ class Journals(Feature):
 
     async def outline(self, run: str, from_seq: int, limit: int, dropped: bool = False) -> list[Event]:
         """Read events as `journal` does, without their values."""
-        return await self._read(_outline, "outline", run, from_seq=from_seq, limit=limit, with_dropped=int(dropped))
+        return await self._read(_in_order, "outline", run, from_seq, limit, dropped)
 
     async def outline_of(
         self,
@@ -83,8 +83,14 @@ def _outline(query: str, run: str, **which: Any) -> Asking[list[Event]]:
 
 def journal(run: str, from_seq: int, limit: int | None, dropped: bool) -> Asking[list[Event]]:
     """Read a run's events in order."""
-    found = yield from rows("journal", run=run, from_seq=from_seq, limit=ALL if limit is None else limit,
-                 with_dropped=int(dropped))  # fmt: skip
+    return (yield from _in_order("journal", run, from_seq, ALL if limit is None else limit, dropped))
+
+
+def _in_order(query: str, run: str, from_seq: int, limit: int, dropped: bool) -> Asking[list[Event]]:
+    found = yield from rows(query, run=run, from_seq=from_seq, limit=limit, with_dropped=int(dropped))
+    if not found or found[0][0] > from_seq:  # perhaps the run is a fork, and has the first of it from another one
+        shared = yield from rows(f"shared_{query}", run=run, from_seq=from_seq, limit=limit)
+        found = [*shared, *found][:limit] if shared else found
     return _events(run, found)
 
 

@@ -669,6 +669,22 @@ WHERE id = :conversation AND request = :request AND length = :first RETURNING id
 INSERT INTO conversation_messages (conversation, position, value, run_id, at)
 VALUES (:conversation, :position, :value, :run, :now)
 
+-- name: said_by
+-- How many messages of a conversation were said up to a time.
+SELECT count(*) FROM conversation_messages WHERE conversation = :conversation AND at <= :before
+
+-- name: insert_conversation
+-- Make a conversation that no run has.
+INSERT INTO conversations (id, length, created_at, updated_at) VALUES (:conversation, :end, :now, :now)
+ON CONFLICT (id) DO NOTHING
+
+-- name: copy_messages
+-- Copy the beginning of another conversation into one.
+INSERT INTO conversation_messages (conversation, position, value, run_id, at)
+SELECT :conversation, position, value, run_id, at FROM conversation_messages
+WHERE conversation = :name AND position < :end
+ON CONFLICT DO NOTHING
+
 -- name: said
 -- What was said from one position to before another.
 SELECT position, value, run_id, at FROM conversation_messages
@@ -711,7 +727,10 @@ WHERE id = :run AND status = :status AND next_seq = :seq
 
 -- name: history
 -- What the rule of the cut looks at: every event that still counts.
-SELECT seq, kind, key, data FROM events WHERE run_id = :run AND dropped IS NULL ORDER BY seq
+SELECT seq, kind, key, data FROM events WHERE run_id = :run AND dropped IS NULL
+UNION ALL
+SELECT seq, kind, key, data FROM {shared}
+ORDER BY seq
 
 -- name: drop_event
 -- Take an event out of the history; it stays in the journal.
@@ -720,9 +739,191 @@ UPDATE events SET dropped = :dropped WHERE run_id = :run AND seq = :seq AND drop
 -- name: recount
 -- After a cut: the last checkpoint and the number of steps are those of what is left.
 UPDATE runs
-SET checkpoint_seq = (SELECT max(seq) FROM events WHERE run_id = :run AND kind = 'checkpoint' AND dropped IS NULL),
+SET checkpoint_seq = (SELECT max(seq) FROM (SELECT seq FROM events WHERE run_id = :run AND kind = 'checkpoint' AND dropped IS NULL
+                                            UNION ALL SELECT seq FROM {shared} AND kind = 'checkpoint') AS taken),
     steps = (SELECT count(*) FROM events WHERE run_id = :run AND kind = 'step.completed' AND dropped IS NULL)
+          + (SELECT count(*) FROM {shared} AND kind = 'step.completed')
 WHERE id = :run
+
+-- name: shared
+-- Part of others: the events that a fork has from the runs it comes from.
+lineage CROSS JOIN events
+WHERE lineage.run_id = :run AND part = 'shared' AND events.run_id = base_id AND seq >= first AND seq < until
+  AND (dropped IS NULL OR dropped >= seen)
+
+-- name: shared_journal
+-- The events of a fork that it has from others, in order.
+SELECT seq, kind, events.key, data, value, blob, at, epoch, position, NULL FROM {shared} AND seq >= :from_seq
+ORDER BY seq LIMIT :limit
+
+-- name: shared_outline
+-- The same events without their values.
+SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, NULL FROM {shared} AND seq >= :from_seq
+ORDER BY seq LIMIT :limit
+
+-- name: former
+-- What was done behind the point where a fork began, and what retries have dropped, in order.
+SELECT kind, events.key, data, CASE WHEN blob IS NULL THEN substr(value, 1, 400) END, name, seq, NULL, lineage.first
+FROM lineage CROSS JOIN events
+WHERE lineage.run_id = :run AND part = 'behind' AND events.run_id = base_id AND seq >= first AND seq < until AND kind IN
+  ('step.completed', 'step.started', 'step.failed', 'step.cancelled', 'child.started', 'child.spawned', 'conversation.added')
+UNION ALL
+SELECT kind, events.key, data, CASE WHEN blob IS NULL THEN substr(value, 1, 400) END, run_id, seq, dropped, seq FROM events
+WHERE run_id = :run AND dropped IS NOT NULL AND kind IN
+  ('step.completed', 'step.started', 'step.failed', 'step.cancelled', 'child.started', 'child.spawned')
+ORDER BY 8, 6
+
+-- name: segments
+-- Which events of others count for a run.
+SELECT part, base_id, first, until, seen, name FROM lineage WHERE run_id = :run ORDER BY part, first, base_id
+
+-- name: insert_segment
+-- Have events of another run count for a fork.
+INSERT INTO lineage (run_id, part, base_id, first, until, seen, name)
+VALUES (:run, :part, :base, :first, :until, :seen, :name) ON CONFLICT DO NOTHING
+
+-- name: insert_segments_below
+-- Have what runs below another have done count for a fork.
+WITH RECURSIVE tree (member) AS (
+  SELECT id FROM runs WHERE parent_id = :base
+  UNION ALL SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
+INSERT INTO lineage (run_id, part, base_id, first, until, seen, name)
+SELECT :run, 'below', id, 0, next_seq, next_seq, id FROM tree CROSS JOIN runs WHERE runs.id = tree.member
+
+-- name: inherit_segments
+-- Have what runs below another fork's origin have done count for a fork of it.
+INSERT INTO lineage (run_id, part, base_id, first, until, seen, name)
+SELECT :run, part, base_id, first, until, seen, name FROM lineage WHERE run_id = :base AND part = 'below'
+ON CONFLICT DO NOTHING
+
+-- name: segment_below
+-- The events of a run below the origin of a fork, by the name of that run.
+SELECT base_id, until, seen FROM lineage WHERE run_id = :run AND part = 'below' AND name = :name
+
+-- name: shorten_segments
+-- Have a fork share less of its past: only what stands before a place.
+UPDATE lineage SET until = :until WHERE run_id = :run AND part = 'shared' AND until > :until
+
+-- name: drop_segments
+-- Forget shares of a fork's past in which nothing is left.
+DELETE FROM lineage WHERE run_id = :run AND part = 'shared' AND until <= first
+
+-- name: insert_fork
+-- Note where a run comes from.
+INSERT INTO forks (run_id, base_id, name, at, starters) VALUES (:run, :base, :base, :seq, :names)
+
+-- name: fork
+-- Where a run comes from.
+SELECT name, at, starters, base_id FROM forks WHERE run_id = :run
+
+-- name: forks_of
+-- The forks made from these runs, the oldest first.
+SELECT forks.run_id, base_id, at, created_at, agent, status FROM forks CROSS JOIN runs
+WHERE runs.id = forks.run_id AND base_id IN (SELECT value FROM json_each(:ids)) ORDER BY created_at, forks.run_id
+
+-- name: become_fork
+-- Have a run that was just made go on behind what it shares.
+UPDATE runs
+SET next_seq = :next_seq, lease_epoch = :epoch, checkpoint_seq = :checkpoint_seq, inbox_count = :inbox_seen,
+    inbox_seen = :inbox_seen, steps = :steps
+WHERE id = :run
+
+-- name: shared_counts
+-- The last checkpoint of a fork's past, how many steps it has completed there, and when its last event was written.
+SELECT max(CASE WHEN kind = 'checkpoint' THEN seq END), count(CASE WHEN kind = 'step.completed' THEN 1 END), max(at)
+FROM {shared}
+
+-- name: left_children
+-- Children in the history of a run that were spawned, and those that have ended.
+SELECT kind, key, data FROM events
+WHERE run_id = :run AND dropped IS NULL AND seq < :until AND kind IN ('child.spawned', 'child.ended')
+UNION ALL
+SELECT kind, events.key, data FROM {shared} AND seq < :until AND kind IN ('child.spawned', 'child.ended')
+
+-- name: copied_streams
+-- Where each call's text ends in each stream of a run.
+SELECT stream, key, max(position) FROM chunks WHERE run_id = :run GROUP BY stream, key
+
+-- name: copy_chunks
+-- Copy the beginning of a stream for a fork.
+INSERT INTO chunks (run_id, stream, position, kind, data, key, attempt, began, reason, epoch, at)
+SELECT :run, stream, position, kind, data, key, attempt, began, reason, epoch, at FROM chunks
+WHERE run_id = :base AND stream = :stream AND position <= :position
+
+-- name: closed_keys
+-- The calls of a run that had an outcome before a place.
+SELECT key FROM events
+WHERE run_id = :run AND dropped IS NULL AND seq < :until AND key IS NOT NULL AND kind IN (SELECT value FROM json_each(:kinds))
+UNION ALL
+SELECT events.key FROM {shared} AND seq < :until AND events.key IS NOT NULL AND kind IN (SELECT value FROM json_each(:kinds))
+
+-- name: places_of
+-- Where a call stands in the history of a run: its own events, and arrivals that may end it.
+SELECT seq, kind, key, data FROM events
+WHERE run_id = :run AND dropped IS NULL
+  AND (key = :key OR kind IN ('approval.decided', 'approval.expired', 'child.ended'))
+UNION ALL
+SELECT seq, kind, events.key, data FROM {shared}
+  AND (events.key = :key OR kind IN ('approval.decided', 'approval.expired', 'child.ended'))
+ORDER BY 1
+
+-- name: keys_like
+-- Calls of a run whose key has this in it.
+SELECT DISTINCT key FROM events WHERE run_id = :run AND dropped IS NULL AND instr(key, :key) > 0
+UNION
+SELECT DISTINCT events.key FROM {shared} AND instr(events.key, :key) > 0
+ORDER BY 1 LIMIT :limit
+
+-- name: event_at
+-- One event of a run's history.
+SELECT kind, data FROM events WHERE run_id = :run AND seq = :seq AND dropped IS NULL
+UNION ALL
+SELECT kind, data FROM {shared} AND seq = :seq
+
+-- name: last_of_kinds
+-- Where the last event of these kinds stands in a run's history, before a place.
+SELECT max(seq) FROM (
+  SELECT seq FROM events
+  WHERE run_id = :run AND dropped IS NULL AND seq < :until AND kind IN (SELECT value FROM json_each(:kinds))
+  UNION ALL
+  SELECT seq FROM {shared} AND seq < :until AND kind IN (SELECT value FROM json_each(:kinds))) AS found
+
+-- name: take_over
+-- The shared events of a fork from a place on, whole.
+SELECT seq, kind, events.key, data, value, blob, epoch, at FROM {shared} AND seq >= :from_seq ORDER BY seq
+
+-- name: hold_lineage
+-- Lock which forks have events of these runs, until the transaction ends.
+SELECT base_id, max(until) FROM lineage WHERE base_id IN (SELECT value FROM json_each(:ids)) GROUP BY base_id
+
+-- name: archived_for
+-- Under which names events of deleted runs are kept for these forks.
+SELECT DISTINCT base_id FROM lineage
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND substr(base_id, 1, 1) = '#' ORDER BY base_id
+
+-- name: forget_lineage
+-- Forget what counts for runs that are deleted.
+DELETE FROM lineage WHERE run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: archive_events
+-- Keep events of a run that is deleted under another name, for its forks.
+UPDATE events SET run_id = :name WHERE run_id = :run AND seq < :until
+
+-- name: archive_lineage
+-- Have forks find events of a deleted run under that name.
+UPDATE lineage SET base_id = :name WHERE base_id = :run
+
+-- name: archive_uses
+-- Have parts of inputs kept for events of a deleted run.
+UPDATE part_uses SET run_id = :name WHERE run_id = :run
+
+-- name: share_uses
+-- Have the parts of inputs that another run names named by this one too.
+INSERT INTO part_uses (run_id, digest) SELECT :run, digest FROM part_uses WHERE run_id = :base ON CONFLICT DO NOTHING
+
+-- name: archive_forks
+-- Have forks of a deleted run name it so.
+UPDATE forks SET base_id = :name WHERE base_id = :run
 
 -- name: insert_audit
 -- Note what was done from outside, and what it was about.
@@ -959,26 +1160,44 @@ SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM event
 WHERE run_id = :run AND (seq < :first OR seq >= :end) AND (:with_dropped = 1 OR dropped IS NULL)
   AND (key IN (SELECT value FROM json_each(:keys)) OR kind IN (SELECT value FROM json_each(:kinds))
        OR instr(data, '"worker":') > 0)
+UNION ALL
+SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, NULL FROM {shared}
+  AND (seq < :first OR seq >= :end)
+  AND (events.key IN (SELECT value FROM json_each(:keys)) OR kind IN (SELECT value FROM json_each(:kinds))
+       OR instr(data, '"worker":') > 0)
 ORDER BY seq
 
 -- name: events_at
 -- The events of a run at these places; those that a retry took out too.
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
-WHERE run_id = :run AND seq IN (SELECT value FROM json_each(:ids)) ORDER BY seq
+WHERE run_id = :run AND seq IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT seq, kind, events.key, data, value, blob, at, epoch, position, NULL FROM {shared}
+  AND seq IN (SELECT value FROM json_each(:ids))
+ORDER BY seq
 
 -- name: inputs_between
 -- The events of a stretch that have a whole input, without their values; those that a retry took out too.
 SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM events
-WHERE run_id = :run AND seq >= :first AND seq < :end AND instr(data, '"inputs":') > 0 ORDER BY seq
+WHERE run_id = :run AND seq >= :first AND seq < :end AND instr(data, '"inputs":') > 0
+UNION ALL
+SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, NULL FROM {shared}
+  AND seq >= :first AND seq < :end AND instr(data, '"inputs":') > 0
+ORDER BY seq
 
 -- name: last_of_kind
 -- The last event of a kind up to a place.
-SELECT max(seq) FROM events WHERE run_id = :run AND kind = :kind AND seq <= :end AND dropped IS NULL
+SELECT max(seq) FROM (
+  SELECT seq FROM events WHERE run_id = :run AND kind = :kind AND seq <= :end AND dropped IS NULL
+  UNION ALL
+  SELECT seq FROM {shared} AND kind = :kind AND seq <= :end) AS found
 
 -- name: last_request
 -- The last request to a model that was answered.
 SELECT seq FROM events
 WHERE run_id = :run AND kind = 'step.completed' AND dropped IS NULL AND instr(data, '"model_calls":') > 0
+UNION ALL
+SELECT seq FROM {shared} AND kind = 'step.completed' AND instr(data, '"model_calls":') > 0
 ORDER BY seq DESC LIMIT 1
 
 -- name: progress
@@ -996,7 +1215,7 @@ ORDER BY 1, 4
 -- name: feed
 -- The events of all runs in the order of their commits.
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id FROM events
-WHERE position > :position AND run_id <> '' AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+WHERE position > :position AND run_id <> '' AND substr(run_id, 1, 1) <> '#' AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
 ORDER BY position LIMIT :limit
 
 -- name: feed_reach

@@ -15,6 +15,16 @@ from holdfast.words.limits import Lane
 from holdfast.words.model import RunRow
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a child of a fork comes from: the child that the other run had in its place, if it had one."""
+
+    of: str
+    effects: str  # what happens to steps that were done there
+    by: str
+    copies: list[list[Any]]  # under whose names the fork has copies of conversations, and as of when
+
+
 @dataclass(slots=True)
 class NewRun:
     """A run to be created. `uid` is random and never shown to be guessed; seeds and idempotency keys come from it."""
@@ -33,6 +43,7 @@ class NewRun:
     lane: Lane = field(default_factory=Lane)
     budget: str | None = None  # as RunRow has it
     identity: str | None = None
+    origin: Origin | None = None  # of a child of a fork
 
 
 class Filter(TypedDict, total=False):

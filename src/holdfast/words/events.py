@@ -258,13 +258,25 @@ def _foreign(event: Event) -> str:
     return f"{data.get('line')} {did} something that is not recorded ({data.get('what')})"
 
 
+def _forked(event: Event) -> str:
+    data = event.data
+    what = f"forked from run {data.get('of')} before event {data.get('at')}" if data.get("of") else "begun in a fork"
+    return _by(what)(event)
+
+
+def _retried(event: Event) -> str:
+    cut = event.data.get("cut")
+    return _by(f"retried from before event {cut}" if "effects" in event.data else "retried from its failure")(event)
+
+
 WORDS: Final[dict[str, Words]] = {
     # when it ended is recorded nowhere
     "run.interrupted": Words(lambda _: "interrupted: its process was gone; another went on", tone="warn"),
     "run.pausing": Words(_by("asked to pause"), tone="control"),
     "run.paused": Words(_by("paused"), tone="paused"),
     "run.resumed": Words(_by("resumed"), tone="control"),
-    "run.retried": Words(_by("retried from its failure"), tone="control"),
+    "run.retried": Words(_retried, tone="control"),
+    "run.forked": Words(_forked, tone="control"),
     "run.cancelling": Words(_by("asked to stop"), tone="control"),
     "run.unwinding": Words(_by("told to stop"), tone="control"),
     "run.completed": Words(_by("completed"), tone="completed"),

@@ -54,6 +54,7 @@ KINDS: Final[dict[str, Kind]] = {
     "run.paused": Kind("the run stopped at a safe point and waits to be resumed"),
     "run.resumed": Kind("the run was told to go on"),
     "run.retried": Kind("a failed run goes on from its failure"),
+    "run.forked": Kind("the run has its past from another one; from here on it is one of its own", arrives=True),
     "run.cancelling": Kind("somebody asked the run to stop", arrives=True),
     "run.unwinding": Kind("the agent was told to stop, after its children had ended", arrives=True),
     "run.completed": Kind("the agent returned"),

@@ -369,6 +369,7 @@ class History:
         "run.paused": _mark,
         "run.resumed": _mark,
         "run.retried": _mark,
+        "run.forked": _mark,
         "run.cancelling": _mark,
         "run.unwinding": _mark,
         "run.failed": _mark,

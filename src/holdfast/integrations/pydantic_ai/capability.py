@@ -88,7 +88,10 @@ def _may_pass(error: Exception) -> bool:
     return not mistake and Retry.model.wants(error)
 
 
-_REQUEST: Final = {"retry": Retry(Retry.model.attempts, first="2s", factor=2, max="2m", on=_may_pass)}
+_REQUEST: Final = {
+    "retry": Retry(Retry.model.attempts, first="2s", factor=2, max="2m", on=_may_pass),
+    "effects": False,  # a fork asks again, and needs nobody's leave
+}
 _CALL: Final = {"retry": Retry.tool}
 _LOOPS: Final = Loops()
 

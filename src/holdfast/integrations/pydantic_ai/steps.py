@@ -36,7 +36,7 @@ from holdfast.integrations.pydantic_ai.resume import Turn, since, turn_of
 from holdfast.integrations.pydantic_ai.stream import Streamed
 
 KEY: Final = "holdfast"  # in the metadata of tools
-STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate", "inputs"})
+STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate", "inputs", "effects"})
 Options = dict[str, Any]
 # Set while the framework may not run plain functions in threads. It has `disable_threads()`, which no step could take back;
 # in a version without the variable such threads are reported as what they are.

@@ -19,7 +19,7 @@ _BIGINT: Final = """
     expires_at remind_ms decided_at short
     position alone limit ttl before created_at from_seq dropped with_dropped number late event_epoch
     priority limit_n rate_n rate_ms micros interval turns turn place crowd until tokens tokens_us since cost
-    usd input_tokens output_tokens model_calls unpriced attempt began chunk_epoch
+    usd input_tokens output_tokens model_calls unpriced attempt began chunk_epoch seen
     inbox_count crash_count started_at updated_at asked_at
 """
 _TEXT: Final = """
@@ -29,7 +29,7 @@ _TEXT: Final = """
     root queues name approval by decision note actor action after parent leaving channel payload event_run
     limit_key rate_key singleton_key keys call claim budget what identity refused
     conversation request stream chunk_run chunk_kind chunk_key
-    member_of scopes search
+    member_of scopes search base part names
     status_before votes_before passed_before digest_before needs_before told via about
     bundle destination source
 """

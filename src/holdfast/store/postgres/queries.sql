@@ -312,7 +312,11 @@ ORDER BY seq
 
 -- name: events_at
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
-WHERE run_id = :run AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint)) ORDER BY seq
+WHERE run_id = :run AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+UNION ALL
+SELECT seq, kind, events.key, data, value, blob, at, epoch, position, NULL FROM {shared}
+  AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+ORDER BY seq
 
 -- name: family
 -- Locked: none of them may be resumed while it is deleted.
@@ -346,7 +350,7 @@ SELECT NULL::bigint
 
 -- name: feed
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id FROM events
-WHERE position > :position
+WHERE position > :position AND left(run_id, 1) <> '#'
   AND position < (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << 20 FROM positions)
   AND (:kinds IS NULL OR kind = ANY (ARRAY(SELECT json_array_elements_text(:kinds::json))))
 ORDER BY position LIMIT :limit
@@ -395,10 +399,17 @@ SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, floor(extract(epoc
 SELECT pg_notify(:channel, :payload)
 
 -- name: gaps
--- How many runs have another number of events than their row says. Reads all of them.
+-- How many runs have another number of events than their row says; a fork shares the first. Reads all of them.
 SELECT count(*) FROM runs LEFT JOIN (SELECT run_id, count(*) AS events FROM events GROUP BY run_id) AS counted
   ON counted.run_id = runs.id
 WHERE runs.next_seq <> coalesce(counted.events, 0)
+      + coalesce((SELECT max(until) FROM lineage WHERE lineage.run_id = runs.id AND part = 'shared'), 0)
+
+-- name: hold_lineage
+SELECT base_id, max(until) FROM (
+  SELECT base_id, until FROM lineage WHERE base_id IN (SELECT value FROM json_each(:ids))
+  ORDER BY run_id, part, base_id, first FOR UPDATE) AS held
+GROUP BY base_id
 
 -- name: about
 -- What `doctor` shows of the server.

@@ -41,6 +41,8 @@ def claim(tx: Transaction, work: Claim) -> Asking[list[Claimed] | None]:
                 Event(seq, kind, key, json.loads(data or "{}"), value, blob, at, epoch, run.id)
                 for seq, kind, key, data, value, blob, at, epoch in json.loads(row[-1] or "[]")
             ]
+            if run.next_seq and (not run.journal or run.journal[0].seq > (run.checkpoint_seq or 0)):
+                run.journal = None  # perhaps it is a fork, and has the first of it from another run
         claimed.append(run)
         tx.changed(run.id, News.MOVED)
     return claimed

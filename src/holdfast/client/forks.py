@@ -1,0 +1,174 @@
+"""Forks, from outside: a run made from an earlier point of another, and the tree of those that were."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.client.aside import aside
+from holdfast.client.base import Base
+from holdfast.errors import BadArguments
+from holdfast.store.blobs import spilled, unspilled
+from holdfast.store.forks import NewFork
+from holdfast.values.codec import UNTYPED, checked_size
+from holdfast.values.text import is_whole, short
+from holdfast.words.durations import moment
+from holdfast.words.model import RunRow, checked_run_id, is_awkward
+from holdfast.words.people import Actor
+
+EFFECTS: Final = ("ask", "new", "refuse")
+_MESSAGE: Final = "message:"
+_ARGUMENTS: Final = "arguments"
+_LONGEST: Final = 180  # characters of a run's id that its fork's begins with
+_MOST: Final = 1_000  # forks in a tree that is shown
+
+
+@dataclass(frozen=True, slots=True)
+class ForkInfo:
+    """A run in a tree of forks.
+
+    Attributes:
+        id: The run.
+        of: The run that it was made from; None for the first.
+        at: The first event that it does not share with that run; None for the first.
+        agent: The name of its agent; None if it was deleted.
+        status: The state of the run, or "deleted".
+        created_at: When it was made; None if it was deleted.
+
+    Example:
+        ```python
+        tree = await run.forks()
+        assert [(each.id, each.of) for each in tree] == [("r-1", None)]
+        ```
+    """
+
+    id: str
+    of: str | None
+    at: int | None
+    agent: str | None
+    status: str
+    created_at: datetime | None
+
+
+def checked_point(at: Any) -> int | str | None:
+    """A point of a history, or `BadArguments` that says how one is named."""
+    if at is None or (isinstance(at, str) and at) or is_whole(at, 0):
+        point: int | str | None = at
+        return point
+    raise BadArguments(
+        f"at={short(at)}: name an event by its number, a call by its key or the name of its step, or say 'checkpoint'"
+    )
+
+
+def checked_effects(effects: Any) -> str:
+    """The policy for steps that were done before, or `BadArguments`."""
+    if effects not in EFFECTS:
+        raise BadArguments(
+            f"effects={short(effects)}: say 'ask', 'new' or 'refuse', for steps that were done behind the point before"
+        )
+    policy: str = effects
+    return policy
+
+
+async def fork(
+    client: Base,
+    row: RunRow,
+    at: int | str | None,
+    replace: Mapping[str, Any] | None,
+    effects: str,
+    id: str | None,
+    actor: Actor,
+    via: str,
+) -> tuple[str, bool]:
+    """Make a fork; returns its id, and whether it was made by this call."""
+    name = f"{row.id[:_LONGEST]}.fork-{secrets.token_hex(3)}" if id is None else checked_run_id(id)
+    if is_awkward(name):
+        raise BadArguments(f"{name!r} can be mistaken for a folder or an option; let the id begin otherwise")
+    if replace is not None and not isinstance(replace, Mapping):
+        raise BadArguments(
+            f"replace={short(replace)}: give the values by the keys of calls, as {{'fetch#0': 'a text'}}"
+        )
+    point, policy = checked_point(at), checked_effects(effects)
+    values, messages = dict[str, str](), dict[int, str]()
+    given: tuple[str, str | None] | None = None
+    blobs: dict[str, bytes] = {}
+    for key, value in (replace or {}).items():
+        if not isinstance(key, str):
+            raise BadArguments(f"replace={{{short(key)}: ...}}: calls are named by their keys, which are texts")
+        if key == _ARGUMENTS:
+            given, more = await _arguments(client, row, value)
+            blobs |= more
+            continue
+        text = await aside(value, lambda value: UNTYPED.store(value, "replace")[0], value)
+        checked_size(text, client._settings.value_limit_bytes, f"what replaces {key!r}")
+        if key.startswith(_MESSAGE):
+            text, more = spilled(text)
+            blobs |= more
+            messages[_place(key)] = text
+        else:
+            values[key] = text
+    new = NewFork(
+        row.id, name, secrets.token_hex(16), point, policy, actor, via, given, values, messages, blobs
+    )  # fmt: skip
+    look = f"`await hf.get({name!r}).info()` says whether it was made; forking again with id={name!r} is safe"
+    made, created = await client._written(client.store.fork(new), look)
+    return made.id, created
+
+
+def _place(key: str) -> int:
+    number = key.removeprefix(_MESSAGE)
+    if not (number.isascii() and number.isdigit() and len(number) < 18):
+        raise BadArguments(
+            f"replace={{{short(key)}: ...}}: a message is named by the number of its event, as 'message:12'"
+        )
+    return int(number)
+
+
+async def _arguments(client: Base, row: RunRow, changed: Any) -> tuple[tuple[str, str | None], dict[str, bytes]]:
+    """The arguments of a run with some of them changed, as a row keeps them."""
+    if not isinstance(changed, Mapping) or not all(isinstance(name, str) for name in changed):
+        raise BadArguments("replace={'arguments': ...}: give the arguments to change by name, as {'topic': 'otters'}")
+    before = await unspilled(client.store, row.input) or "{}"
+    made = await client._changed_input(row, before, changed)
+    stored, blobs = spilled(checked_size(made.text, client._settings.value_limit_bytes, "the arguments"))
+    return (stored, made.digest), blobs
+
+
+async def tree(client: Base, run: str) -> list[ForkInfo]:
+    """The first of the runs that this one comes from, and all forks of it, each behind the one it was made from."""
+    store = client.store
+    await client._run_row(run)
+    base, top = run, ForkInfo(run, None, None, None, "deleted", None)
+    while (origin := await store.origin(base)) is not None:
+        base = origin[2]
+        if base.startswith("#"):  # it was deleted, and nobody knows where it came from
+            top = ForkInfo(origin[0], None, None, None, "deleted", None)
+            break
+    row = await store.run(base)
+    if row is not None:
+        top = ForkInfo(row.id, None, None, row.agent, row.status, moment(row.created_at))
+    found: dict[str, list[ForkInfo]] = {}
+    names, level, count = {base: top.id}, [base], 0
+    while level and count < _MOST:
+        rows = await store.forks(level)
+        for each in rows:
+            info = ForkInfo(each.run, names[each.base], each.at, each.agent, each.status, moment(each.created_at))
+            found.setdefault(names[each.base], []).append(info)
+            names[each.run] = each.run
+        level, count = [each.run for each in rows], count + len(rows)
+    listed: list[ForkInfo] = []
+    waiting = [top]
+    while waiting:
+        listed.append(waiting.pop())
+        waiting += reversed(found.pop(listed[-1].id, []))
+    return listed
+
+
+def merged(before: str, changed: Mapping[str, Any]) -> str:
+    """The text of arguments, with some of them changed."""
+    known = json.loads(before)
+    return json.dumps(known | {name: json.loads(UNTYPED.store(value, name)[0]) for name, value in changed.items()})

@@ -1,0 +1,536 @@
+"""Forks: runs whose history begins in another run. How one is made, what it shares, and what of a deleted run is kept for it.
+
+A fork copies no event. Rows of `lineage` say which events of other runs are the beginning of its journal ('shared'), up to the
+point; a fork of a fork has a row for each run that it shares with, and never a chain to walk. Its own events come behind the
+point: the first of them is `run.forked`, which says who the run is from there on. Behind the point the other runs may go on, be
+retried and be deleted: a retry only marks events as dropped, and `seen` tells the fork which marks came later; the events of a
+deleted run are kept under another name, which no run can have ('#...'), until the last fork that counts on them is deleted.
+
+What the other run did behind the point, and runs below it, is no part of the fork's history. It is kept too ('behind', 'below'),
+because the fork must know which of its steps were done before.
+
+What is copied: the text of streams that calls wrote which had ended (a stream belongs to its run), and, when the fork first
+enters one, conversations.
+
+A retry of a fork that goes back into the shared part takes over what it shares from there on, and then drops of it as always.
+
+Lock order: the runs that are shared with, in the order of their ids, so that none of them is deleted or retried meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from holdfast.errors import BadArguments, NotAllowed
+from holdfast.store import audit
+from holdfast.store.approvals import check_allowed
+from holdfast.store.blobs import insert_blobs
+from holdfast.store.inbox import put_signal
+from holdfast.store.rewind import first_cause
+from holdfast.store.runs import NewRun, Origin, existing, insert_run
+from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
+from holdfast.values.codec import BLOB_BYTES, preview
+from holdfast.values.text import show
+from holdfast.words.limits import Lane
+from holdfast.words.model import CLOSING, FINISHED, ApprovalRow, Event, RunRow, plain_id
+from holdfast.words.people import Actor, may_decide, starters
+
+_ENDS: Final = ("run.completed", "run.failed", "run.cancelled")
+_STOPS: Final = ("run.cancelling",)
+_CLOSED: Final = sorted(CLOSING - {"stream.opened"})  # a block is over when it is closed
+_SHOWN: Final = 5  # keys, in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Something that was done behind the point to which a run went back."""
+
+    kind: str
+    key: str
+    data: dict[str, Any]
+    preview: str  # of its result
+    run: str
+    seq: int
+    dropped: int | None  # by which retry; None: another run did it
+
+    @classmethod
+    def of(cls, event: Event, run: str) -> Done:
+        """Make it of an event of another run."""
+        return cls(event.kind, event.key or "", event.data, "", run, event.seq, None)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFork:
+    """A fork to be made. `at` is an event, a call by its key or name, or 'checkpoint'; None: as far as makes sense."""
+
+    run: str
+    id: str
+    uid: str
+    at: int | str | None
+    effects: str
+    actor: Actor
+    via: str
+    input: tuple[str, str | None] | None = None  # other arguments, and their digest
+    replace: Mapping[str, str] = field(default_factory=dict)  # by the key of a call: what it gets
+    messages: Mapping[int, str] = field(default_factory=dict)  # by the event of a message: what comes instead
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Segment(NamedTuple):
+    """Events of another run that count for a fork."""
+
+    part: str
+    base: str
+    first: int
+    until: int
+    seen: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRow:
+    """A fork, as the tree of forks shows it."""
+
+    run: str
+    base: str
+    at: int
+    created_at: int
+    agent: str
+    status: str
+
+
+class Forks(Feature):
+    """Forks, made and looked at."""
+
+    async def fork(self, new: NewFork) -> tuple[RunRow, bool]:
+        """Make a fork, or find the one with this id that was made from this run; True: it was made."""
+        return await self._submit(Fork(new))
+
+    async def former(self, run: str) -> list[Done]:
+        """Read what was done behind the point to which a run went back, in order."""
+        found = await self._read(rows, "former", run=run)
+        return [
+            Done(
+                kind,
+                key or "",
+                json.loads(data or "{}"),
+                "" if value is None else preview(value, 120),
+                name,
+                seq,
+                dropped,
+            )
+            for kind, key, data, value, name, seq, dropped, _ in found
+        ]
+
+    async def origin(self, run: str) -> tuple[str, int, str] | None:
+        """Read the run that this one was made from: its name, the first event that they do not share, and where that is kept."""
+        found = await self._glance(rows, "fork", run=run)
+        return (found[0][0], found[0][1], found[0][3]) if found else None
+
+    async def forks(self, runs: Iterable[str]) -> list[ForkRow]:
+        """Read the forks that were made from these runs, the oldest first."""
+        return [ForkRow(*row) for row in await self._read(rows, "forks_of", ids=to_json(list(runs)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Make a fork."""
+
+    new: NewFork
+
+    def __call__(self, tx: Transaction) -> Asking[tuple[RunRow, bool]]:
+        new = self.new
+        yield from _hold(tx, new.run)
+        base = yield from existing(tx, new.run)
+        row = yield from tx.row("run", run=new.id)
+        if row is not None:
+            return (yield from self._again(tx, RunRow(*row)))
+        shares = yield from segments(tx, new.run)
+        until, replaced = yield from self._point(tx, base)
+        yield from self._check(tx, until)
+        fork = _row_of(base, new)
+        if (yield from insert_run(tx, fork)) is None:
+            raise BadArguments(f"there is a run {new.id!r} already; give the fork another id")
+        yield from _share(tx, new.id, base, shares, until)
+        if new.effects != "new":
+            yield from tx.rows("insert_segments_below", run=new.id, base=new.run)
+            yield from tx.rows("inherit_segments", run=new.id, base=new.run)
+        checkpoint, steps, last_at = yield from tx.row("shared_counts", run=new.id)
+        yield from tx.rows(
+            "become_fork", run=new.id, next_seq=until + 1, epoch=base.lease_epoch, checkpoint_seq=checkpoint, steps=steps,
+            inbox_seen=base.inbox_count,
+        )  # fmt: skip
+        origin = yield from self._origin(tx, base, until, last_at)
+        origin["children"] = yield from self._stand_ins(tx, origin, until)
+        text = to_json(replaced) if replaced else None
+        yield from _begin(tx, new.id, until, base.lease_epoch + 1, origin, text)
+        if new.blobs:
+            yield from insert_blobs(tx, new.blobs)
+        yield from _copy_streams(tx, new.id, new.run, until)
+        for seq, value in sorted(new.messages.items()):
+            topic = (yield from _event(tx, new.run, seq))[1]["topic"]
+            yield from put_signal(tx, new.id, f"fork:{seq}", "message.received", topic, value, {})
+        yield from self._note(tx, base, until)
+        made = yield from existing(tx, new.id)
+        return made, True
+
+    def _again(self, tx: Transaction, found: RunRow) -> Asking[tuple[RunRow, bool]]:
+        """There is a run with this id: our own, whose commit was unknown, or the one that an earlier call made."""
+        made = yield from tx.row("fork", run=found.id)
+        if made is None or made[3] != self.new.run:
+            raise BadArguments(
+                f"there is a run {found.id!r} already, and it is no fork of {self.new.run!r}; give another id"
+            )
+        return found, False
+
+    # The point
+
+    def _point(self, tx: Transaction, base: RunRow) -> Asking[tuple[int, dict[str, str]]]:
+        """Find the first event that is not shared, and what calls get instead of their outcomes."""
+        new, at = self.new, self.new.at
+        places: list[int] = []
+        if new.input is not None:
+            if at not in (None, 0):
+                raise BadArguments("other arguments are given to a fork from the beginning: leave out at=, or say at=0")
+            places.append(0)
+        if at is not None:
+            places.append((yield from place_of(tx, base, at)))
+        replaced: dict[str, str] = {}
+        for name, text in new.replace.items():
+            key = yield from key_of(tx, new.run, name)
+            place, found = yield from _outcome(tx, base, key)
+            places.append(place)
+            if any(event.kind == "approval.asked" and event.data.get("kind") in ("approve", "ask") for event in found):
+                replaced[key] = yield from self._decision(tx, key, found, text)
+            elif any(event.kind.startswith("step.") for event in found):
+                replaced[key] = text
+            else:
+                kinds = ", ".join(sorted({event.kind for event in found}))
+                raise BadArguments(
+                    f"{key!r} of run {new.run!r} is no step and no question ({kinds}): only the outcomes of these can be replaced"
+                )
+        for seq in new.messages:
+            event = yield from _event(tx, new.run, seq)
+            if event is None or event[0] != "message.received":
+                what = "there is no such event" if event is None else f"that is {event[0]}"
+                raise BadArguments(f"'message:{seq}' names no message of run {new.run!r}: {what}")
+            places.append(seq)
+        return (min(places) if places else (yield from _end_of(tx, base))), replaced
+
+    def _decision(self, tx: Transaction, key: str, found: Sequence[Event], text: str) -> Asking[str]:
+        """Make of what is given the decision that the agent gets, if the one who forks may make it."""
+        actor, asked = self.new.actor, next(event for event in found if event.kind == "approval.asked")
+        row = yield from tx.row("approval", approval=asked.data["approval"])
+        if row is not None:
+            question = ApprovalRow(*row)
+            check_allowed(question, actor)
+            if json.loads(question.needs) not in (1, {question.digest: 1}):
+                raise BadArguments(
+                    f"question {question.id!r} needs more than one person, and a fork is made by one: fork at={key!r}, and it is "
+                    "asked anew"
+                )
+        elif asked.data.get("not_by") or not may_decide(actor, asked.data["to"], ()):
+            raise NotAllowed(f"{actor.name!r} may not decide {asked.data['question']!r}: it is for {asked.data['to']}")
+        given = json.loads(text)
+        decision: dict[str, Any] = {"by": actor.name, "note": "", "yes": True, "decision": "answered"}
+        if asked.data["kind"] == "ask":
+            return to_json(decision | {"value": text})
+        if isinstance(given, bool):
+            given = {"yes": given}
+        if isinstance(given, dict) and isinstance(given.get("yes"), bool) and given.keys() <= {"yes", "note", "value"}:
+            more = {"value": to_json(given["value"])} if "value" in given else {}
+            word = "approved" if given["yes"] else "denied"
+            return to_json(
+                decision | {"yes": given["yes"], "decision": word, "note": str(given.get("note", ""))} | more
+            )
+        raise BadArguments(
+            f"{show(given, 60)} does not decide {key!r}: give true or false, or {{'yes': true, 'value': ..., 'note': '...'}}"
+        )
+
+    def _check(self, tx: Transaction, until: int) -> Asking[None]:
+        """Refuse a point behind a request to stop: the fork would be asked to stop too."""
+        stopped = yield from _last(tx, self.new.run, _STOPS, until)
+        if stopped is not None:
+            raise BadArguments(
+                f"run {self.new.run!r} was asked to stop before (event {stopped}), and so would the fork be: say at={stopped} or "
+                "an earlier event"
+            )
+
+    # Who it is
+
+    def _origin(self, tx: Transaction, base: RunRow, until: int, last_at: int | None) -> Asking[dict[str, Any]]:
+        """Data of the event that makes it a run of its own."""
+        new = self.new
+        began: int = base.created_at
+        was: list[Any] = [base.id, base.parent_id, base.root_id]
+        copies: list[Any] = []
+        stand_ins: dict[str, str] = {}
+        before = yield from _last(tx, base.id, ("run.forked",), until)
+        own = yield from tx.row("fork", run=base.id)
+        if before is not None:
+            _, data = yield from _event(tx, base.id, before)
+            was, copies, stand_ins = data["now"], data["copies"], data.get("children", {})
+        elif own is not None:  # it was forked behind the point: all that is shared was made before
+            _, data = yield from _event(tx, base.id, own[1])
+            was, began = data["was"], data["began"]
+        copies = [*copies, [new.id, began if last_at is None else last_at]]
+        return {
+            "uid": hashlib.sha256(f"fork\0{new.uid}".encode()).hexdigest()[:32], "of": base.id, "at": until,
+            "effects": new.effects, "by": new.actor.name, "was": was, "now": [new.id, None, new.id], "began": began,
+            "copies": copies, "children": stand_ins,
+        }  # fmt: skip
+
+    def _stand_ins(self, tx: Transaction, origin: dict[str, Any], until: int) -> Asking[dict[str, str]]:
+        """Start others for children that were spawned and had not ended at the point; the code knows them by the old names."""
+        new, known = self.new, dict(origin["children"])
+        found = yield from tx.rows("left_children", run=new.run, until=until)
+        events = [(kind, key, json.loads(data or "{}")) for kind, key, data in found]
+        ended = {data["child"] for kind, _, data in events if kind == "child.ended"}
+        for kind, key, data in events:
+            before = known.get(data["child"], data["child"])
+            if kind != "child.spawned" or before in ended:
+                continue
+            row = yield from tx.row("run", run=before)
+            if row is None:
+                continue
+            child = _child_of(RunRow(*row), origin["uid"], key, new)
+            child.origin = Origin(before, new.effects, new.actor.name, origin["copies"])
+            created = yield from insert_run(tx, child)
+            if created is not None:
+                yield from born(tx, RunRow(*created), child.origin)
+                known[data["child"]] = child.id
+        return known
+
+    def _note(self, tx: Transaction, base: RunRow, until: int) -> Asking[None]:
+        new = self.new
+        named: list[str] = []
+        started = yield from tx.row("starter", run=base.root_id)
+        if started is not None:
+            named += starters(*started)
+        before = yield from tx.row("fork", run=base.root_id)
+        if before is not None:
+            named += json.loads(before[2])
+        yield from tx.rows("insert_fork", run=new.id, base=base.id, seq=until, names=to_json(sorted(set(named))))
+        by, via = new.actor.name, new.via
+        yield from audit.note(tx, new.id, by, via, "start", {"agent": base.agent, "fork_of": base.id, "at": until})
+        changed = sorted(
+            [*new.replace, *(f"message:{seq}" for seq in new.messages), *(["arguments"] if new.input else [])]
+        )
+        noted = {"fork": new.id, "at": until, "effects": new.effects, "replace": changed}
+        yield from audit.note(tx, base.id, by, via, "fork", noted)
+
+
+def _row_of(base: RunRow, new: NewFork) -> NewRun:
+    """The row of a fork. Its uid is that of the run it comes from, from which all that it shares is derived."""
+    text, identity = (base.input, base.identity) if new.input is None else new.input
+    lane = Lane(base.priority, base.limit_key, base.limit_n, base.rate_key, base.rate_n, base.rate_ms)
+    budget = None if base.budget == "{}" else base.budget  # one above it has one, and above the fork there is nobody
+    return NewRun(
+        new.id, base.uid, base.agent, text, base.version, base.queue, base.labels, lane=lane, budget=budget, identity=identity
+    )  # fmt: skip
+
+
+def _child_of(before: RunRow, uid: str, key: str, new: NewFork) -> NewRun:
+    """The row of a child that stands in for another: the same call of the same agent, from the beginning."""
+
+    def derived(label: str) -> str:  # as the engine derives it (engine/identity.py)
+        return hashlib.sha256(f"{uid}\0{label}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    mark = derived(f"child:{key}")
+    name = f"{new.id}.{plain_id(before.agent)}-{mark[:8]}"
+    lane = Lane(before.priority, before.limit_key, before.limit_n, before.rate_key, before.rate_n, before.rate_ms)
+    return NewRun(
+        name if len(name) <= 200 else f"{plain_id(before.agent)[:100]}-{mark}", derived(f"uid:{key}"), before.agent, before.input,
+        before.version, before.queue, before.labels, new.id, key, new.id, lane=lane, budget=before.budget,
+        identity=before.identity,
+    )  # fmt: skip
+
+
+def _begin(tx: Transaction, run: str, seq: int, epoch: int, origin: dict[str, Any], text: str | None) -> Asking[None]:
+    """Write the first event of a fork's own. Its epoch is that of the first claim to come: nothing was begun before that."""
+    blob = None
+    if text is not None and len(text) > BLOB_BYTES:
+        content = text.encode()
+        blob, text = hashlib.sha256(content).hexdigest(), None
+        yield from insert_blobs(tx, {blob: content})
+    yield Count("record", [(run, seq, "run.forked", None, to_json(origin), text, blob, epoch, tx.now)])
+
+
+def born(tx: Transaction, child: RunRow, origin: Origin) -> Asking[RunRow]:
+    """Make a new child of a fork one as well, from its beginning; returns its row as it is then."""
+    if origin.of:
+        found = yield from tx.row("segment_below", run=child.root_id, name=origin.of)
+        if found is not None:
+            base, until, seen = found
+            which = {"base": base, "first": 0, "until": until, "seen": seen, "name": origin.of}
+            yield from tx.rows("insert_segment", run=child.id, part="behind", **which)
+    names = [child.id, child.parent_id, child.root_id]
+    data = {
+        "uid": child.uid, "of": origin.of, "at": 0, "effects": origin.effects, "by": origin.by, "was": names, "now": names,
+        "began": child.created_at, "copies": origin.copies,
+    }  # fmt: skip
+    yield from tx.rows(
+        "become_fork", run=child.id, next_seq=1, epoch=0, checkpoint_seq=None, steps=0, inbox_seen=child.inbox_count
+    )
+    yield from _begin(tx, child.id, 0, 1, data, None)
+    child.next_seq = 1
+    return child
+
+
+# What is shared
+
+
+def segments(tx: Transaction, run: str) -> Asking[list[Segment]]:
+    """Read which events of other runs count for a run."""
+    return [Segment(*row) for row in (yield from tx.rows("segments", run=run))]
+
+
+def _hold(tx: Transaction, run: str) -> Asking[None]:
+    """Lock a run and those that it shares with."""
+    shares = yield from segments(tx, run)
+    for each in sorted({run, *(share.base for share in shares if not share.base.startswith("#"))}):
+        yield from tx.rows("hold_run", run=each)
+
+
+def _share(tx: Transaction, fork: str, base: RunRow, shares: Iterable[Segment], until: int) -> Asking[None]:
+    """Have a fork share what its base has up to a place, whose ever it is, and know of what lies behind."""
+    own = Segment("shared", base.id, 0, base.next_seq, base.next_seq, base.id)
+    for share in shares:
+        if share.part == "shared":
+            own = own._replace(first=max(own.first, share.until))
+    for share in [*(each for each in shares if each.part != "below"), own]:
+        which = {"run": fork, "base": share.base, "seen": share.seen, "name": share.name}
+        if share.part == "shared" and share.first < min(share.until, until):
+            end = min(share.until, until)
+            yield from tx.rows("insert_segment", part="shared", first=share.first, until=end, **which)
+        first = max(share.first, until) if share.part == "shared" else share.first
+        if first < share.until:
+            yield from tx.rows("insert_segment", part="behind", first=first, until=share.until, **which)
+
+
+def take_over(tx: Transaction, run: str, place: int) -> Asking[None]:
+    """Make what a fork shares from a place on its own, so that a retry can drop of it."""
+    found = yield from tx.rows("take_over", run=run, from_seq=place)
+    if found:
+        yield from _hold(tx, run)  # or what its inputs are made of might be deleted
+        for base in sorted({share.base for share in (yield from segments(tx, run)) if share.part == "shared"}):
+            yield from tx.rows("share_uses", run=run, base=base)
+        yield Count("record", [(run, seq, kind, key, *rest) for seq, kind, key, *rest in found])
+        yield from tx.rows("shorten_segments", run=run, until=place)
+        yield from tx.rows("drop_segments", run=run)
+
+
+def _copy_streams(tx: Transaction, fork: str, base: str, until: int) -> Asking[None]:
+    """Copy what was written to streams by calls that had ended at the point; what was being written is written anew."""
+    found = yield from tx.rows("copied_streams", run=base)
+    if not found:
+        return
+    keys = {key for (key,) in (yield from tx.rows("closed_keys", run=base, until=until, kinds=to_json(_CLOSED)))}
+    ends: dict[str, int] = {}
+    for stream, key, position in found:
+        if key in keys or f"{key}:end" in keys:
+            ends[stream] = max(ends.get(stream, 0), position)
+    for stream, position in sorted(ends.items()):
+        yield from tx.rows("copy_chunks", run=fork, base=base, stream=stream, position=position)
+
+
+# Places in a history
+
+
+def place_of(tx: Transaction, run: RunRow, at: int | str) -> Asking[int]:
+    """Find the event that a point names: the moment before it is meant, or behind it for a checkpoint."""
+    end = yield from _end_of(tx, run, whole=True)
+    if isinstance(at, int):
+        if not 0 <= at <= end:
+            raise BadArguments(
+                f"at={at}: run {run.id!r} has events 0 to {max(end - 1, 0)}; name one of them, or {end} for the end"
+            )
+        return at
+    if at == "checkpoint":
+        last = yield from _last(tx, run.id, ("checkpoint",), end)
+        if last is None:
+            raise BadArguments(f"at='checkpoint': run {run.id!r} has taken none")
+        return last + 1
+    key = yield from key_of(tx, run.id, at)
+    return (yield from _outcome(tx, run, key))[0]
+
+
+def key_of(tx: Transaction, run: str, name: str) -> Asking[str]:
+    """Find the call that a text names: by its key, or by the name of a step that was called once."""
+    found: list[str] = [key for (key,) in (yield from tx.rows("keys_like", run=run, key=name, limit=1000))]
+    if name in found:
+        return name
+    called = [key for key in found if key.rpartition("#")[0].rpartition("/")[2] == name]
+    if len(called) == 1:
+        return called[0]
+    near = called or found
+    told = ", ".join(map(repr, near[:_SHOWN])) + (f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else "")
+    what = "made several calls with that name" if called else "made no such call"
+    hint = f": there are {told}" if near else ""
+    raise BadArguments(f"{show(name, 60)}: run {run!r} {what}{hint}. `holdfast show {run}` has the keys of its calls")
+
+
+def _outcome(tx: Transaction, run: RunRow, key: str) -> Asking[tuple[int, list[Event]]]:
+    """Find where the outcome of a call stands, and its events; the end of the history if it has none."""
+    found = yield from tx.rows("places_of", run=run.id, key=key)
+    events = [Event(seq, kind, own, json.loads(data or "{}")) for seq, kind, own, data in found]
+    own = [event for event in events if event.key == key]
+    closed = next((event.seq for event in own if event.kind in CLOSING), None)
+    if closed is None:
+        awaited = {event.data[name] for event in own for name in ("child", "approval") if name in event.data}
+        arrived = (event for event in events if event.key is None)
+        closed = next(
+            (each.seq for each in arrived if {each.data.get("child"), each.data.get("approval")} & awaited), None
+        )
+    return (yield from _end_of(tx, run, whole=True)) if closed is None else closed, own
+
+
+def _end_of(tx: Transaction, run: RunRow, *, whole: bool = False) -> Asking[int]:
+    """Find where a history ends: before its end, if the run has one; of a failed run, unless `whole`, before its failure."""
+    if run.status not in FINISHED:
+        return run.next_seq
+    cause = first_cause(run.error) if run.status == "failed" and not whole else None
+    if cause is not None:
+        return cause
+    last = yield from _last(tx, run.id, _ENDS, run.next_seq)
+    return run.next_seq if last is None else last
+
+
+def _last(tx: Transaction, run: str, kinds: Sequence[str], until: int) -> Asking[int | None]:
+    ((last,),) = yield from tx.rows("last_of_kinds", run=run, until=until, kinds=to_json(list(kinds)))
+    found: int | None = last
+    return found
+
+
+def _event(tx: Transaction, run: str, seq: int) -> Asking[Any]:
+    row = yield from tx.row("event_at", run=run, seq=seq)
+    return None if row is None else (row[0], json.loads(row[1] or "{}"))
+
+
+# What is kept when a run is deleted
+
+
+def keep_shared(tx: Transaction, runs: Sequence[str], mark: str) -> Asking[list[str]]:
+    """Keep what forks share with runs that are about to be deleted; returns the names under which nothing is needed any more.
+
+    Forks among these runs need nothing. A crash leaves all or nothing: it is one transaction with the deletion.
+    """
+    kept = [name for (name,) in (yield from tx.rows("archived_for", ids=to_json(list(runs))))]
+    every = to_json([*runs, *kept])
+    yield from tx.rows(
+        "hold_lineage", ids=every
+    )  # two that delete the last two forks must not both leave it to the other
+    yield from tx.rows("forget_lineage", ids=to_json(list(runs)))
+    needed = dict((yield from tx.rows("hold_lineage", ids=every)))
+    for run in runs:
+        name = f"#{run}#{mark}"
+        if run in needed:
+            yield from tx.rows("archive_events", run=run, name=name, until=needed[run])
+            yield from tx.rows("archive_lineage", run=run, name=name)
+            yield from tx.rows("archive_uses", run=run, name=name)
+        yield from tx.rows("archive_forks", run=run, name=name)
+    return [name for name in kept if name not in needed]

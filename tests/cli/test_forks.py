@@ -1,0 +1,83 @@
+"""`fork`, `forks` and `retry --at` from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import holdfast
+from holdfast.cli import main
+
+BROKEN = [True]
+
+
+@holdfast.step(effects=False)
+async def fetch(what: str) -> str:
+    return f"{what}!"
+
+
+@holdfast.step
+async def mend() -> str:
+    if BROKEN[0]:
+        raise ValueError("broken")
+    return "whole"
+
+
+@holdfast.agent(name="forked")
+async def forked(what: str = "a") -> str:
+    return f"{await fetch(what)} {await mend()}"
+
+
+async def served(url, *runs):
+    async with holdfast.open(url, agents=[forked]) as hf:
+        return [await hf.get(run).result() for run in runs]
+
+
+@pytest.fixture
+def url(tmp_path):
+    """A store with a failed run, and nobody who serves it."""
+    url = f"sqlite:{tmp_path / 'runs.db'}"
+    BROKEN[0] = True
+
+    async def prepare() -> None:
+        async with holdfast.open(url, agents=[forked]) as hf:
+            await (await hf.start(forked, id="r")).wait("failed")
+
+    asyncio.run(prepare())
+    BROKEN[0] = False
+    return url
+
+
+def told(url, *arguments, code=0):
+    result = CliRunner().invoke(main, ["--db", url, *arguments], prog_name="holdfast")
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_run_is_forked_with_another_result(url):
+    said = told(url, "fork", "r", "--replace", 'fetch#0="put"', "--id", "f", "--by", "ana", "--effects", "new")
+    assert said.splitlines() == ["f goes on from before event 0 of r.", f"  holdfast show f --db {url}"]
+    assert asyncio.run(served(url, "f")) == ["put whole"]
+    assert told(url, "forks", "f").splitlines() == ["r  ✗ failed", "└─ f  before event 0  ✓ completed"]
+    document = json.loads(told(url, "forks", "r", "--json"))
+    assert [(each["id"], each["of"], each["at"]) for each in document["forks"]] == [("r", None, None), ("f", "r", 0)]
+    shown = told(url, "show", "f")
+    assert "forked from run r before event 0 by ana" in shown
+    (deed,) = json.loads(told(url, "audit", "r", "--action", "fork", "--json"))["audit"]
+    assert (deed["by"], deed["data"]["replace"]) == ("ana", ["fetch#0"])
+
+
+def test_a_failed_run_goes_back_further(url):
+    assert "goes on from there" in told(url, "retry", "r", "--at", "fetch", "--effects", "new")
+    assert asyncio.run(served(url, "r")) == ["a! whole"]
+    assert "retried from before event 0" in told(url, "show", "r")
+
+
+def test_what_cannot_be_is_told(url):
+    for words in (["fork", "r", "--at", "nothing"], ["fork", "r", "--replace", "fetch"], ["retry", "r", "x", "--at", "1"],
+                  ["fork", "nobody"], ["forks", "nobody"], ["retry", "r", "--at", "99"]):  # fmt: skip
+        told(url, *words, code=2)
+    assert len(json.loads(told(url, "runs", "--json"))["runs"]) == 1
