@@ -501,6 +501,22 @@ async def test_a_failed_run_goes_on_from_an_earlier_step(opened):
         every = await hf.store.journal("r", dropped=True)
         assert [event.seq for event in every] == list(range(len(every)))
         assert any(event.dropped is not None and event.key == "act#1" for event in every)
+        # A fork shares what was dropped too, so marked.
+        fork = await run.fork(effects="new", id="f")
+        assert (await fork.result())[:4] == ["a!", "b!", "c?", "d!"]
+        shared = await hf.store.journal("f", dropped=True)
+        assert [(event.seq, event.dropped) for event in shared][: len(every) - 1] == [
+            (event.seq, event.dropped) for event in every[:-1]
+        ]
+        BROKEN.add("d")
+        again = await run.fork(at="act#2", effects="new", id="g")
+        with pytest.raises(RunFailed):
+            await again.result()
+        BROKEN.clear()
+        await again.retry(at=0, effects="new")
+        assert (await again.result())[:4] == ["a!", "b!", "c?", "d!"]
+        mine = await hf.store.journal("g", dropped=True)
+        assert [event.seq for event in mine] == list(range(len(mine)))
 
 
 async def test_a_retry_from_an_earlier_step_can_make_new_keys_or_refuse(opened):

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from holdfast.errors import BadArguments, NotAllowed
+from holdfast.errors import BadArguments, NotAllowed, RunFinished
 from holdfast.store import audit
 from holdfast.store.approvals import check_allowed
 from holdfast.store.blobs import insert_blobs
@@ -146,6 +146,8 @@ class Fork:
         new = self.new
         yield from _hold(tx, new.run)
         base = yield from existing(tx, new.run)
+        if base.status == "moved":
+            raise RunFinished(f"run {new.run!r} was moved to another store: fork it there")
         row = yield from tx.row("run", run=new.id)
         if row is not None:
             return (yield from self._again(tx, RunRow(*row)))
@@ -419,7 +421,10 @@ def take_over(tx: Transaction, run: str, place: int) -> Asking[None]:
         yield from _hold(tx, run)  # or what its inputs are made of might be deleted
         for base in sorted({share.base for share in (yield from segments(tx, run)) if share.part == "shared"}):
             yield from tx.rows("share_uses", run=run, base=base)
-        yield Count("record", [(run, seq, kind, key, *rest) for seq, kind, key, *rest in found])
+        yield Count("record", [(run, *event) for *event, _ in found])
+        for seq, *_, dropped in found:
+            if dropped is not None:  # before the fork was made
+                yield from tx.rows("drop_event", run=run, seq=seq, dropped=dropped)
         yield from tx.rows("shorten_segments", run=run, until=place)
         yield from tx.rows("drop_segments", run=run)
 

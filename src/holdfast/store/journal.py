@@ -89,7 +89,7 @@ def journal(run: str, from_seq: int, limit: int | None, dropped: bool) -> Asking
 def _in_order(query: str, run: str, from_seq: int, limit: int, dropped: bool) -> Asking[list[Event]]:
     found = yield from rows(query, run=run, from_seq=from_seq, limit=limit, with_dropped=int(dropped))
     if not found or found[0][0] > from_seq:  # perhaps the run is a fork, and has the first of it from another one
-        shared = yield from rows(f"shared_{query}", run=run, from_seq=from_seq, limit=limit)
+        shared = yield from rows(f"shared_{query}", run=run, from_seq=from_seq, limit=limit, with_dropped=int(dropped))
         found = [*shared, *found][:limit] if shared else found
     return _events(run, found)
 

@@ -745,20 +745,25 @@ SET checkpoint_seq = (SELECT max(seq) FROM (SELECT seq FROM events WHERE run_id 
           + (SELECT count(*) FROM {shared} AND kind = 'step.completed')
 WHERE id = :run
 
--- name: shared
--- Part of others: the events that a fork has from the runs it comes from.
+-- name: shares
+-- Part of others: the events that a fork has from the runs it comes from, and those that were dropped there before.
 lineage CROSS JOIN events
 WHERE lineage.run_id = :run AND part = 'shared' AND events.run_id = base_id AND seq >= first AND seq < until
-  AND (dropped IS NULL OR dropped >= seen)
+
+-- name: shared
+-- Part of others: the events that a fork has from the runs it comes from.
+{shares} AND (dropped IS NULL OR dropped >= seen)
 
 -- name: shared_journal
 -- The events of a fork that it has from others, in order.
-SELECT seq, kind, events.key, data, value, blob, at, epoch, position, NULL FROM {shared} AND seq >= :from_seq
+SELECT seq, kind, events.key, data, value, blob, at, epoch, position, CASE WHEN dropped < seen THEN dropped END FROM {shares}
+  AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL OR dropped >= seen)
 ORDER BY seq LIMIT :limit
 
 -- name: shared_outline
 -- The same events without their values.
-SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, NULL FROM {shared} AND seq >= :from_seq
+SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, CASE WHEN dropped < seen THEN dropped END FROM {shares}
+  AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL OR dropped >= seen)
 ORDER BY seq LIMIT :limit
 
 -- name: former
@@ -890,7 +895,8 @@ SELECT max(seq) FROM (
 
 -- name: take_over
 -- The shared events of a fork from a place on, whole.
-SELECT seq, kind, events.key, data, value, blob, epoch, at FROM {shared} AND seq >= :from_seq ORDER BY seq
+SELECT seq, kind, events.key, data, value, blob, epoch, at, CASE WHEN dropped < seen THEN dropped END FROM {shares}
+  AND seq >= :from_seq ORDER BY seq
 
 -- name: hold_lineage
 -- Lock which forks have events of these runs, until the transaction ends.
