@@ -107,17 +107,18 @@ def _report(made: Bundle, file: str) -> None:
 
 @subcommand()
 @click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--id", "run_id", metavar="ID", help="Of a copy: the id of the run that it becomes here.")
 @click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would happen.")
 @db_option
 @json_option
-async def import_(file: str, dry_run: bool, db: str | None, as_json: bool) -> None:
+async def import_(file: str, run_id: str | None, dry_run: bool, db: str | None, as_json: bool) -> None:
     """Put the run of a bundle into this store.
 
     All of it or nothing. It goes on at once if a worker serves its agents; decisions that were written into FILE count. Who signed
     FILE must be trusted here: `holdfast key trust`.
     """
     async with at_terminal(open_store(db)) as hf:
-        told = await hf.import_run(file, dry_run=dry_run)
+        told = await hf.import_run(file, id=run_id, dry_run=dry_run)
     if as_json:
         print_json(plain(told))
     else:

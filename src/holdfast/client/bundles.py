@@ -42,13 +42,14 @@ from holdfast.store.bundles import (
     sections_of,
 )
 from holdfast.store.changes import News
+from holdfast.store.forks import NewFork
 from holdfast.values import bundle as files
 from holdfast.values.bundle import EFFECTS, Decision, Head, Manifest
 from holdfast.values.codec import preview
 from holdfast.values.text import cut, is_whole
 from holdfast.words.durations import Duration, moment, seconds, spoken
-from holdfast.words.model import FINISHED, ApprovalRow, RunRow, is_served
-from holdfast.words.people import Actor, Ballot, checked_note
+from holdfast.words.model import FINISHED, ApprovalRow, RunRow, checked_run_id, is_served
+from holdfast.words.people import Actor, Author, Ballot, checked_note
 
 _TRIES: Final = 5  # reads of runs that change meanwhile; then those that wait are paused too
 _LOOK_S: Final = 0.5
@@ -203,6 +204,8 @@ def read_from(file: BinaryIO, keys: Keys) -> Opened:
         head = replace(head, summary=_inner_summary(told.pop("summary")))
     found = checked(told, content, manifest)
     decisions = files.read_decisions(file, head)
+    if decisions and manifest.kind == "copy":
+        raise BadBundle("decisions stand behind a copy, which asks its questions anew")
     ballots = []
     for place, decision in enumerate(decisions):
         by = signer_of(keys, decision.signed.key, "decisions", decision.signed.by)
@@ -325,6 +328,10 @@ def add_decision(path: str | os.PathLike[str], keys: Keys, signer: Key, told: di
     try:
         with _alone(where) as file:
             head = files.read_head(file)
+            if head.manifest.kind == "copy":
+                raise BadArguments(
+                    "a copy asks its questions anew where it is imported: decide there; a move takes its questions along"
+                )
             decisions = files.read_decisions(file, head)
             text = files.to_line({name: told[name] for name in _BALLOT})[:-1]
             if head.manifest.sealed is not None:
@@ -418,6 +425,17 @@ class _Pen(NamedTuple):
         return files.packed(outside, replace(manifest, sealed=sealed), sections, self.signer, cipher)
 
 
+def _copy_of(bundle: Opened, id: str | None, author: Author) -> NewFork | None:
+    """Make of a copy the fork that it becomes: the same past, and an identity of its own from there on."""
+    manifest, root = bundle.head.manifest, bundle.found.root
+    if manifest.kind == "move":
+        if id is not None:
+            raise BadArguments(f"id={id!r}: a move keeps its id, {root!r}; only a copy gets another")
+        return None
+    name = checked_run_id(id if id is not None else f"{root[:190]}-{manifest.id[:8]}")
+    return NewFork(root, name, secrets.token_hex(16), None, manifest.effects, Actor(author["by"]), author["via"])
+
+
 class Bundles(Base):
     """The part of a client that carries runs from store to store."""
 
@@ -435,6 +453,7 @@ class Bundles(Base):
         self,
         path: str | os.PathLike[str],
         *,
+        id: str | None = None,
         dry_run: bool = False,
         keys: str | os.PathLike[str] | Keys | None = None,
         by: str = "",
@@ -445,6 +464,7 @@ class Bundles(Base):
 
         Args:
             path: The file.
+            id: Of a copy: the id of the run that it becomes here. A move keeps its id.
             dry_run: Change nothing, and tell what would happen.
             keys: The folder of keys; `Keys` says which it is unless given.
             by: Who imports it.
@@ -465,22 +485,21 @@ class Bundles(Base):
         ring = keys if isinstance(keys, Keys) else Keys(keys)
         bundle = await asyncio.to_thread(read, path, ring)
         head, found = bundle.head, bundle.found
-        if head.manifest.kind == "copy":
-            raise BadBundle("a copy can be looked at, and not yet be imported; move the run instead")
+        copy = _copy_of(bundle, id, self._author(by))
         if not head.is_released:
             raise BadBundle(
                 f"the source of this bundle still has run {found.root!r}: its export was interrupted. Export it again there, to "
                 "the same file"
             )
-        work = Import(head.manifest, found, bundle.ballots, **self._author(by), dry_run=dry_run)
+        work = Import(head.manifest, found, bundle.ballots, **self._author(by), copy=copy, dry_run=dry_run)
         with contextlib.suppress(Unchanged):
             await self.store.import_bundle(work)
         served = await self.store.agents()
         agents = {row.agent: row for row in found.runs if row.status not in FINISHED}
         here = {name: told[1] for name, told in served.items()}
-        questions = {each.id for each in found.questions if each.status == "open"}
+        questions = {each.id for each in found.questions if each.status == "open" and copy is None}
         return Imported(
-            found.root, head.manifest.id, head.manifest.kind, dry_run, len(found.rows["runs"]), len(found.rows["events"]),
+            found.root if copy is None else copy.id, head.manifest.id, head.manifest.kind, dry_run, len(found.rows["runs"]), len(found.rows["events"]),
             bundle.size_bytes, tuple(sorted(questions - {question for question, *_ in bundle.ballots})), len(bundle.ballots),
             tuple(sorted(name for name, row in agents.items() if not is_served(row, served))),
             tuple(sorted(name for name, _, schema in found.rows["agents"] if here.get(name, schema) != schema)),

@@ -44,10 +44,11 @@ from holdfast.store.changes import News
 from holdfast.store.conversations import Enter, enter, leave_all
 from holdfast.store.deletion import delete_runs
 from holdfast.store.families import call_off, go_on, halt
+from holdfast.store.forks import Fork, NewFork
 from holdfast.store.journal import journal
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import existing
-from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
+from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.values.bundle import Manifest
 from holdfast.values.parts import digest_of
 from holdfast.values.text import is_whole
@@ -76,6 +77,7 @@ Fits = Callable[[Any], bool]
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _PART: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+_BASE: Final = re.compile(r"#?[\w.:@#-]{1,300}", re.ASCII)
 _NAMED_PART: Final = re.compile(r'"\$part":"([A-Za-z0-9_-]{22})"')  # inside a string its quotes would be escaped
 _UID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -90,6 +92,11 @@ def _name(value: Any) -> bool:
 
 def _run(value: Any) -> bool:
     return type(value) is str and is_run_id(value)
+
+
+def _base(value: Any) -> bool:
+    """A run that a fork comes from, or the name under which a store keeps what is left of it."""
+    return type(value) is str and _BASE.fullmatch(value) is not None
 
 
 def _part(value: Any) -> bool:
@@ -227,6 +234,15 @@ SECTIONS: Final[dict[str, dict[str, Fits]]] = {
     },
     "parts": {"digest": _part, "text": _json},
     "uses": {"run": _run, "part": _part},
+    "forks": {"run": _run, "base": _base, "name": _run, "at": _count, "starters": _names},
+    "lineage": {
+        "run": _run, "part": _one_of("behind", "below"), "base": _base, "first": _count, "until": _count, "seen": _count,
+        "name": _run,
+    },
+    "bases": {
+        "base": _base, "seq": _count, "kind": _one_of(*KINDS), "key": _maybe(_name), "data": _maybe(_dict),
+        "value": _maybe(_json), "blob": _maybe(_digest), "at": _count, "epoch": _count, "dropped": _maybe(_count),
+    },
     "agents": {"name": _name, "version": _maybe(_name), "schema": _dict},
     "blobs": {"digest": _digest, "size": _count},
 }  # fmt: skip
@@ -309,10 +325,14 @@ def belongings(root: str) -> Asking[Belongings]:
                                    event.dropped])  # fmt: skip
             if event.kind == "conversation.asked":
                 named.add(event.data["conversation"])
-        told["uses"] += [[row.id, part] for (part,) in (yield from rows("parts_used", ids=to_json([row.id])))]
+        # What a fork has from other runs names parts that these use.
+        bases = [base for part, base, *_ in (yield from rows("segments", run=row.id)) if part == "shared"]
+        used = yield from rows("parts_used", ids=to_json([row.id, *bases]))
+        told["uses"] += [[row.id, part] for part in sorted({part for (part,) in used})]
         told["signals"] += [[row.id, *signal] for signal in (yield from rows("whole_inbox", run=row.id))]
         for stream, position, kind, data, *rest in (yield from rows("whole_streams", run=row.id)):
             told["chunks"].append([row.id, stream, position, kind, _base64(bytes(data)), *rest])
+        yield from _former(told, row.id)
     told["approvals"] = [list(row) for row in (yield from rows("approvals_of", ids=ids))]
     told["askers"] = [list(row) for row in (yield from rows("asked_by", ids=ids))]
     told["spending"] = [list(row) for row in (yield from rows("spending_of", ids=ids))]
@@ -329,6 +349,25 @@ def belongings(root: str) -> Asking[Belongings]:
         found.blobs[digest] = bytes(content[0][0])
     told["blobs"] = [[digest, len(content)] for digest, content in found.blobs.items()]
     return found
+
+
+def _former(told: dict[str, list[list[Any]]], run: str) -> Asking[None]:
+    """Add what a fork must know of the runs it comes from: what they did behind the point where it parted from them.
+
+    Events up to that point are its own in a bundle, and in the store that takes it.
+    """
+    for name, at, starters, base in (yield from rows("fork", run=run)):
+        told["forks"].append([run, base, name, at, starters])
+    known = {(row[0], row[1]) for row in told["bases"]}
+    for part, base, first, until, seen, name in (yield from rows("segments", run=run)):
+        if part == "shared":
+            continue
+        told["lineage"].append([run, part, base, first, until, seen, name])
+        for row in (yield from rows("journal", run=base, from_seq=first, limit=ALL, with_dropped=1)):
+            seq, kind, key, data, value, blob, at, epoch, _, dropped = row
+            if seq < until and (base, seq) not in known:
+                known.add((base, seq))
+                told["bases"].append([base, seq, kind, key, data, value, blob, at, epoch, dropped])
 
 
 def _talks(told: dict[str, list[list[Any]]], ids: str, members: set[str], named: set[str]) -> Asking[None]:
@@ -359,8 +398,8 @@ def _in_order(members: list[RunRow]) -> list[RunRow]:
 
 def _named_blobs(told: Mapping[str, Sequence[Sequence[Any]]]) -> set[str]:
     """Find the digests of all large values that these rows name."""
-    found = {row[6] for row in told["events"] if row[6] is not None}
-    columns = (("runs", "input"), ("runs", "result"), ("events", "value"), ("signals", "value"), ("messages", "value"),
+    found = {row[6] for section in ("events", "bases") for row in told[section] if row[6] is not None}
+    columns = (("runs", "input"), ("runs", "result"), ("events", "value"), ("bases", "value"), ("signals", "value"), ("messages", "value"),
                ("approvals", "shown"), ("approvals", "data"))  # fmt: skip
     for section, column in columns:
         place = list(SECTIONS[section]).index(column)
@@ -438,7 +477,7 @@ def _check_runs(found: Belongings, manifest: Manifest) -> None:
         known.add(row.id)
     if manifest.kind == "move" and runs[0].status in ("completed", "cancelled"):
         raise _refuse("runs", 0, "a run that has ended is not moved")
-    for section in ("events", "signals", "askers", "spending", "waiting", "chunks", "uses"):
+    for section in ("events", "signals", "askers", "spending", "waiting", "chunks", "uses", "forks", "lineage"):
         at = list(SECTIONS[section]).index("run")
         for place, told in enumerate(found.rows[section]):
             if told[at] not in known:
@@ -446,6 +485,23 @@ def _check_runs(found: Belongings, manifest: Manifest) -> None:
     _check_unique(found, "askers", "approval", "run")
     _check_unique(found, "spending", "run", "what")
     _check_unique(found, "agents", "name")
+    _check_unique(found, "forks", "run")
+    _check_unique(found, "lineage", "run", "part", "base", "first")
+    _check_unique(found, "bases", "base", "seq")
+    _check_former(found)
+
+
+def _check_former(found: Belongings) -> None:
+    """Check that a fork knows of no other events than those that are in the bundle, and that none are in it for nothing."""
+    ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    forks = {row[0] for row in found.rows["forks"]} | {row[0] for row in found.rows["events"] if row[2] == "run.forked"}
+    for place, (run, _, base, first, until, _, _) in enumerate(found.rows["lineage"]):
+        if first > until or run not in forks:
+            raise _refuse("lineage", place, "it ends before it begins, or is of a run that is no fork")
+        ranges[base].append((first, until))
+    for place, (base, seq, *_) in enumerate(found.rows["bases"]):
+        if not any(first <= seq < until for first, until in ranges[base]):
+            raise _refuse("bases", place, "no fork counts it")
 
 
 def _check_unique(found: Belongings, section: str, *columns: str) -> None:
@@ -468,12 +524,14 @@ def _check_journals(found: Belongings) -> None:
         closed: set[str] = set()
         checkpoint = ended = None
         retries = {row[1] for _, row in history if row[2] == "run.retried"}
+        forked = max((row[1] for _, row in history if row[2] == "run.forked"), default=-1)
         heard = {_child(row) for _, row in history if row[2] == "child.ended"}
         for place, row in history:
             _, seq, kind, key, _, value, blob, _, _, dropped = row
             if value is not None and blob is not None:
                 raise _refuse("events", place, "it has a value and a large value")
-            if dropped is not None and (dropped <= seq or dropped not in retries):
+            # What a fork has from another run may have been dropped there by a retry that is none of its own.
+            if dropped is not None and (dropped <= seq or (dropped not in retries and seq > forked)):
                 raise _refuse("events", place, "no retry took it out of the history")
             if dropped is not None:
                 continue
@@ -505,11 +563,9 @@ def _check_journals(found: Belongings) -> None:
 
 
 def _check_order(run: RunRow, history: list[tuple[int, list[Any]]]) -> None:
-    # A fork leaves out what was open where it parted from its original: of such a run places before that may be missing.
-    forked = max((row[1] for _, row in history if row[2] == "run.forked"), default=-1)
     expected = epoch = 0
     for place, row in history:
-        if row[1] != expected and not (expected < row[1] <= forked):
+        if row[1] != expected:
             raise _refuse("events", place, f"it is number {row[1]} of run {run.id!r}, and {expected} comes next")
         if not epoch <= row[8] <= run.lease_epoch:
             raise _refuse("events", place, "it was written before the one before it, or after the last")
@@ -816,6 +872,7 @@ class Import:
     ballots: Sequence[tuple[str, Ballot, dict[str, bytes], int]]
     by: str
     via: str
+    copy: NewFork | None = None  # of a copy: the run that it becomes here
     look: bool = False  # the store is one to look at the bundle in: nothing goes on
     dry_run: bool = False  # do everything, and then nothing of it: `Unchanged`
 
@@ -837,17 +894,22 @@ class Import:
         yield from insert_blobs(tx, found.blobs)
         yield from self._insert_runs(tx)
         yield from self._insert_histories(tx)
-        yield from self._insert_questions(tx)
-        yield from self._insert_talks(tx)
-        if not self.look:
-            yield from self._go_on(tx)
+        yield from self._insert_former(tx)
+        if self.copy is not None:
+            yield from self._insert_talks(tx, alone=True)
+            yield from self._become_fork(tx, self.copy)
+        else:
+            yield from self._insert_questions(tx)
+            yield from self._insert_talks(tx)
+        if not self.look and self.copy is None:
+            yield from let_go(tx, [row.id for row in found.runs], manifest.pause, self.by)
         for question, ballot, blobs, at in self.ballots:
             yield from Decide(question, ballot, blobs, at=at)(tx)
         told = {"bundle": manifest.id, "from": manifest.source, "kind": manifest.kind, "runs": len(found.rows["runs"])}
         yield from tx.rows(
             "insert_import", bundle=manifest.id, run=found.root, kind=manifest.kind, source=manifest.source
         )
-        yield from audit.note(tx, found.root, self.by, self.via, "import", told)
+        yield from audit.note(tx, came, self.by, self.via, "import", told)
         if self.dry_run:
             raise Unchanged
 
@@ -867,13 +929,18 @@ class Import:
         for row in found.runs:
             there = yield from tx.row("fence", run=row.id)
             if there is not None:
-                raise RunExists(f"there is a run {row.id!r} here already, which is {there[0]}; nothing was imported")
-        for question in found.questions:
+                instead = f". It is itself here: fork it, `holdfast fork {found.root}`" if self.copy is not None else ""
+                raise RunExists(
+                    f"there is a run {row.id!r} here already, which is {there[0]}; nothing was imported{instead}"
+                )
+        for question in found.questions if self.copy is None else ():
             if (yield from tx.row("approval", approval=question.id)) is not None:
                 raise RunExists(f"there is a question {question.id!r} here already; nothing was imported")
 
     def _insert_runs(self, tx: Transaction) -> Asking[None]:
         for row in self.found.runs:
+            if self.copy is not None:
+                row.singleton_key = None  # its fork has none either
             if row.singleton_key is not None and row.status not in FINISHED:
                 other = yield from tx.row("singleton", key=row.singleton_key)
                 if other is not None:
@@ -916,8 +983,8 @@ class Import:
         for approval, run in self.found.rows["askers"]:
             yield from tx.rows("join_question", approval=approval, run=run)
 
-    def _insert_talks(self, tx: Transaction) -> Asking[None]:
-        """Bring conversations along. One that is here already must be the same one, as far as both go."""
+    def _insert_talks(self, tx: Transaction, *, alone: bool = False) -> Asking[None]:
+        """Bring conversations along. One that is here already must be the same one, as far as both go. `alone`: nobody has them."""
         said: dict[str, list[list[Any]]] = defaultdict(list)
         for conversation, *message in self.found.rows["messages"]:
             said[conversation].append(message)
@@ -927,7 +994,8 @@ class Import:
             there = yield from tx.rows("said", conversation=conversation, first=0, end=min(here, length))
             if [row[1] for row in there] != [message[1] for message in said[conversation][: len(there)]]:
                 raise BadArguments(f"conversation {conversation!r} is another one here; nothing was imported")
-            if run is not None and (owner is not None or here > length):
+            has = run is not None and not alone
+            if has and (owner is not None or here > length):
                 raise ConversationBusy(
                     f"run {run!r} has conversation {conversation!r}, which another run has here, or added to; nothing was imported",
                     conversation=conversation, run=owner or "",
@@ -936,14 +1004,36 @@ class Import:
                 new = [[conversation, *message] for message in said[conversation][here:]]
                 yield from _many("insert_message", new)
                 yield from tx.rows("extend_conversation", conversation=conversation, end=length)
-            if run is not None:
+            if has:
                 yield from tx.rows("pass_on", conversation=conversation, run=run, request=request)
-        for conversation, run, request, key in self.found.rows["waiting"]:
+        for conversation, run, request, key in () if alone else self.found.rows["waiting"]:
             yield from enter(tx, run, Enter(conversation, request, key, wait=True))
 
-    def _go_on(self, tx: Transaction) -> Asking[None]:
-        """Let the runs go on that were paused for the move."""
-        yield from let_go(tx, [row.id for row in self.found.runs], self.manifest.pause, self.by)
+    def _insert_former(self, tx: Transaction) -> Asking[None]:
+        """Keep what forks know of other runs, under names that no run has."""
+        told, mark = self.found.rows, self.manifest.id[:8]
+
+        def kept(base: str) -> str:
+            return f"#{base.removeprefix('#')[:280]}#{mark}"
+
+        events = [
+            [kept(base), seq, kind, key, data, value, blob, epoch, at]
+            for base, seq, kind, key, data, value, blob, at, epoch, _ in told["bases"]
+        ]
+        yield from _many("record", events)
+        for base, seq, *_, dropped in told["bases"]:
+            if dropped is not None:
+                yield from tx.rows("drop_event", run=kept(base), seq=seq, dropped=dropped)
+        for run, part, base, first, until, seen, name in told["lineage"]:
+            segment = {"part": part, "base": kept(base), "first": first, "until": until, "seen": seen, "name": name}
+            yield from tx.rows("insert_segment", run=run, **segment)
+        for run, base, name, at, starters in told["forks"]:
+            yield from tx.rows("import_fork", run=run, base=kept(base), name=name, seq=at, names=starters)
+
+    def _become_fork(self, tx: Transaction, copy: NewFork) -> Asking[None]:
+        """Make of the family one run that goes on from where it stood; of the family itself only what that run needs is kept."""
+        yield from Fork(copy)(tx)
+        yield from delete_runs(tx, [row.id for row in self.found.runs])
 
 
 def _renamed(row: dict[str, Any]) -> dict[str, Any]:

@@ -1399,6 +1399,10 @@ INSERT INTO approvals (id, run_id, root_id, path, key, kind, question, shown, di
 VALUES (:id, :run, :root, :path, :key, :kind, :question, :shown, :digest, :schema, :recipients, :needs, :votes, :delegations,
         :expires_at, :fallback, :remind_ms, :status, :asked_at, :data, :decided_at, :by, :decision, :note, :not_by)
 
+-- name: import_fork
+-- Note where a run comes from that was a fork in another store.
+INSERT INTO forks (run_id, base_id, name, at, starters) VALUES (:run, :base, :name, :seq, :names)
+
 -- name: import_conversation
 -- Begin a conversation that is not here yet.
 INSERT INTO conversations (id, length, created_at, updated_at) VALUES (:conversation, 0, :since, :now) ON CONFLICT DO NOTHING

@@ -264,7 +264,7 @@ def _swap(made: Apart, dice: random.Random) -> bool:
 
 def _stranger(made: Apart, dice: random.Random) -> bool:
     """A row of a run that is not there."""
-    section, at = _row(made, dice, "events", "signals", "spending", "chunks", "uses")
+    section, at = _row(made, dice, "events", "signals", "spending", "chunks", "uses", "lineage")
     made.rows[section][at][0] = "nobody"
     return True
 
