@@ -499,7 +499,8 @@ class Bundles(Base):
         here = {name: told[1] for name, told in served.items()}
         questions = {each.id for each in found.questions if each.status == "open" and copy is None}
         return Imported(
-            found.root if copy is None else copy.id, head.manifest.id, head.manifest.kind, dry_run, len(found.rows["runs"]), len(found.rows["events"]),
+            found.root if copy is None else copy.id,
+            head.manifest.id, head.manifest.kind, dry_run, len(found.rows["runs"]), len(found.rows["events"]),
             bundle.size_bytes, tuple(sorted(questions - {question for question, *_ in bundle.ballots})), len(bundle.ballots),
             tuple(sorted(name for name, row in agents.items() if not is_served(row, served))),
             tuple(sorted(name for name, _, schema in found.rows["agents"] if here.get(name, schema) != schema)),

@@ -399,7 +399,8 @@ def _in_order(members: list[RunRow]) -> list[RunRow]:
 def _named_blobs(told: Mapping[str, Sequence[Sequence[Any]]]) -> set[str]:
     """Find the digests of all large values that these rows name."""
     found = {row[6] for section in ("events", "bases") for row in told[section] if row[6] is not None}
-    columns = (("runs", "input"), ("runs", "result"), ("events", "value"), ("bases", "value"), ("signals", "value"), ("messages", "value"),
+    columns = (("runs", "input"), ("runs", "result"), ("events", "value"), ("bases", "value"), ("signals", "value"),
+               ("messages", "value"),
                ("approvals", "shown"), ("approvals", "data"))  # fmt: skip
     for section, column in columns:
         place = list(SECTIONS[section]).index(column)
@@ -906,9 +907,8 @@ class Import:
         for question, ballot, blobs, at in self.ballots:
             yield from Decide(question, ballot, blobs, at=at)(tx)
         told = {"bundle": manifest.id, "from": manifest.source, "kind": manifest.kind, "runs": len(found.rows["runs"])}
-        yield from tx.rows(
-            "insert_import", bundle=manifest.id, run=found.root, kind=manifest.kind, source=manifest.source
-        )
+        came = found.root if self.copy is None else self.copy.id
+        yield from tx.rows("insert_import", bundle=manifest.id, run=came, kind=manifest.kind, source=manifest.source)
         yield from audit.note(tx, came, self.by, self.via, "import", told)
         if self.dry_run:
             raise Unchanged
