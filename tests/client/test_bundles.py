@@ -403,3 +403,75 @@ async def test_an_id_that_is_taken_is_refused(files):
             await hf.import_run(files.file, keys=files.keys)
         with pytest.raises(holdfast.RunExists):
             await hf.import_run(files.file, keys=files.keys, dry_run=True)
+
+
+async def test_a_copy_has_the_past_of_the_original_and_goes_on_by_itself(road):
+    """The original stays; both end, each with a question and keys of its own for what comes."""
+    async with road.open("source") as hf:
+        run = await waiting(hf, all_there_is, "otters")
+        made = await run.export(road.file, keys=road.keys)
+        assert made.kind == "copy"
+        await run.send("go", "home")
+        first = (await run.result(timeout=30))[3]
+        with pytest.raises(holdfast.RunExists, match="fork it"):
+            await hf.import_run(road.file, keys=road.keys)
+    async with road.open("destination") as hf:
+        dry = await hf.import_run(road.file, keys=road.keys, id="copy", dry_run=True)
+        assert dry.run == "copy" and not await hf.runs()
+        told = await hf.import_run(road.file, keys=road.keys, id="copy")
+        assert [each.id for each in await hf.runs()] == [told.run] == ["copy"]
+        run = hf.get("copy")
+        assert [chunk.data async for chunk in run.stream("answer", follow=False)] == ["half a \U0001f9a6 thought"]
+        await run.send("go", "on")
+        message, child, length, seed, *rest = await run.result(timeout=30)
+        assert (message, child, length, seed) == ("on", "did stack otters", str(len(LARGE)), first)
+        assert rest == ["about otters", "did last"]
+        with pytest.raises(holdfast.RunExists, match="'copy' here already|there is a run 'copy'"):
+            await hf.import_run(road.file, keys=road.keys, id="copy")
+        again = await hf.import_run(road.file, keys=road.keys)
+        assert again.run == f"r-{made.id[:8]}"
+        await hf.get(again.run).wait("waiting")
+        assert await run.delete() == 1
+
+
+async def test_a_copy_asks_anew_before_it_does_again_what_the_original_did(files):
+    async with files.open("source") as hf:
+        run, question = await nested(hf)
+        await run.export(files.file, keys=files.keys)
+    async with files.open("destination") as hf:
+        copy = hf.get((await hf.import_run(files.file, keys=files.keys)).run)
+        asked = await copy.wait_for_question(timeout=30)
+        assert asked.id != question.id and asked.question == "May ada come in?"
+        await hf.approve(asked, by=holdfast.Actor("zoe", groups=["doorkeepers"]))
+        assert await copy.result(timeout=30) == "did let ada in"
+    with pytest.raises(holdfast.BadArguments, match="asks its questions anew"):
+        async with open_bundle(str(files.file), Actor("ana"), "cli:ana", files.keys.own, files.keys) as look:
+            await look.deny(question.id, by=Actor("ana", via="cli:ana"))
+
+
+async def test_a_fork_is_moved_with_what_it_knows_of_its_original(road):
+    """A step that the original did behind the point asks first, in the other store too."""
+    async with road.open("source") as hf:
+        run = await waiting(hf, all_there_is, "otters", id="o")
+        await run.send("go", "home")
+        await run.result(timeout=30)
+        fork = await run.fork(id="r", at=_last_receive(await _events(run)))
+        await fork.wait("waiting")
+        await road.move(fork)
+        await run.delete()
+    async with road.open("destination") as hf:
+        await hf.import_run(road.file, keys=road.keys)
+        fork = hf.get("r")
+        await fork.send("go", "again")
+        question = await fork.wait_for_question(timeout=30)
+        assert question.kind == "in_doubt" and "by run 'o'" in question.question
+        await hf.answer(question, "run", by="ana")
+        assert (await fork.result(timeout=30))[0] == "again"
+
+
+async def _events(run):
+    return [event async for event in run.events(follow=False)]
+
+
+def _last_receive(events):
+    return next(event.seq for event in events if event.kind == "message.received")
