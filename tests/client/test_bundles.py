@@ -421,12 +421,14 @@ async def test_a_copy_has_the_past_of_the_original_and_goes_on_by_itself(road):
         told = await hf.import_run(road.file, keys=road.keys, id="copy")
         assert [each.id for each in await hf.runs()] == [told.run] == ["copy"]
         run = hf.get("copy")
-        assert [chunk.data async for chunk in run.stream("answer", follow=False)] == ["half a \U0001f9a6 thought"]
+        assert (
+            "".join([chunk.data async for chunk in run.stream("answer", follow=False)]) == "half a \U0001f9a6 thought"
+        )
         await run.send("go", "on")
         message, child, length, seed, *rest = await run.result(timeout=30)
         assert (message, child, length, seed) == ("on", "did stack otters", str(len(LARGE)), first)
         assert rest == ["about otters", "did last"]
-        with pytest.raises(holdfast.RunExists, match="'copy' here already|there is a run 'copy'"):
+        with pytest.raises(holdfast.RunExists, match=r"there is a run 'copy'"):
             await hf.import_run(road.file, keys=road.keys, id="copy")
         again = await hf.import_run(road.file, keys=road.keys)
         assert again.run == f"r-{made.id[:8]}"

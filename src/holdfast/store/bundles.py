@@ -551,9 +551,8 @@ def _check_journals(found: Belongings) -> None:
             if kind in _BEGINS:
                 child = _child(row)
                 here = (run.id, child) in children
-                if (here and children[run.id, child] != key) or (
-                    not here and child not in heard and run.finished_at is None
-                ):
+                needed = child not in heard and run.finished_at is None and seq > forked  # a fork starts its own
+                if (here and children[run.id, child] != key) or (not here and needed):
                     raise _refuse(
                         "events", place, f"the child {child!r} that it started is not in the bundle, or is another's"
                     )
@@ -581,16 +580,15 @@ def _child(row: list[Any]) -> Any:
 
 def _check_inboxes(found: Belongings) -> None:
     _check_unique(found, "signals", "run", "signal_id")
-    arrived: Counter[str] = Counter()
+    forks = {row[0] for row in found.rows["events"] if row[2] == "run.forked"}  # their inboxes begin where others ended
+    last: dict[str, int] = {run.id: 0 for run in found.runs if run.id not in forks}
     for place, row in enumerate(found.rows["signals"]):
-        arrived[row[0]] += 1
-        if row[1] != arrived[row[0]]:
-            raise _refuse("signals", place, f"it lies at {row[1]}, and {arrived[row[0]]} comes next")
+        if row[1] != last.get(row[0], row[1] - 1) + 1:
+            raise _refuse("signals", place, f"it lies at {row[1]}, and {last[row[0]] + 1} comes next")
+        last[row[0]] = row[1]
     for run in found.runs:
-        if arrived[run.id] != run.inbox_count:
-            raise BadBundle(
-                f"{run.inbox_count} signals came to run {run.id!r}, and {arrived[run.id]} are in the bundle"
-            )
+        if last.get(run.id, run.inbox_count) != run.inbox_count:
+            raise BadBundle(f"{run.inbox_count} signals came to run {run.id!r}, and {last[run.id]} are in the bundle")
 
 
 def _check_questions(found: Belongings) -> None:
@@ -840,6 +838,12 @@ class TakeBack:
             tx.changed(state[0], News.DUE)
         yield from tx.rows("reopen_questions", ids=to_json(before["questions"]))
         for conversation, run, request, key in before["talks"]:
+            owner = (yield from tx.row("hold_conversation", conversation=conversation))[2]
+            if key is None and owner is not None:
+                raise ConversationBusy(
+                    f"run {run!r} had conversation {conversation!r}, which run {owner!r} has now; cancel that one, or wait for its end",
+                    conversation=conversation, run=owner,
+                )  # fmt: skip
             yield from enter(tx, run, Enter(conversation, request, key, wait=True))
         yield from tx.rows("undo_export", bundle=moved[0])
         yield from let_go(tx, [state[0] for state in before["runs"]], before["pause"], self.by)
