@@ -68,7 +68,7 @@ def files(tmp_path):
 
 async def waiting(hf, agent, *arguments, id="r"):
     run = await hf.start(agent, *arguments, id=id)
-    await run.wait("waiting")
+    await run.wait("waiting", waits_for="timer" if agent is sleeper else "message")
     return run
 
 
@@ -458,7 +458,7 @@ async def test_a_fork_is_moved_with_what_it_knows_of_its_original(road):
         await run.send("go", "home")
         await run.result(timeout=30)
         fork = await run.fork(id="r", at=_last_receive(await _events(run)))
-        await fork.wait("waiting")
+        await fork.wait("waiting", waits_for="message")
         await road.move(fork)
         await run.delete()
     async with road.open("destination") as hf:

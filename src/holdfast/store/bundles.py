@@ -841,7 +841,7 @@ class TakeBack:
             owner = (yield from tx.row("hold_conversation", conversation=conversation))[2]
             if key is None and owner is not None:
                 raise ConversationBusy(
-                    f"run {run!r} had conversation {conversation!r}, which run {owner!r} has now; cancel that one, or wait for its end",
+                    f"run {run!r} had conversation {conversation!r}, which run {owner!r} has now; cancel that one, or wait for it",
                     conversation=conversation, run=owner,
                 )  # fmt: skip
             yield from enter(tx, run, Enter(conversation, request, key, wait=True))
