@@ -930,6 +930,8 @@ class Import:
         if comes_back:
             yield from delete_runs(tx, sorted(old))
             yield from tx.rows("settle_exports", run=found.root)
+        if self.copy is not None and (yield from tx.row("fence", run=self.copy.id)) is not None:
+            raise RunExists(f"there is a run {self.copy.id!r} here already; give the copy another id")
         for row in found.runs:
             there = yield from tx.row("fence", run=row.id)
             if there is not None:
