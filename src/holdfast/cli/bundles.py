@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from holdfast.cli.agents import load_apps
 from holdfast.cli.options import db_option, json_option, run_argument, seconds_of, subcommand
 from holdfast.cli.stores import at_terminal, existing
 from holdfast.cli.view.advice import command
@@ -109,16 +110,23 @@ def _report(made: Bundle, file: str) -> None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--id", "run_id", metavar="ID", help="Of a copy: the id of the run that it becomes here.")
 @click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would happen.")
+@click.option("--code", "apps", metavar="APP", multiple=True,
+              help="With --dry-run: a file or module with agents that the runs are held against; repeatable.")  # fmt: skip
 @db_option
 @json_option
-async def import_(file: str, run_id: str | None, dry_run: bool, db: str | None, as_json: bool) -> None:
+async def import_(
+    file: str, run_id: str | None, dry_run: bool, apps: tuple[str, ...], db: str | None, as_json: bool
+) -> None:
     """Put the run of a bundle into this store.
 
     All of it or nothing. It goes on at once if a worker serves its agents; decisions that were written into FILE count. Who signed
     FILE must be trusted here: `holdfast key trust`.
     """
+    if apps and not dry_run:
+        raise click.UsageError("--code is held against the runs by --dry-run; what serves them here is a worker's")
+    agents = load_apps(apps) if apps else []
     async with at_terminal(open_store(db)) as hf:
-        told = await hf.import_run(file, id=run_id, dry_run=dry_run)
+        told = await hf.import_run(file, id=run_id, dry_run=dry_run, agents=agents)
     if as_json:
         print_json(plain(told))
     else:
@@ -141,5 +149,7 @@ def _print(told: Imported, url: str | None) -> None:
         say(f"No worker here serves {clean(agent)!r}: it waits until one does.", "yellow")
     for agent in told.changed:
         say(f"The arguments of {clean(agent)!r} are others here than where it comes from.", "yellow")
+    for each in told.diverges:
+        say(f"The code does not fit run {clean(each.run)}: {clean(each.line)}: {clean(each.reason)}", "red")
     if not told.dry_run:
         answer("See how it stands:", "", command("show", told.run, db=url))

@@ -17,15 +17,19 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from holdfast.client.base import Base
 from holdfast.client.keys import Key, Keys, opened, sealed_for, signer_of
+from holdfast.declare import Agent
 from holdfast.errors import BadArguments, BadBundle, RunActive, RunFinished, StoreUnavailable, Unconfirmed
+from holdfast.rehearsal.replay import Ground, Replay
+from holdfast.runtime import AgentSpec
 from holdfast.store.blobs import spilled
 from holdfast.store.bundles import (
     CONTENT,
@@ -42,14 +46,17 @@ from holdfast.store.bundles import (
     sections_of,
 )
 from holdfast.store.changes import News
+from holdfast.store.conversations import MessageRow
 from holdfast.store.forks import NewFork
+from holdfast.store.streams import Piece
 from holdfast.values import bundle as files
 from holdfast.values.bundle import EFFECTS, Decision, Head, Manifest
 from holdfast.values.codec import preview
 from holdfast.values.text import cut, is_whole
 from holdfast.words.durations import Duration, moment, seconds, spoken
-from holdfast.words.model import FINISHED, ApprovalRow, RunRow, checked_run_id, is_served
+from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow, checked_run_id, is_served
 from holdfast.words.people import Actor, Author, Ballot, checked_note
+from holdfast.worker.agents import specs_of
 
 _TRIES: Final = 5  # reads of runs that change meanwhile; then those that wait are paused too
 _LOOK_S: Final = 0.5
@@ -112,6 +119,7 @@ class Imported:
         decisions: How many decisions of the file were counted.
         missing: Agents that no worker here serves.
         changed: Agents whose arguments are others here than where the run comes from.
+        diverges: Of a dry run that was given code: the runs that would not go on with it, each with the step and the line.
 
     Example:
         ```python
@@ -134,6 +142,7 @@ class Imported:
     decisions: int
     missing: tuple[str, ...]
     changed: tuple[str, ...]
+    diverges: tuple[Replay, ...] = ()
 
 
 # Files
@@ -436,6 +445,54 @@ def _copy_of(bundle: Opened, id: str | None, author: Author) -> NewFork | None:
     return NewFork(root, name, secrets.token_hex(16), None, manifest.effects, Actor(author["by"]), author["via"])
 
 
+class Record:
+    """A bundle as a place that runs are read from, so that code can be held against them."""
+
+    def __init__(self, found: Belongings) -> None:
+        self._found = found
+        self._runs = {row.id: row for row in found.runs}
+
+    async def run(self, run: str) -> RunRow | None:
+        """Read one run."""
+        return self._runs.get(run)
+
+    async def journal(self, run: str, from_seq: int = 0) -> list[Event]:
+        """Read its events from a place on, as far as they count."""
+        return [event for event in self._found.events(run) if event.seq >= from_seq and event.dropped is None]
+
+    async def blob(self, digest: str) -> bytes:
+        """Read a large value."""
+        return self._found.blobs[digest]
+
+    async def streams(self, run: str) -> list[Piece]:
+        """Read the last row of each stream, without its text."""
+        last = {piece.stream: piece for piece in self._found.pieces(run)}
+        return [replace(piece, parts=[]) for piece in last.values()]
+
+    async def pieces(self, run: str, stream: str, after: int) -> Sequence[Piece]:
+        """Read the rows of a stream behind a position."""
+        return [piece for piece in self._found.pieces(run) if piece.stream == stream and piece.position > after]
+
+    async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
+        """Read messages of a conversation."""
+        rows = self._found.rows["messages"]
+        return [MessageRow(*row) for of, *row in rows if of == conversation and first <= row[0] < end]
+
+
+async def _diverging(found: Belongings, specs: list[AgentSpec]) -> tuple[Replay, ...]:
+    """Replay the runs that have not ended with this code; returns those that it does not fit."""
+    if not specs:
+        return ()
+    ground = Ground(Record(found), specs)
+    try:
+        replays = [
+            await ground.replay(row) for row in found.runs if row.status not in FINISHED or row.status == "failed"
+        ]
+    finally:
+        await ground.close()
+    return tuple(each for each in replays if each.verdict in ("diverges", "unfit"))
+
+
 class Bundles(Base):
     """The part of a client that carries runs from store to store."""
 
@@ -455,6 +512,7 @@ class Bundles(Base):
         *,
         id: str | None = None,
         dry_run: bool = False,
+        agents: Iterable[Agent[..., Any] | ModuleType] = (),
         keys: str | os.PathLike[str] | Keys | None = None,
         by: str = "",
     ) -> Imported:
@@ -466,6 +524,7 @@ class Bundles(Base):
             path: The file.
             id: Of a copy: the id of the run that it becomes here. A move keeps its id.
             dry_run: Change nothing, and tell what would happen.
+            agents: With `dry_run`: code that the runs are held against; none of it has effects.
             keys: The folder of keys; `Keys` says which it is unless given.
             by: Who imports it.
 
@@ -494,6 +553,7 @@ class Bundles(Base):
         work = Import(head.manifest, found, bundle.ballots, **self._author(by), copy=copy, dry_run=dry_run)
         with contextlib.suppress(Unchanged):
             await self.store.import_bundle(work)
+        diverges = await _diverging(found, specs_of(agents)) if dry_run else ()
         served = await self.store.agents()
         agents = {row.agent: row for row in found.runs if row.status not in FINISHED}
         here = {name: told[1] for name, told in served.items()}
@@ -504,6 +564,7 @@ class Bundles(Base):
             bundle.size_bytes, tuple(sorted(questions - {question for question, *_ in bundle.ballots})), len(bundle.ballots),
             tuple(sorted(name for name, row in agents.items() if not is_served(row, served))),
             tuple(sorted(name for name, _, schema in found.rows["agents"] if here.get(name, schema) != schema)),
+            diverges,
         )  # fmt: skip
 
     async def _confirm_move(self, run: str, *, by: str) -> None:

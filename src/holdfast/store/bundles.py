@@ -48,6 +48,7 @@ from holdfast.store.forks import Fork, NewFork
 from holdfast.store.journal import journal
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import existing
+from holdfast.store.streams import Piece
 from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.values.bundle import Manifest
 from holdfast.values.parts import digest_of
@@ -282,6 +283,15 @@ class Belongings:
             for of, seq, kind, key, data, value, blob, at, epoch, dropped in self.rows["events"]
             if of == run
         ]
+
+    def pieces(self, run: str) -> list[Piece]:
+        """The rows of one run's streams, in order."""
+        return [
+            Piece(stream, position, kind, key, attempt, began, reason,
+                  [base64.b64decode(data).decode("utf-8", "surrogatepass")] if data else [])
+            for of, stream, position, kind, data, key, attempt, began, reason, _, _ in self.rows["chunks"]
+            if of == run
+        ]  # fmt: skip
 
 
 class Mark(NamedTuple):
