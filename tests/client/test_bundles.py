@@ -6,7 +6,7 @@ import io
 import json
 
 import pytest
-from tests.client.bundle_agents import AGENTS, LARGE, all_there_is, fails, house, sleeper, talker
+from tests.client.bundle_agents import AGENTS, LARGE, act, all_there_is, clerk, fails, house, sleeper, talker
 
 import holdfast
 from holdfast.client.edge import open_bundle
@@ -477,3 +477,24 @@ async def _events(run):
 
 def _last_receive(events):
     return next(event.seq for event in events if event.kind == "message.received")
+
+
+async def test_a_dry_run_tells_which_step_and_line_would_part(files):
+    """The code of the destination is held against the runs; nothing of it runs."""
+    async with files.open("source") as hf:
+        run, _ = await nested(hf)
+        await files.move(run)
+
+    @holdfast.agent(name="house")
+    async def other_house(name: str) -> str:
+        await act("lock")
+        return await clerk(name)
+
+    async with holdfast.open(files.destination) as hf:
+        fits = await hf.import_run(files.file, keys=files.keys, dry_run=True, agents=[house, clerk])
+        assert fits.diverges == ()
+        told = await hf.import_run(files.file, keys=files.keys, dry_run=True, agents=[other_house, clerk])
+        (parted,) = told.diverges
+        assert (parted.run, parted.verdict, parted.key) == ("r", "diverges", "act#0")
+        assert "test_bundles.py" in parted.line and "open" in parted.recorded and "lock" in parted.present
+        assert not await hf.runs()
