@@ -555,14 +555,14 @@ class Bundles(Base):
             await self.store.import_bundle(work)
         diverges = await _diverging(found, specs_of(agents)) if dry_run else ()
         served = await self.store.agents()
-        agents = {row.agent: row for row in found.runs if row.status not in FINISHED}
+        unfinished = {row.agent: row for row in found.runs if row.status not in FINISHED}
         here = {name: told[1] for name, told in served.items()}
         questions = {each.id for each in found.questions if each.status == "open" and copy is None}
         return Imported(
             found.root if copy is None else copy.id,
             head.manifest.id, head.manifest.kind, dry_run, len(found.rows["runs"]), len(found.rows["events"]),
             bundle.size_bytes, tuple(sorted(questions - {question for question, *_ in bundle.ballots})), len(bundle.ballots),
-            tuple(sorted(name for name, row in agents.items() if not is_served(row, served))),
+            tuple(sorted(name for name, row in unfinished.items() if not is_served(row, served))),
             tuple(sorted(name for name, _, schema in found.rows["agents"] if here.get(name, schema) != schema)),
             diverges,
         )  # fmt: skip

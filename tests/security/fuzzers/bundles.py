@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.client.bundle_agents import AGENTS, all_there_is, house
+from tests.client.bundle_agents import AGENTS, all_there_is, house, house_of_cards
 from tests.security.fuzzers.texts import refused
 
 import holdfast
@@ -73,8 +73,13 @@ class Bundles:
             await asking.wait_for_question()
             for each in await hf.runs():
                 await hf.get(each.id).wait("waiting", "completed")
+            done = await hf.start(house_of_cards, "x", id="c")
+            await done.result()
+            fork = await done.fork(at=0, id="d")  # it knows what the other did
+            await fork.wait_for_question()
+            await fork.wait("waiting")
             made = []
-            for run in (all_of_it, asking):
+            for run in (all_of_it, asking, fork):
                 copied = io.BytesIO()
                 await run.export(copied, keys=self.keys)
                 await run.export(folder / f"{run.id}.bundle", move=await other.store_id(), keys=self.keys)
