@@ -24,7 +24,8 @@ from holdfast.words.model import Event, RunRow
 SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000
 # Of other queries, and none themselves.
-PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival", "chosen", "fitting"})
+PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival", "chosen", "fitting",
+                   "epoch_between"})  # fmt: skip
 _uids = itertools.count()
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.store.places import LosesAnswers, Place, finish, new, owned, step, write
 
 from holdfast.errors import LeaseLost
+from holdfast.store.appends import Transition
 from holdfast.store.operations import Crash
 from holdfast.store.store import Store
 from holdfast.values.parts import digest_of
@@ -140,12 +141,29 @@ async def test_outlines_have_no_values_and_find_calls_by_key(place: Place) -> No
                                         for n in range(20)]))  # fmt: skip
         page = await store.outline("a", 5, 3)
         assert [(event.seq, event.key, event.value) for event in page] == [(n, f"k{n}#0", None) for n in (5, 6, 7)]
-        found = await store.outline_of("a", ["k9#0", "k2#0", "k6#0"], but=(5, 8))
-        assert [event.seq for event in found] == [0, 2, 9]
-        assert [event.seq for event in await store.outline_of("a", [], ["step.completed"], but=(2, 19))] == [0, 1, 19]
+        found = await store.outline_of("a", ["k9#0", "k2#0", "k6#0"], from_seq=5)
+        assert [event.seq for event in found] == [6, 9]
+        assert [event.seq for event in await store.outline_of("a", [], ["step.completed"], from_seq=18)] == [18, 19]
+        before = await store.begun_before("a", 5, ["k2#0", "k9#0"], ["step.completed"])
+        assert before == {("k2#0", None)}
+        assert await store.begun_before("a", 5, ["k2#0"], ["step.started"]) == set()
         assert [(event.seq, event.value) for event in await store.events_at("a", [0, 19, 99])] == [
             (0, "1" * 300),
             (19, "1"),
         ]
         assert await store.last_of_kind("a", "step.completed", 7) == 7
         assert await store.last_of_kind("a", "checkpoint", 7) is None
+
+
+async def test_the_worker_of_an_event_is_that_of_its_claim(place: Place) -> None:
+    """Whichever of the first events of a claim says it, and however many claims there were; None if none says it."""
+    async with place.open() as store:
+        await store.create(new("a"))
+        expected: list[str | None] = []
+        for claim, (named, length) in enumerate([(0, 3), (2, 3), (1, 9), (0, 1), (None, 4), (0, 6)], 1):
+            (row,) = await store.claim(["agent"], 1, 30_000)
+            events = [step(worker=f"w{claim}") if n == named else step() for n in range(length)]
+            await store.append(write(row, *events, transition=Transition("ready")))
+            expected += [None if named is None or n < named else f"w{claim}" for n in range(length)]
+        found = [await store.worker_at("a", event.seq, event.epoch) for event in await store.journal("a")]
+        assert found == expected

@@ -124,7 +124,10 @@ def test_the_worker_of_an_epoch_is_told_by_one_of_its_events():
     found.add(Event(1, "step.completed", "a#0", STEP | {"worker": "w-2"}, epoch=2))
     found.add(Event(2, "step.completed", "b#0", STEP, epoch=2))
     assert found.workers == {2: "w-2"}
-    assert [found.workers[call.epoch] for call in found] == ["w-2", "w-2"]
+    assert [call.worker for call in found] == ["w-2", "w-2"]
+    found.add(Event(3, "step.completed", "c#0", STEP, epoch=3))
+    found.add(Event(4, "step.completed", "d#0", STEP | {"worker": "w-9"}, epoch=2))
+    assert [call.worker for call in found] == ["w-2", "w-2", None, "w-9"]
 
 
 def test_calls_that_ended_can_be_forgotten_and_open_ones_go_on():

@@ -107,12 +107,12 @@ class StepInfo(_Inside):
     dropped: int | None
 
     @classmethod
-    def of(cls, client: Base, run: str, call: Call, workers: dict[int, str]) -> StepInfo:
+    def of(cls, client: Base, run: str, call: Call) -> StepInfo:
         made = cls(
             run, call.seq, call.key, call.sort, call.name, call.state, call.input, _keeps(call), call.attempts,
             tuple(error_line(event.data.get("error")) for event in call.failures),
             None if call.error is None else error_line(call.error), moment(call.began),
-            None if call.ended is None else moment(call.ended), workers.get(call.epoch), call.spent, call.child, call.dropped,
+            None if call.ended is None else moment(call.ended), call.worker, call.spent, call.child, call.dropped,
         )  # fmt: skip
         found: StepInfo = _with(made, client, call)
         return found
@@ -264,15 +264,13 @@ async def steps(
         end = page[-1].seq + 1
         if not begins:  # a call that began before is on a page before
             keys = {key for event in page if (key := key_of(event)) is not None}
-            for event in await client.store.outline_of(run, keys, but=(place, end), dropped=dropped):
-                calls.note_worker(event)
-                if event.seq < place and (key := key_of(event)) is not None:
-                    passed.add((key, event.dropped))
+            passed = await client.store.begun_before(run, place, keys, BEGUN)
             begins = True
         made = [call for event in page if (call := _added(calls, event, passed)) is not None]
-        await _complete(client, run, calls, made, end, dropped)
+        await _complete(client, run, made, end, dropped)
+        await _name_workers(client, run, calls, made)
         for call in made:
-            yield StepInfo.of(client, run, call, calls.workers)
+            yield StepInfo.of(client, run, call)
             left = None if left is None else left - 1
             if left == 0:
                 return
@@ -290,15 +288,14 @@ def _added(calls: Calls, event: Event, passed: set[tuple[str, int | None]]) -> C
     return call if call is not None and call.events[0] is event else None
 
 
-async def _complete(client: Base, run: str, calls: Calls, made: Sequence[Call], end: int, dropped: bool) -> None:
+async def _complete(client: Base, run: str, made: Sequence[Call], end: int, dropped: bool) -> None:
     """Look up what came later of calls that are open where a page ends."""
     still = {call.key: call for call in made if call.outcome is None}
     if not still:
         return
     children = {call.child: call for call in still.values() if call.child is not None}
     kinds = ARRIVALS if any(call.sort in _ARRIVED for call in still.values()) else frozenset[str]()
-    for event in await client.store.outline_of(run, still, kinds, but=(0, end), dropped=dropped):
-        calls.note_worker(event)
+    for event in await client.store.outline_of(run, still, kinds, from_seq=end, dropped=dropped):
         call = (
             children.get(str(event.data.get("child")))
             if event.kind == "child.ended"
@@ -306,6 +303,19 @@ async def _complete(client: Base, run: str, calls: Calls, made: Sequence[Call], 
         )
         if call is not None and call.outcome is None and (event.dropped == call.dropped or event.kind in ARRIVALS):
             call.add(event)
+            call.worker = event.data.get("worker")
+
+
+async def _name_workers(client: Base, run: str, calls: Calls, made: Iterable[Call]) -> None:
+    """Look up the workers of claims whose first events are elsewhere."""
+    known = dict[int, str | None](calls.workers)
+    for call in made:
+        last = call.events[-1]
+        if call.worker is None:
+            if last.epoch not in known:
+                known[last.epoch] = await client.store.worker_at(run, last.seq, last.epoch)
+            call.worker = known[last.epoch]
+    calls.workers.update({epoch: worker for epoch, worker in known.items() if worker is not None})
 
 
 async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
@@ -317,11 +327,18 @@ async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
                 if found.seq == which:
                     return found
         raise BadArguments(f"run {run!r} has no call that begins with event {which}; `holdfast steps {run}` lists them")
-    calls = Calls(event for event in await client.store.outline_of(run, [which], ARRIVALS) if event.seq < row.next_seq)
-    found_call = calls.find(which)
-    if found_call is None:
+    call = await _call_at(client, run, which)
+    if call is None:
         raise BadArguments(f"run {run!r} has no call with the key {short(which)}; `holdfast steps {run}` lists them")
-    return StepInfo.of(client, run, found_call, calls.workers)
+    return StepInfo.of(client, run, call)
+
+
+async def _call_at(client: Base, run: str, key: str) -> Call | None:
+    calls = Calls(await client.store.outline_of(run, [key], ARRIVALS))
+    call = calls.find(key)
+    if call is not None:
+        await _name_workers(client, run, calls, [call])
+    return call
 
 
 # State
@@ -557,11 +574,11 @@ def _arguments_line(text: str) -> str:
 async def _open_calls(client: Base, row: RunRow) -> list[Call]:
     """Find the calls that were begun since the last checkpoint and have not ended."""
     first = row.checkpoint_seq or 0
-    begun = await client.store.outline_of(row.id, (), BEGUN, but=(0, first))
+    begun = await client.store.outline_of(row.id, (), BEGUN, from_seq=first)
     keys = {key for event in begun if (key := key_of(event)) is not None}
     if not keys:
         return []
-    found = Calls(await client.store.outline_of(row.id, keys, ARRIVALS | _ASKED, but=(0, first)))
+    found = Calls(await client.store.outline_of(row.id, keys, ARRIVALS | _ASKED, from_seq=first))
     return [call for call in found if call.outcome is None]
 
 
@@ -626,6 +643,5 @@ async def _last_request(client: Base, row: RunRow) -> StepInfo | None:
     if seq is None:
         return None
     (event,) = await client.store.outline(row.id, seq, 1)
-    calls = Calls(await client.store.outline_of(row.id, [event.key or ""]))
-    call = calls.find(event.key or "")
-    return None if call is None else StepInfo.of(client, row.id, call, calls.workers)
+    call = await _call_at(client, row.id, event.key or "")
+    return None if call is None else StepInfo.of(client, row.id, call)

@@ -24,20 +24,25 @@ class Journals(Feature):
         return await self._read(_in_order, "outline", run, from_seq, limit, dropped)
 
     async def outline_of(
-        self,
-        run: str,
-        keys: Iterable[str],
-        kinds: Iterable[str] = (),
-        *,
-        but: tuple[int, int] = (0, 0),
-        dropped: bool = False,
+        self, run: str, keys: Iterable[str], kinds: Iterable[str] = (), *, from_seq: int = 0, dropped: bool = False
     ) -> list[Event]:
-        """Read, without their values, the events of these calls and kinds, and those that say who wrote; but for a stretch.
-
-        Looks at all events of the run, and reads those.
-        """
-        which = {"keys": to_json(list(keys)), "kinds": to_json(list(kinds)), "first": but[0], "end": but[1]}
+        """Read, without their values, the events of these calls and kinds from a place on. Looks at all events from there on."""
+        which = {"keys": to_json(list(keys)), "kinds": to_json(list(kinds)), "from_seq": from_seq}
         return await self._read(_outline, "outline_of", run, **which, with_dropped=int(dropped))
+
+    async def begun_before(
+        self, run: str, end: int, keys: Iterable[str], kinds: Iterable[str]
+    ) -> set[tuple[str, int | None]]:
+        """List which of these calls the run had begun before a place, by events of these kinds; each with its retry."""
+        found = await self._read(
+            rows, "begun_before", run=run, end=end, keys=to_json(list(keys)), kinds=to_json(list(kinds))
+        )
+        return {(key, dropped) for key, dropped in found}
+
+    async def worker_at(self, run: str, seq: int, epoch: int) -> str | None:
+        """Find the worker that wrote an event, by its place and epoch; None if it did not say."""
+        found = await self._read(rows, "worker_at", run=run, seq=seq, epoch=epoch)
+        return str(json.loads(found[0][0])["worker"]) if found else None
 
     async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]:
         """Read the events at these places with their values; those that a retry took out too."""

@@ -1161,24 +1161,54 @@ WHERE run_id = :run AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NU
 ORDER BY seq LIMIT :limit
 
 -- name: outline_of
--- The events of a run outside a stretch that belong to these calls, are of these kinds, or say who wrote; without their values.
+-- The events of a run from a place on that belong to these calls or are of these kinds; without their values.
 SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM events
-WHERE run_id = :run AND (seq < :first OR seq >= :end) AND (:with_dropped = 1 OR dropped IS NULL)
-  AND (key IN (SELECT value FROM json_each(:keys)) OR kind IN (SELECT value FROM json_each(:kinds))
-       OR instr(data, '"worker":') > 0)
+WHERE run_id = :run AND seq >= :from_seq
+  AND (key IN (SELECT value FROM json_each(:keys)) OR kind IN (SELECT value FROM json_each(:kinds)))
+  AND (:with_dropped = 1 OR dropped IS NULL)
 UNION ALL
 SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, NULL FROM {shared}
-  AND (seq < :first OR seq >= :end)
-  AND (events.key IN (SELECT value FROM json_each(:keys)) OR kind IN (SELECT value FROM json_each(:kinds))
-       OR instr(data, '"worker":') > 0)
+  AND seq >= :from_seq
+  AND (events.key IN (SELECT value FROM json_each(:keys)) OR kind IN (SELECT value FROM json_each(:kinds)))
 ORDER BY seq
+
+-- name: begun_before
+-- Which of these calls a run had begun before a place, and by which retry that was taken out.
+SELECT key, dropped FROM events
+WHERE run_id = :run AND seq < :end AND kind IN (SELECT value FROM json_each(:kinds))
+  AND key IN (SELECT value FROM json_each(:keys))
+UNION
+SELECT events.key, CASE WHEN dropped < seen THEN dropped END FROM {shares}
+  AND seq < :end AND kind IN (SELECT value FROM json_each(:kinds)) AND events.key IN (SELECT value FROM json_each(:keys))
+
+-- name: epoch_between
+-- Part of another: the epoch in the middle between two places.
+(SELECT epoch FROM events WHERE run_id = :run AND seq <= (low + high) / 2 ORDER BY seq DESC LIMIT 1)
+
+-- name: worker_at
+-- The event in which the worker that wrote at a place names itself: one of the first with its epoch.
+-- Epochs only grow, so the first of one is found by halving.
+WITH RECURSIVE search (low, high) AS (
+  SELECT CAST(0 AS BIGINT), CAST(:seq AS BIGINT)
+  UNION ALL
+  SELECT CASE WHEN {epoch_between} < :epoch THEN (low + high) / 2 + 1 ELSE low END,
+         CASE WHEN {epoch_between} < :epoch THEN high ELSE (low + high) / 2 END
+  FROM search WHERE low < high)
+SELECT data FROM events
+WHERE run_id = :run AND seq >= (SELECT low FROM search WHERE low >= high LIMIT 1) AND seq <= :seq AND epoch = :epoch
+  AND instr(data, '"worker":') > 0
+ORDER BY seq LIMIT 1
+
+-- name: shared_worker_at
+-- The same for an event that a fork has from another run.
+SELECT data FROM {shares} AND seq <= :seq AND epoch = :epoch AND instr(data, '"worker":') > 0 ORDER BY seq DESC LIMIT 1
 
 -- name: events_at
 -- The events of a run at these places; those that a retry took out too.
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
 WHERE run_id = :run AND seq IN (SELECT value FROM json_each(:ids))
 UNION ALL
-SELECT seq, kind, events.key, data, value, blob, at, epoch, position, NULL FROM {shared}
+SELECT seq, kind, events.key, data, value, blob, at, epoch, position, CASE WHEN dropped < seen THEN dropped END FROM {shares}
   AND seq IN (SELECT value FROM json_each(:ids))
 ORDER BY seq
 
@@ -1187,7 +1217,7 @@ ORDER BY seq
 SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM events
 WHERE run_id = :run AND seq >= :first AND seq < :end AND instr(data, '"inputs":') > 0
 UNION ALL
-SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, NULL FROM {shared}
+SELECT seq, kind, events.key, data, NULL, blob, at, epoch, position, CASE WHEN dropped < seen THEN dropped END FROM {shares}
   AND seq >= :first AND seq < :end AND instr(data, '"inputs":') > 0
 ORDER BY seq
 

@@ -77,6 +77,7 @@ class Call:
     dropped: int | None = None  # the seq of the retry that took it out of the history
     events: list[Event] = field(default_factory=list)
     outcome: Event | None = None
+    worker: str | None = None  # that wrote the last of its events, if an event said it
 
     def add(self, event: Event) -> None:
         """Take in the next of its events."""
@@ -181,11 +182,6 @@ class Call:
         return None if self.outcome is None else self.outcome.at
 
     @property
-    def epoch(self) -> int:
-        """The claim under which its last event was written: `Calls.workers` has the worker."""
-        return self.events[-1].epoch
-
-    @property
     def child(self) -> str | None:
         """The run it started, or waits for."""
         found = self.fact("child")
@@ -221,7 +217,7 @@ class Calls:
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.made: list[Call] = []
-        self.workers: dict[int, str] = {}  # by epoch, as far as the events say
+        self.workers: dict[int, str] = {}  # by epoch, as far as the events so far say
         self._by_key: dict[tuple[str, int | None], Call] = {}
         self._by_child: dict[tuple[str, int | None], Call] = {}
         for event in events:
@@ -232,17 +228,16 @@ class Calls:
 
     def add(self, event: Event) -> Call | None:
         """Take in an event; returns the call it belongs to, if it belongs to one that is known."""
-        self.note_worker(event)
+        worker = event.data.get("worker")
+        if (
+            worker is not None
+        ):  # the first event of each claim says it; a history may go on in another run, whose epochs begin anew
+            self.workers[event.epoch] = str(worker)
         call = self._call_of(event)
         if call is not None:
             call.add(event)
+            call.worker = self.workers.get(event.epoch)
         return call
-
-    def note_worker(self, event: Event) -> None:
-        """Learn which worker wrote under an epoch, if the event says it: the first of each claim does."""
-        worker = event.data.get("worker")
-        if worker is not None:
-            self.workers.setdefault(event.epoch, str(worker))
 
     def find(self, key: str, dropped: int | None = None) -> Call | None:
         """Look a call up by its key."""

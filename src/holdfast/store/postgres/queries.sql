@@ -305,16 +305,30 @@ SELECT digest FROM parts WHERE digest IN (SELECT value FROM json_each(:ids)) ORD
 -- name: outline_of
 -- As a subquery the keys are hashed; as an array every row would be compared with each of them.
 SELECT seq, kind, key, data, NULL::text, blob, at, epoch, position, dropped FROM events
-WHERE run_id = :run AND (seq < :first OR seq >= :end) AND (:with_dropped = 1 OR dropped IS NULL)
-  AND (key IN (SELECT json_array_elements_text(:keys::json)) OR kind IN (SELECT json_array_elements_text(:kinds::json))
-       OR strpos(data, '"worker":') > 0)
+WHERE run_id = :run AND seq >= :from_seq
+  AND (key IN (SELECT json_array_elements_text(:keys::json)) OR kind IN (SELECT json_array_elements_text(:kinds::json)))
+  AND (:with_dropped = 1 OR dropped IS NULL)
+UNION ALL
+SELECT seq, kind, events.key, data, NULL::text, blob, at, epoch, position, NULL FROM {shared}
+  AND seq >= :from_seq
+  AND (events.key IN (SELECT json_array_elements_text(:keys::json))
+       OR kind IN (SELECT json_array_elements_text(:kinds::json)))
 ORDER BY seq
+
+-- name: begun_before
+SELECT key, dropped FROM events
+WHERE run_id = :run AND seq < :end AND kind IN (SELECT value FROM json_each(:kinds))
+  AND key IN (SELECT json_array_elements_text(:keys::json))
+UNION
+SELECT events.key, CASE WHEN dropped < seen THEN dropped END FROM {shares}
+  AND seq < :end AND kind IN (SELECT value FROM json_each(:kinds))
+  AND events.key IN (SELECT json_array_elements_text(:keys::json))
 
 -- name: events_at
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped FROM events
 WHERE run_id = :run AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
 UNION ALL
-SELECT seq, kind, events.key, data, value, blob, at, epoch, position, NULL FROM {shared}
+SELECT seq, kind, events.key, data, value, blob, at, epoch, position, CASE WHEN dropped < seen THEN dropped END FROM {shares}
   AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
 ORDER BY seq
 

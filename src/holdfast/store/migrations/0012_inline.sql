@@ -1,0 +1,1 @@
+-- Values of a few KiB lie in the rows of their events. SQLite does that by itself; what PostgreSQL needs for it is in its own file.
