@@ -106,17 +106,6 @@ class StepInfo(_Inside):
     child: str | None
     dropped: int | None
 
-    @classmethod
-    def of(cls, client: Base, run: str, call: Call) -> StepInfo:
-        made = cls(
-            run, call.seq, call.key, call.sort, call.name, call.state, call.input, _keeps(call), call.attempts,
-            tuple(error_line(event.data.get("error")) for event in call.failures),
-            None if call.error is None else error_line(call.error), moment(call.began),
-            None if call.ended is None else moment(call.ended), call.worker, call.spent, call.child, call.dropped,
-        )  # fmt: skip
-        found: StepInfo = _with(made, client, call)
-        return found
-
     async def arguments(self) -> Any:
         """Read its whole arguments by name, as plain data; None if the history has only their digest and `input`.
 
@@ -162,6 +151,17 @@ class StepInfo(_Inside):
         if call.outcome is None or call.state == "failed":
             return None
         return await _value(self._client, self.run, call.outcome.seq)
+
+
+def _info(client: Base, run: str, call: Call) -> StepInfo:
+    made = StepInfo(
+        run, call.seq, call.key, call.sort, call.name, call.state, call.input, _keeps(call), call.attempts,
+        tuple(error_line(event.data.get("error")) for event in call.failures),
+        None if call.error is None else error_line(call.error), moment(call.began),
+        None if call.ended is None else moment(call.ended), call.worker, call.spent, call.child, call.dropped,
+    )  # fmt: skip
+    found: StepInfo = _with(made, client, call)
+    return found
 
 
 def _keeps(call: Call) -> bool:
@@ -270,7 +270,7 @@ async def steps(
         await _complete(client, run, made, end, dropped)
         await _name_workers(client, run, calls, made)
         for call in made:
-            yield StepInfo.of(client, run, call)
+            yield _info(client, run, call)
             left = None if left is None else left - 1
             if left == 0:
                 return
@@ -330,7 +330,7 @@ async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
     call = await _call_at(client, run, which)
     if call is None:
         raise BadArguments(f"run {run!r} has no call with the key {short(which)}; `holdfast steps {run}` lists them")
-    return StepInfo.of(client, run, call)
+    return _info(client, run, call)
 
 
 async def _call_at(client: Base, run: str, key: str) -> Call | None:
@@ -644,4 +644,4 @@ async def _last_request(client: Base, row: RunRow) -> StepInfo | None:
         return None
     (event,) = await client.store.outline(row.id, seq, 1)
     call = await _call_at(client, row.id, event.key or "")
-    return None if call is None else StepInfo.of(client, row.id, call)
+    return None if call is None else _info(client, row.id, call)
