@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client.approvals import Approval
-from holdfast.client.base import Base
 from holdfast.client.bundles import Bundle
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.forks import ForkInfo
@@ -22,7 +21,7 @@ from holdfast.declare import Agent
 from holdfast.rehearsal.difference import Difference
 from holdfast.rehearsal.replay import Replay
 from holdfast.words.budget import Budget
-from holdfast.words.calls import Call, KeptAs
+from holdfast.words.calls import KeptAs
 from holdfast.words.durations import Duration
 from holdfast.words.people import Actor
 from holdfast.words.spent import Spent
@@ -432,8 +431,6 @@ class StepInfo:
     child: str | None
     dropped: int | None
 
-    @classmethod
-    def of(cls, client: Base, run: str, call: Call, workers: dict[int, str]) -> StepInfo: ...
     def arguments(self) -> Any:
         """Read its whole arguments by name, as plain data; None if the history has only their digest and `input`.
 
