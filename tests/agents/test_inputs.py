@@ -11,6 +11,7 @@ import holdfast
 import holdfast.testing
 from holdfast import BadArguments
 from holdfast.testing import crash_everywhere
+from holdfast.values.parts import digest_of
 
 
 def message(turn, length=2048):
@@ -278,3 +279,33 @@ async def test_large_inputs_are_kept_up_to_the_limit_of_a_value():
         run = await hf.start(large, 150_000)
         assert await run.result() == 150_000
         assert (await arguments(run))[0] == {"text": "x" * 150_000}
+
+
+@holdfast.step(inputs="full", effects=False)
+async def answers(messages: list[str], given: str) -> str:
+    return message(f"{len(messages)} {given}")
+
+
+@holdfast.agent
+async def two_voices(turns: int) -> int:
+    messages: list[str] = []
+    while len(messages) < turns:
+        messages.append(await answers(messages, message("the same for all", 500)))
+    return len(messages)
+
+
+async def test_a_fork_has_the_inputs_that_it_shares_whatever_becomes_of_the_original(store_url):
+    """Its own calls are told by calls that it shares, and both are read after the original was deleted."""
+    async with holdfast.open(store_url, agents=[two_voices]) as hf:
+        run = await hf.start(two_voices, 8)
+        await run.result(timeout=20)
+        whole = [(step.key, step.worker, await step.arguments()) async for step in run.steps()]
+        fork = await run.fork(at="answers#5", effects="new")
+        await fork.result(timeout=20)
+        assert [(step.key, step.worker, await step.arguments()) async for step in fork.steps()] == whole
+        assert [step.key async for step in fork.steps(after=3, limit=2)] == ["answers#4", "answers#5"]
+        assert await told_bytes(hf, fork) < 10 * 180
+        await run.delete()
+        assert [(step.key, step.worker, await step.arguments()) async for step in fork.steps()] == whole
+        await fork.delete()
+        assert await hf.store.parts([digest_of(f'"{message("the same for all", 500)}"')]) == {}

@@ -308,14 +308,16 @@ async def _complete(client: Base, run: str, made: Sequence[Call], end: int, drop
 
 async def _name_workers(client: Base, run: str, calls: Calls, made: Iterable[Call]) -> None:
     """Look up the workers of claims whose first events are elsewhere."""
-    known = dict[int, str | None](calls.workers)
+    known: dict[int, str | None] = {}
     for call in made:
         last = call.events[-1]
         if call.worker is None:
             if last.epoch not in known:
                 known[last.epoch] = await client.store.worker_at(run, last.seq, last.epoch)
             call.worker = known[last.epoch]
-    calls.workers.update({epoch: worker for epoch, worker in known.items() if worker is not None})
+    for epoch, worker in known.items():
+        if worker is not None:
+            calls.workers.setdefault(epoch, worker)
 
 
 async def step_at(client: Base, run: str, which: int | str) -> StepInfo:

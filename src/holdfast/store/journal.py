@@ -42,6 +42,7 @@ class Journals(Feature):
     async def worker_at(self, run: str, seq: int, epoch: int) -> str | None:
         """Find the worker that wrote an event, by its place and epoch; None if it did not say."""
         found = await self._read(rows, "worker_at", run=run, seq=seq, epoch=epoch)
+        found = found or await self._read(rows, "shared_worker_at", run=run, seq=seq, epoch=epoch)
         return str(json.loads(found[0][0])["worker"]) if found else None
 
     async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]:
