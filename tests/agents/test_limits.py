@@ -13,7 +13,6 @@ import holdfast
 from holdfast import Limit, Rate, RunExists, Settings
 from holdfast.words.limits import interval_us
 
-BUSY_MS = 100  # a busy computer begins the last one late
 QUICK = Settings(park_grace_s=0.05)
 
 
@@ -110,7 +109,10 @@ def test_a_limit_of_a_step_is_per_value(url):
 
 
 def test_a_rate_of_a_step_gives_what_it_declares(url):
-    """In real time, by two workers with sixty calls that all wait: 97 % at least, and in no window more."""
+    """In real time, by two workers with sixty calls that all wait: in no window more, however busy the computer is.
+
+    That they are 97 % at least is shown with a clock of the test's own, in tests/store.
+    """
 
     @holdfast.step(rate="20/s")
     async def work(number: int) -> int:
@@ -123,10 +125,45 @@ def test_a_rate_of_a_step_gives_what_it_declares(url):
     _, histories = started(url, [many], (many, (0,)), (many, (30,)))
     began = sorted(event.data["began"] for events in histories for event in events if event.kind == "step.completed")
     assert len(began) == 60
-    declared_ms = 59 * 1000 / 20
-    assert (began[-1] - began[0] - BUSY_MS) * 0.97 <= declared_ms
     for first in began:
         assert sum(first <= at < first + 1000 for at in began) <= 20
+
+
+async def test_a_body_whose_turn_is_late_begins_when_the_store_knows(url):
+    """The turn a window behind it must find that, however long the commit takes; one that takes too long loses its turn."""
+    began, told = [], asyncio.Event()
+
+    @holdfast.step(rate=Rate(1, every="1s"))
+    async def work(number: int) -> int:
+        began.append((number, told.is_set()))
+        return number
+
+    @holdfast.agent
+    async def two() -> list[int]:
+        return [await work(1), await work(2)]
+
+    async with holdfast.open(url, agents=[two]) as hf:
+        use_late, noted = hf.store.use_late, []
+
+        async def slowly(*args):
+            noted.append(list(began))
+            await asyncio.sleep(0.1)
+            told.set()
+            await use_late(*args)
+
+        hf.store.use_late = slowly
+        for _ in range(10):
+            began.clear(), told.clear(), noted.clear()
+            run = await hf.start(two)
+            while not began:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.9)
+            time.sleep(0.25)  # the whole process stands still when the turn comes
+            assert await run.result(timeout=20) == [1, 2]
+            if noted:  # else it stood still for so long that the turn was lost
+                break
+        assert noted[0] == [(1, False)]
+        assert began == [(1, False), (2, True)]
 
 
 def test_a_rate_of_a_step(url):
@@ -148,7 +185,7 @@ def test_a_rate_of_a_step(url):
         assert sum(first <= at < first + 500 for at in began) <= 5
     assert began[-1] - began[0] >= 5 * interval_us(5, 500) / 1000 - 10  # evenly apart, late by the slack at most
     held = [event for event in events if event.kind == "step.held"]
-    assert len(held) == 5
+    assert len({(event.run, event.key) for event in held}) >= 5  # a turn that comes much too late is held again
     assert all(event.data["at"] > event.at.timestamp() * 1000 - 250 for event in held)
 
 

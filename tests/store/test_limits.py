@@ -12,7 +12,7 @@ from tests.store.places import TTL, ManualClock, Place, finish, new, owned, park
 
 from holdfast.errors import RunActive
 from holdfast.store.store import Store
-from holdfast.words.limits import Lane, interval_us, latest_us, slack_us
+from holdfast.words.limits import Lane, interval_us, latest_us, slack_us, stretch_us
 from holdfast.words.model import RunRow
 
 
@@ -335,6 +335,38 @@ async def test_a_turn_that_is_used_late_delays_the_one_a_window_behind(place: Pl
         assert await ids(store) == ["run-4"]
         clock.time = began + 2550 + 600
         assert await ids(store) == ["run-5"]  # its turn is lost, and the next one has come
+
+
+async def test_a_turn_that_is_taken_at_once_waits_for_those_that_were_used_late(place: Place) -> None:
+    """A run that comes when nobody waits has its turn at once, but for those a window before it that began late."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        began = clock.time
+        await create(store, *[rated(f"run-{number}", 2, 1000) for number in range(3)])
+        for at, run in ((0, "run-0"), (950, "run-1"), (1020, "run-2")):
+            clock.time = began + at
+            assert await ids(store) == [run]
+        clock.time = began + 1531
+        await store.create(rated("run-3", 2, 1000))
+        turn = await store.take_turn("steps", interval_us(2, 1000), every_ms=1000)
+        assert turn.usable_at(1000) == clock.time
+        assert await ids(store) == []
+        clock.time = began + 1949
+        assert await ids(store) == []
+        clock.time += 1
+        assert await ids(store) == ["run-3"]
+
+
+async def test_a_turn_of_a_step_knows_of_those_that_were_used_late(place: Place) -> None:
+    """It is told when it is reserved, so that a body which need not wait for its turn waits for them."""
+    clock = ManualClock()
+    async with place.open(clock) as store, place.open(clock) as two:
+        first = await store.take_turn("k", interval_us(2, 1000), every_ms=1000)
+        assert first.late == 0
+        await two.use_late("k", {stretch_us(first.place, 1000): (first.at + 400) * 1000}, 1000)
+        clock.time = first.at + 1021
+        turn = await store.take_turn("k", interval_us(2, 1000), every_ms=1000)
+        assert (turn.at, turn.usable_at(1000)) == (clock.time, first.at + 1400)
 
 
 async def test_turns_are_not_saved_up(place: Place) -> None:

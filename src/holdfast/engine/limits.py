@@ -30,6 +30,7 @@ from holdfast.words.retry import pause_s
 
 _FIRST_LOOK_MS: Final = 100
 _LAST_LOOK_MS: Final = 10_000
+_COMMIT_MS: Final = 40  # for so long a late turn may be on its way to the store, and twice as long the next time
 _AFTER_A_PAUSE_MS: Final = 60_000  # for so long turns of a rate without a number are so far apart:
 _AFTER_A_PAUSE_US: Final = 50_000
 
@@ -54,6 +55,8 @@ class Passage:
         self._turn = None if place is None else Turn(place)  # the turn that the journal knows
         self._at = 0  # when it can be used, if that is later
         self._look = True  # what is known of the rate is old
+        self._noted = 0  # the store knows that the turn is used late, at this time at the latest
+        self._allowance_ms = _COMMIT_MS
         self._inside = False
 
     async def enter(self, held: Callable[[Turn], object]) -> None:
@@ -61,7 +64,7 @@ class Passage:
         while True:
             await self._until_turn(held)
             self._look = await self._into_slot() or self._look
-            if await self._usable():
+            if await self._usable() and await self._tell_if_late():
                 return
             self.leave()
 
@@ -69,9 +72,9 @@ class Passage:
         clock = self._call.attempt.host.clock
         while self._lane.rate_key is not None:
             if self._turn is None:
-                self._turn, self._at = await self._reserve(self._lane.rate_key), 0
-                self._look = False
-                if self._turn.at > clock.now():
+                self._turn = await self._reserve(self._lane.rate_key)
+                self._at, self._look = self._turn.usable_at(self._lane.rate_ms or 0), False
+                if self._at > clock.now():
                     held(self._turn)
             if max(self._turn.at, self._at) > clock.now():
                 await doze(self._call, "rate", max(self._turn.at, self._at))
@@ -89,12 +92,12 @@ class Passage:
             if closed.paused + _AFTER_A_PAUSE_MS <= attempt.host.clock.now():
                 return Turn(attempt.host.clock.now() * 1000)
             interval = _AFTER_A_PAUSE_US
-        return await attempt.host.store.take_turn(key, interval, lane.tokens_us)
+        return await attempt.host.store.take_turn(key, interval, lane.tokens_us, lane.rate_ms or 0)
 
     async def _usable(self) -> bool:
         """Has the turn come, and can it be used? It is lost if it comes much too late, or if the rate was closed meanwhile.
 
-        If it is merely late, that is written down when the body begins.
+        If it is merely late, that is written down before the body begins.
         """
         lane, attempt, turn = self._lane, self._call.attempt, self._turn
         if lane.rate_key is None or turn is None:
@@ -113,11 +116,35 @@ class Passage:
             return False
         return max(turn.at, self._at) <= now
 
+    async def _tell_if_late(self) -> bool:
+        """If the turn was longer ago than the rate allows for, wait until the store knows that it is used now; tells whether it is.
+
+        Whoever has the turn a window behind looks then or later. So it either finds this one, or this one is much too late by
+        the time that the store knows, and lost: however slow the machine is, both cannot begin.
+        """
+        every_ms, now = self._lane.rate_ms or 0, self._call.attempt.host.clock.now()
+        if not self._is_late(now):
+            return True
+        until = now + max(self._allowance_ms, slack_us(every_ms) // 1000)
+        await self._note(until)
+        self._noted, self._allowance_ms = until, self._allowance_ms * 2
+        return self._call.attempt.host.clock.now() <= until
+
     def begins(self, now: int) -> None:
-        """The body begins; if its turn was longer ago than the rate allows for, others must know."""
-        key, turn, every_ms, attempt = self._lane.rate_key, self._turn, self._lane.rate_ms or 0, self._call.attempt
-        if key is not None and turn is not None and every_ms and now * 1000 - turn.place > slack_us(every_ms):
-            attempt.host.slots.late.note(attempt.host.store, attempt.host.keep, key, turn, every_ms, now)
+        """The body begins. What delayed it since it had its turn, such as the write of its intent, others hear of too."""
+        if now > self._noted and self._is_late(now):
+            _ = self._note(now)
+
+    def _is_late(self, now: int) -> bool:
+        turn, every_ms = self._turn, self._lane.rate_ms or 0
+        return turn is not None and every_ms > 0 and now * 1000 - turn.place > slack_us(every_ms)
+
+    def _note(self, at: int) -> asyncio.Future[None]:
+        attempt, turn, key = self._call.attempt, self._turn, self._lane.rate_key
+        assert turn is not None
+        assert key is not None
+        host = attempt.host
+        return host.slots.late.note(host.store, host.keep, key, turn, self._lane.rate_ms or 0, at)
 
     def told(self, turn: Turn) -> dict[str, Any]:
         """Data for the journal of a turn that must be waited for: when, and of which rate if others share it."""

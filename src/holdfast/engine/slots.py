@@ -20,12 +20,12 @@ _log = logger("holdfast")
 class LateTurns:
     """Turns that were used late in this worker, until that is in the store.
 
-    A body that comes late does not wait for the commit: those that must know of it come a window later. What comes late while one
-    commit is on its way is written with the next.
+    What comes late while one commit is on its way is written with the next.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, int], dict[int, int]] = {}  # of a key and a window: stretches and times
+        # Of a key and a window: stretches and times, and a future that is done when they are written.
+        self._waiting: dict[tuple[str, int], tuple[dict[int, int], asyncio.Future[None]]] = {}
         self._writing: set[tuple[str, int]] = set()
 
     def note(
@@ -35,22 +35,29 @@ class LateTurns:
         key: str,
         turn: Turn,
         every_ms: int,
-        now: int,
-    ) -> None:
-        """A turn is used now. `keep` holds on to the task that writes it."""
-        which, stretch = (key, every_ms), stretch_us(turn.place, every_ms)
-        self._waiting.setdefault(which, {})[stretch] = now * 1000
+        at: int,
+    ) -> asyncio.Future[None]:
+        """A turn is used at this time; returns when that is written. `keep` holds on to the task that writes it."""
+        loop, which, stretch = asyncio.get_running_loop(), (key, every_ms), stretch_us(turn.place, every_ms)
+        began, written = self._waiting.setdefault(which, ({}, loop.create_future()))
+        began[stretch] = max(began.get(stretch, 0), at * 1000)
         if which not in self._writing:
             self._writing.add(which)
-            keep(task_of_ours(asyncio.get_running_loop(), self._write(store, which), contextvars.Context()))
+            keep(task_of_ours(loop, self._write(store, which), contextvars.Context()))
+        return asyncio.shield(written)
 
     async def _write(self, store: EngineStore, which: tuple[str, int]) -> None:
         key, every_ms = which
         try:
-            while began := self._waiting.pop(which, None):
-                await store.use_late(key, began, every_ms)
-        except StoreUnavailable:
-            _log.debug("turns of %r were late, and the store is closed", key)
+            while waiting := self._waiting.pop(which, None):
+                began, written = waiting
+                try:
+                    await store.use_late(key, began, every_ms)
+                except StoreUnavailable:
+                    _log.debug("turns of %r were late, and the store is closed", key)
+                finally:
+                    if not written.done():
+                        written.set_result(None)
         finally:
             self._writing.discard(which)
 

@@ -50,10 +50,15 @@ class Turn(NamedTuple):
 
     place: int
     paused: bool = False
+    late: int = 0  # when those began that had their turn a window before, if they were late, in microseconds
 
     @property
     def at(self) -> int:
         return in_milliseconds(self.place)
+
+    def usable_at(self, every_ms: int) -> int:
+        """The time from which it can be used: a window after those that used theirs late."""
+        return max(self.at, in_milliseconds(self.late) + every_ms if self.late else 0)
 
 
 class Closed(NamedTuple):
@@ -71,15 +76,16 @@ class Closed(NamedTuple):
 class Limits(Feature):
     """Slots and turns, counted. Keys are those of `words.limits.Lane`; times are the store's, in milliseconds."""
 
-    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0) -> Turn:
+    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0, every_ms: int = 0) -> Turn:
         """Reserve the next turn of a rate, which may be now. The one after it comes `interval_us` later.
 
-        With `tokens_us`, the time that a thousand tokens take, it comes later still if turns use many of them.
+        With `tokens_us`, the time that a thousand tokens take, it comes later still if turns use many of them. `every_ms` is the
+        window: the turn knows of those that were used late a window before it.
         """
 
         def work(tx: Transaction) -> Asking[Turn]:
             yield from tx.rows("lock_counts")
-            return (yield from _take_turns(tx, key, interval_us, tokens_us))
+            return (yield from _take_turns(tx, key, interval_us, tokens_us, every_ms=every_ms))
 
         return await self._submit(work, small=True, runs=())
 
@@ -147,12 +153,15 @@ class Limits(Feature):
         await self._submit(work, small=True, runs=())
 
 
-def _take_turns(tx: Transaction, key: str, interval_us: int, tokens_us: int = 0, turns: int = 1) -> Asking[Turn]:
+def _take_turns(
+    tx: Transaction, key: str, interval_us: int, tokens_us: int = 0, turns: int = 1, every_ms: int = 0
+) -> Asking[Turn]:
     """Reserve turns; returns the first of them."""
-    place, paused = yield from tx.row(
-        "take_turns", key=key, micros=tx.now * 1000, interval=interval_us, tokens_us=tokens_us, turns=turns
-    )
-    return Turn(place, paused > tx.now * 1000)
+    place, paused, late = yield from tx.row(
+        "take_turns", key=key, micros=tx.now * 1000, interval=interval_us, tokens_us=tokens_us, turns=turns,
+        span=span_us(every_ms),
+    )  # fmt: skip
+    return Turn(place, paused > tx.now * 1000, late)
 
 
 def _use_late(tx: Transaction, key: str, began: dict[int, int], every_ms: int) -> Asking[None]:
@@ -252,12 +261,14 @@ def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[str, tupl
         runs = by_key[key]
         without = yield from _use_turns(tx, key, runs, later)
         if without:
-            interval = interval_us(runs[0].rate_n or 0, runs[0].rate_ms or 0)
-            first = yield from _take_turns(tx, key, interval, turns=len(without))
+            every_ms = runs[0].rate_ms or 0
+            interval = interval_us(runs[0].rate_n or 0, every_ms)
+            first = yield from _take_turns(tx, key, interval, turns=len(without), every_ms=every_ms)
             for number, run in enumerate(without):
                 place = first.place + number * interval
-                if place > tx.now * 1000:
-                    later[run.id] = (place, place)
+                at = max(place, first.late + every_ms * 1000 if first.late else 0)
+                if at > tx.now * 1000:
+                    later[run.id] = (at, place)
     return later
 
 

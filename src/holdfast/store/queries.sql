@@ -423,11 +423,13 @@ SELECT (SELECT count(*) FROM runs WHERE status = 'running' AND limit_key = :key)
 max(:interval, rates.mean * :tokens_us / 1000)
 
 -- name: take_turns
--- Reserve turns of a rate; returns the place of the first of them, and until when the rate is paused.
+-- Reserve turns of a rate; returns the place of the first of them, until when the rate is paused, and when the last began of
+-- those that were late a window before the last of these turns.
 INSERT INTO rates (key, next) VALUES (:key, :micros + :turns * :interval)
 ON CONFLICT (key) DO UPDATE
 SET next = max(rates.next, rates.paused, rates.owed, :micros) + :turns * {spacing}
-RETURNING next - :turns * {spacing}, paused
+RETURNING next - :turns * {spacing}, paused, coalesce((
+  SELECT max(began) FROM late_turns WHERE late_turns.key = rates.key AND place <= rates.next - {spacing} - :span), 0)
 
 -- name: use_late
 -- Write down that turns of a stretch are used late: those that come a window later wait for them.

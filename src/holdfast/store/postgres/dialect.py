@@ -18,7 +18,7 @@ _BIGINT: Final = """
     next_seq now soon steps progress checkpoint_seq inbox_seen epoch expected due_at finished_at unseen_after seq first end
     expires_at remind_ms decided_at short
     position alone limit ttl before created_at from_seq dropped with_dropped number late event_epoch
-    priority limit_n rate_n rate_ms micros interval turns turn place crowd until tokens tokens_us since cost
+    priority limit_n rate_n rate_ms micros interval turns turn place span crowd until tokens tokens_us since cost
     usd input_tokens output_tokens model_calls unpriced attempt began chunk_epoch seen
     inbox_count crash_count started_at updated_at asked_at
 """
