@@ -334,7 +334,7 @@ def test_help_has_every_command_in_a_section(cli):
         "Usage: holdfast [OPTIONS] COMMAND [ARGS]..."
     ]
     headings = [line[:-1] for line in told.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert headings[:6] == ["Options", "Run agents", "Look", "Decide", "Steer", "Keep"]
+    assert headings[:8] == ["Options", "Run agents", "Look", "Decide", "Steer", "Carry", "Try", "Keep"]
     assert "\x1b" not in told
 
 

@@ -68,8 +68,8 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "key": ("keys", "Make, list and trust keys that sign bundles."),
     },
     "Try": {
-        "replay": ("rehearsal", "Replay a run with the code of today, and look at its variables."),
-        "rehearse": ("rehearsal", "Run recorded runs again with one thing changed, without effects."),
+        "replay": ("rehearsal", "Replay a run with today's code, and look inside."),
+        "rehearse": ("rehearsal", "Run recorded runs again with one thing changed."),
         "diff": ("difference", "Compare two runs: where they part, and what came of it."),
         "check": ("rehearsal", "Tell which runs the code on disk would not go on with."),
     },

@@ -78,7 +78,7 @@ async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
 
 
 def _named(kind: str, data: dict[str, Any]) -> tuple[str, str]:
-    told = {name: value for name, value in data.items() if name != "position"}
+    told = {name: value for name, value in data.items() if name not in ("position", "worker")}
     return kind, json.dumps(told, sort_keys=True)
 
 
