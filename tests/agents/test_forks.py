@@ -562,6 +562,79 @@ async def test_a_retry_behind_which_children_ended_finds_them(opened):
             assert did("quick ends") == times
 
 
+async def test_what_was_said_before_a_retry_stays_said(opened):
+    """Others may have read it: the run enters the conversation again, and adds behind."""
+
+    @holdfast.agent
+    async def says() -> list[str]:
+        async with holdfast.conversation("user-1", str) as talk:
+            await talk.add("first")
+            await act("a")
+            await talk.add("second")
+            await act("d")
+            return await talk.messages()
+
+    async with opened(says) as hf:
+        BROKEN.add("d")
+        run = await hf.start(says, id="r")
+        with pytest.raises(RunFailed):
+            await run.result()
+        BROKEN.clear()
+        await run.retry(at="act#0", effects="new")
+        assert await run.result() == ["first", "second", "second"]
+
+
+async def test_a_retry_goes_back_before_a_checkpoint(opened):
+    """It goes on from the last one before the point; checkpoints behind it are dropped, and messages that came stay."""
+
+    @holdfast.agent
+    async def eras() -> list[str]:
+        done = await holdfast.restore([])
+        while len(done) < 3:
+            done.append(await act(f"e{len(done)}"))
+            done = await holdfast.checkpoint(done)
+        return [*done, await holdfast.receive("go", str), await act("d")]
+
+    async with opened(eras) as hf:
+        BROKEN.add("d")
+        run = await hf.start(eras, id="r")
+        await run.send("go", "now")
+        with pytest.raises(RunFailed):
+            await run.result()
+        BROKEN.clear()
+        await run.retry(at="@1/act#0", effects="new")
+        assert await run.result() == ["e0!", "e1!", "e2!", "now", "d!"]
+        assert (did("e0"), did("e1"), did("e2")) == (1, 2, 2)
+        assert len({key for what, key in DID if what == "e2"}) == 2
+        assert (await run.info()).steps == 4
+        with pytest.raises(holdfast.RunFinished):
+            await run.retry(at=0)
+
+
+async def test_a_run_that_was_asked_to_stop_is_forked_before_that(opened):
+    @holdfast.agent
+    async def waits() -> str:
+        await act("a")
+        await holdfast.receive("go", str)
+        return await act("b")
+
+    async with opened(waits) as hf:
+        run = await hf.start(waits, id="r")
+        await run.wait("waiting")
+        unread = await run.send("other", "x")
+        while await unread.seen_at() is None:
+            await asyncio.sleep(0.01)
+        await run.cancel(grace=0)
+        await run.wait("cancelled")
+        with pytest.raises(BadArguments, match="asked to stop before"):
+            await run.fork()
+        stopped = next(event.seq for event in await history(hf, "r") if event.kind == "run.cancelling")
+        fork = await run.fork(at=stopped)
+        receipt = await fork.send("go", "on")
+        assert await fork.result() == "b!"
+        assert await receipt.seen_at() > stopped  # and not where the original saw its first message
+
+
 async def test_a_fork_that_failed_goes_back_into_what_it_shares(opened):
     async with opened(four) as hf:
         run = await hf.start(four, id="r")

@@ -88,9 +88,10 @@ class Receipt:
             seen = await receipt.seen_at()
             ```
         """
-        row = await self.run._row()
-        after = 0 if row.inbox_seen >= self.position else row.next_seq
-        while page := await self.run._client.store.journal(self.run.id, after, 500):
+        row, store = await self.run._row(), self.run._client.store
+        fork = await store.origin(self.run.id)  # what it shares came to the inbox of another run
+        after = (0 if fork is None else fork[1]) if row.inbox_seen >= self.position else row.next_seq
+        while page := await store.journal(self.run.id, after, 500):
             for event in page:
                 if event.kind == "message.received" and event.data.get("position") == self.position:
                     return event.seq

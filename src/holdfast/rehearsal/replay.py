@@ -29,6 +29,7 @@ from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.appends import Append, Told
 from holdfast.store.blobs import unspilled
 from holdfast.store.conversations import MessageRow
+from holdfast.store.forks import Done
 from holdfast.store.streams import Piece
 from holdfast.values import failures
 from holdfast.values.codec import DEFAULT_LIMIT_BYTES, preview
@@ -127,6 +128,9 @@ class _Record:
 
     async def inbox(self, run: str, after: int) -> list[Signal]:
         return []  # what is not recorded has not happened here
+
+    async def former(self, run: str) -> list[Done]:
+        return []  # what was done behind the point where a fork began matters to bodies, and none runs here
 
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
         """Take a write and forget it. The only one there is says that the run is to be paused, because it does not fit."""

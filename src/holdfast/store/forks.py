@@ -163,8 +163,7 @@ class Fork:
             yield from tx.rows("inherit_segments", run=new.id, base=new.run)
         checkpoint, steps, last_at = yield from tx.row("shared_counts", run=new.id)
         yield from tx.rows(
-            "become_fork", run=new.id, next_seq=until + 1, epoch=base.lease_epoch, checkpoint_seq=checkpoint, steps=steps,
-            inbox_seen=base.inbox_count,
+            "become_fork", run=new.id, next_seq=until + 1, epoch=base.lease_epoch, checkpoint_seq=checkpoint, steps=steps
         )  # fmt: skip
         origin = yield from self._origin(tx, base, until, last_at)
         origin["children"] = yield from self._stand_ins(tx, origin, until)
@@ -375,9 +374,7 @@ def born(tx: Transaction, child: RunRow, origin: Origin) -> Asking[RunRow]:
         "uid": child.uid, "of": origin.of, "at": 0, "effects": origin.effects, "by": origin.by, "was": names, "now": names,
         "began": child.created_at, "copies": origin.copies,
     }  # fmt: skip
-    yield from tx.rows(
-        "become_fork", run=child.id, next_seq=1, epoch=0, checkpoint_seq=None, steps=0, inbox_seen=child.inbox_count
-    )
+    yield from tx.rows("become_fork", run=child.id, next_seq=1, epoch=0, checkpoint_seq=None, steps=0)
     yield from _begin(tx, child.id, 0, 1, data, None)
     child.next_seq = 1
     return child

@@ -831,8 +831,7 @@ WHERE runs.id = forks.run_id AND base_id IN (SELECT value FROM json_each(:ids)) 
 -- name: become_fork
 -- Have a run that was just made go on behind what it shares.
 UPDATE runs
-SET next_seq = :next_seq, lease_epoch = :epoch, checkpoint_seq = :checkpoint_seq, inbox_count = :inbox_seen,
-    inbox_seen = :inbox_seen, steps = :steps
+SET next_seq = :next_seq, lease_epoch = :epoch, checkpoint_seq = :checkpoint_seq, steps = :steps
 WHERE id = :run
 
 -- name: shared_counts
