@@ -615,15 +615,17 @@ async def test_a_run_that_was_asked_to_stop_is_forked_before_that(opened):
     @holdfast.agent
     async def waits() -> str:
         await act("a")
+        await holdfast.receive("first", str)
         await holdfast.receive("go", str)
         return await act("b")
 
     async with opened(waits) as hf:
         run = await hf.start(waits, id="r")
         await run.wait("waiting")
-        unread = await run.send("other", "x")
-        while await unread.seen_at() is None:
-            await asyncio.sleep(0.01)
+        await run.send("first", "x")
+        async for event in run.events():
+            if event.kind == "message.received":
+                break
         await run.cancel(grace=0)
         await run.wait("cancelled")
         with pytest.raises(BadArguments, match="asked to stop before"):
