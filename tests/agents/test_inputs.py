@@ -1,6 +1,7 @@
 """Whole inputs of steps: which are kept, that they come back after crashes and waits, and that they cost what is new."""
 
 import asyncio
+import json
 import random
 import string
 
@@ -130,6 +131,22 @@ async def test_each_call_is_given_all_of_it_and_is_told_by_what_is_new(store_url
         assert await found[39].arguments() == {"messages": [message(turn) for turn in range(39)]}
         assert await told_bytes(hf, run) < 40 * 100
         assert await hf.store.parts_of([run.id]) == set()
+
+
+async def size_of(hf):
+    """The bytes of all rows of the store that a run has written."""
+    events = await hf.store.journal((await hf.runs())[0].id)
+    texts = [text for event in events for text in (event.key, event.value, json.dumps(event.data)) if text]
+    parts = await hf.store.parts(await hf.store.parts_of([run.id for run in await hf.runs()]))
+    return sum(map(len, texts)) + sum(map(len, parts.values())) + 100 * (len(events) + len(parts))
+
+
+@pytest.mark.slow
+async def test_a_conversation_costs_at_most_1_6_times_its_payload(store_url):
+    """Of 60 turns of 2 KiB, each of which passes all of it: rows of 100 bytes beside their texts, results included."""
+    async with holdfast.open(store_url, agents=[converse]) as hf:
+        await hf.run(converse, 60)
+        assert await size_of(hf) < 1.6 * 60 * 2048
 
 
 async def test_a_run_that_leaves_memory_before_each_turn_tells_no_more(store_url):

@@ -275,3 +275,44 @@ def test_holdfast_alone_does_not_import_the_framework():
     """`import holdfast` leaves Pydantic AI alone."""
     code = "import holdfast, holdfast.client.client, sys; print('pydantic_ai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize(("options", "kept"), [({}, True), ({"model": {"inputs": "digest"}}, False)])
+def test_requests_are_kept_whole_unless_told_otherwise(options, kept):
+    """Messages and tools as the model was sent them, in the framework's own form; what was recorded is not kept again."""
+    long = "a long answer " * 40
+    script = Script(lambda turn, _m: [calls(("look", {"at": "a"})), says(long), says("done")][turn])
+    clerk = durable(script, capability=HoldfastDurability(**options), instructions="Be brief.")
+
+    @clerk.tool_plain
+    async def look(at: str) -> str:
+        """Look at a place."""
+        return f"saw {at} " * 50
+
+    @holdfast.agent
+    async def job() -> str:
+        first = await clerk.run("go")
+        return (await clerk.run("and now?", message_history=first.all_messages())).output
+
+    async def main():
+        async with holdfast.testing.open(agents=[job]) as hf:
+            run = await hf.start(job, id="r")
+            await run.result(timeout=20)
+            requests = [step async for step in run.steps() if step.name == "clerk.model"]
+            assert (await run.snapshot()).request.key == requests[-1].key
+            return [await step.arguments() for step in requests], await hf.store.parts_of(["r"])
+
+    requests, parts = asyncio.run(main())
+    if not kept:
+        assert requests == [None, None, None]
+        return
+    assert [len(request["messages"]) for request in requests] == [1, 3, 5]
+    assert requests[2]["messages"][:3] == requests[1]["messages"]
+    asked, called, returned_, said, again = requests[2]["messages"]
+    assert asked["parts"] == [{"content": "go", "part_kind": "user-prompt"}]
+    assert called["parts"][0]["tool_name"] == "look"
+    assert returned_["parts"][0]["content"] == "saw a " * 50
+    assert said["parts"] == [{"content": long, "part_kind": "text"}]
+    assert again["parts"][0]["content"] == "and now?"
+    assert [tool["name"] for tool in requests[0]["tools"]] == ["look"]
+    assert parts == set()

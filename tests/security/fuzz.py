@@ -1,8 +1,8 @@
 """`python -m tests.security.fuzz`: whatever is sent or written, the answer is ours, comes soon, and costs no memory.
 
 HTTP on both stores (a real server, a worker beside it), values and their texts, URLs of stores, durations and the like,
-published schemas, and bundles of runs. `make nightly` hunts for half an hour. What is found is printed with the seed and the
-smallest input that shows it; the same seed makes the same cases.
+published schemas, whole inputs, and bundles of runs. `make nightly` hunts for half an hour. What is found is printed with the seed
+and the smallest input that shows it; the same seed makes the same cases.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ def _durations(seconds: float, seed: int) -> Report:
     return hunt(Durations(), seconds, seed)
 
 
+def _parts(seconds: float, seed: int) -> Report:
+    from tests.security.fuzzers.parts import Parts
+
+    return hunt(Parts(), seconds, seed)
+
+
 def _bundles(seconds: float, seed: int) -> Report:
     from tests.security.fuzzers.bundles import Bundles
 
@@ -67,6 +73,7 @@ def _http_postgres(seconds: float, seed: int) -> Report:
 TARGETS: dict[str, Callable[[float, int], Report]] = {
     "http-sqlite": _http_sqlite, "http-postgres": _http_postgres,
     "codec": _codec, "urls": _urls, "durations": _durations, "schemas": _schemas, "bundles": _bundles,
+    "parts": _parts,
 }  # fmt: skip
 
 

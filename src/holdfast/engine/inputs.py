@@ -12,6 +12,7 @@ memory is of durable events alone.
 
 from __future__ import annotations
 
+import contextlib
 from itertools import chain
 from typing import Any
 
@@ -71,7 +72,10 @@ class Inputs:
             memory.saw(journal.checkpoint.seq, None, journal.checkpoint.value)
         begun = chain.from_iterable(journal.begun.values())
         for event in sorted(chain(begun, journal.outcomes), key=lambda event: event.seq):
-            memory.saw(event.seq, event.data.get("inputs"), event.value)
+            with contextlib.suppress(
+                Exception
+            ):  # forged or damaged: then it is told once more, and no step fails for it
+                memory.saw(event.seq, event.data.get("inputs"), event.value)
         return memory
 
     def saw(self, event: Event, texts: dict[str, str]) -> None:
