@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
+from statistics import median
 from typing import Any
 
 from measuring import Bench, Row, finished, latency, percentile
@@ -53,7 +54,7 @@ async def looked(url: str, store: str, steps: int) -> list[Row]:
         run = hf.get(run.id)
         last = (await hf.store.run(run.id)).next_seq
         places = [-1, *range(0, last - 2 * PAGE, max(last // 60, 1))]
-        pages = [await timed(lambda after=after: page(run, after)) for after in places]
+        pages = [median([await timed(lambda after=after: page(run, after)) for _ in range(3)]) for after in places]
         snapshots = [await timed(run.snapshot) for _ in range(5)]
     slowest = max(pages)
     return [

@@ -77,8 +77,8 @@ def test_snapshot(cli):
     """Its goal, its plan, what it waits for, its state, and the run below it, which asks."""
     begin("sqlite:holdfast.db")
     shown = cli("snapshot", "r").stdout
-    for told in ("research(topic='otters')", "0 of 2, read", "waits for ○ child r.asks-", "plan      · read", "checkpoint 1",
-                 "runs below", "asks(n=1)", "question q-", "for editors  Publish it?"):  # fmt: skip
+    for told in ("research(topic='otters')", "0 of 2, read", "waits for   ○ child r.asks-", "plan        · read", "checkpoint 1",
+                 "runs below", "asks(n=1)", "○ Publish it?  q-", "for editors"):  # fmt: skip
         assert told in shown, shown
     found = cli.json("snapshot", "r")["snapshot"]
     assert (found["arguments"], found["state"]["value"]) == ({"topic": "otters"}, {"pages": ["one"]})

@@ -24,7 +24,7 @@ from holdfast.words.spent import count
 _SIGNS: Final = {"completed": ("done", "green"), "failed": ("failed", "bold red"), "running": ("running", "bold cyan"),
                  "waiting": ("waiting", "yellow"), "cancelled": ("small", "dim")}  # fmt: skip
 _VALUE_LINES: Final = 40
-_LABEL: Final = 10  # cells of the words at the left of a snapshot
+_LABEL: Final = 12  # cells of the words at the left of a snapshot
 _NESTED: Final = 3  # levels below a run that are drawn; --json has all
 _PLAN: Final = 12
 
@@ -89,18 +89,22 @@ def _step_line(step: StepInfo, width: int, signs: Glyphs) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis").append(f"{MARGIN}{step.seq:>5}  ", "dim")
     right = "  ".join(filter(None, (step.spent.cost, _took(step))))
     sign, style = _SIGNS[step.status]
-    text = Text(f"{getattr(signs, sign)} ", style).append(clean(step.name.lstrip(":") or step.kind), "bold")
-    if step.input and step.kind in ("step", "child", "question"):
-        text.append(f"({clean(step.input)})", "dim")
+    name = f"stream {step.name}" if step.kind == "stream" else step.name.lstrip(":")
+    text = Text(f"{getattr(signs, sign)} ", style).append(clean(name), "bold")
+    behind = Text()
     if step.attempts > 1:
-        text.append(f"  {count(step.attempts, 'attempt')}", "yellow")
+        behind.append(f"  {count(step.attempts, 'attempt')}", "yellow")
     if step.status in ("running", "waiting", "cancelled"):
-        text.append(f"  {step.status}", style)
+        behind.append(f"  {step.status}", style)
     if step.error is not None:
-        text.append(f"  {clean(step.error)}", "red")
+        behind.append(f"  {clean(step.error)}", "red")
     if step.dropped is not None:
-        text.append(f"  taken out by event {step.dropped}", "dim")
+        behind.append(f"  taken out by event {step.dropped}", "dim")
     room = max(width - cell_len(line.plain) - len(MARGIN) - (cell_len(right) + 2 if right else 0), 12)
+    if step.input and step.kind in ("step", "child", "question"):
+        left = room - text.cell_len - 2 - min(behind.cell_len, room // 2)  # arguments give way to how it went
+        text.append(f"({cut(clean(step.input), max(left, 8))})", "dim")
+    text.append_text(behind)
     fit(text, room, signs)
     line.append_text(text)
     return line.append(" " * (room - text.cell_len + 2)).append(right, "dim") if right else line
@@ -244,15 +248,17 @@ def _pending(waits: Pending, signs: Glyphs) -> Text:
         line.append("somebody to resume it", "bold")
     elif waits.kind == "worker":
         line.append("a worker that serves ", "bold").append(what, "bold")
+    elif waits.kind == "question" and waits.text:
+        line.append(clean(waits.text), "bold").append(f"  {what}", "dim")
     else:
         word = {"message": "a message on", "rate": "its turn of", "slot": "a slot of", "retry": "the next attempt of",
                 "step": "step"}.get(waits.kind, waits.kind)  # fmt: skip
         line.append(f"{word} ", "bold").append(what, "bold")
-    if waits.until is not None:
-        line.append(f"  until {when(round(waits.until.timestamp() * 1000))}", "yellow")
     if waits.to:
         line.append(f"  for {clean(', '.join(waits.to))}", "dim")
-    if waits.text:
+    if waits.until is not None:
+        line.append(f"  until {when(round(waits.until.timestamp() * 1000))}", "yellow")
+    if waits.text and waits.kind != "question":
         line.append(f"  {clean(waits.text)}")
     elif waits.since is not None and waits.until is None:
         line.append(f"  since {when(round(waits.since.timestamp() * 1000))}", "dim")
@@ -286,11 +292,13 @@ def _spent(found: Snapshot, signs: Glyphs) -> list[Text]:
     spent = found.run.spent
     if not spent:
         return []
-    line = Text(str(spent))
+    line, budget = Text(str(spent)), found.run.budget
+    if budget is not None:
+        named = {"usd": budget.usd, "tokens": budget.tokens, "steps": budget.steps, "wall": budget.wall}
+        may = [f"{name} {value}" for name, value in named.items() if value is not None]
+        line.append(f"  of {', '.join(may)}" if may else "", "dim")
     by = [f"{clean(name)} {each.cost}" for name, each in found.spent_by[:3] if each.cost]
-    if by:
-        line.append(f"  {f' {signs.small} '.join(by)}", "dim")
-    return [line] if found.run.budget is None else [line, Text(f"of {clean(cut(str(found.run.budget), 120))}", "dim")]
+    return [line, Text(f" {signs.small} ".join(by), "dim")] if len(by) > 1 else [line]
 
 
 # State
