@@ -137,7 +137,36 @@ def move() -> str:
     return svg(830, 430, "A run moves from one store to another", parts)
 
 
+def fork() -> str:
+    """Three journals in rows: the events that a fork shares stand above it, its own begin behind the point."""
+    wide, high, first, step_ = 40, 18, 150, 92
+
+    def events(y: float, names: list[str], begin: int, fill: str) -> list[str]:
+        return [
+            box(first + step_ * (begin + n), y, name, fill=fill, wide=wide, high=high) for n, name in enumerate(names)
+        ]
+
+    def shared(y: float, count: int) -> list[str]:
+        x, end = first - wide, first + step_ * (count - 1) + wide
+        style = f"fill='none' stroke='{LINE}' stroke-width='1.6' stroke-dasharray='5 4'"
+        return [f"<rect x='{x}' y='{y - high}' width='{end - x}' height='{2 * high}' rx='8' {style}/>",
+                said((x + end) / 2, y + 5, "shared: a pointer, no copy")]  # fmt: skip
+
+    parts = [
+        said(52, 65, "shop-1"), *events(60, ["price", "asked", "denied", "end"], 0, BOX),
+        said(52, 155, "shop-2"), *shared(150, 2), *events(150, ["forked"], 2, NOTE),
+        *events(150, ["asked", "yes", "book", "end"], 3, BOX),
+        said(52, 245, "shop-3"), *shared(240, 4), *events(240, ["forked"], 4, NOTE), *events(240, ["no", "end"], 5, BOX),
+        arrow(f"M{first + step_ * 1.5} 82V126"), arrow(f"M{first + step_ * 3.5} 172V216"),
+        said(first + step_ * 1.5 + 8, 108, "fork at event 2", fill=NOTE, anchor="start"),
+        said(first + step_ * 3.5 + 8, 198, "a fork of the fork, at event 4", fill=NOTE, anchor="start"),
+        said(first - wide, 290, "before 'forked' all has the identity that it had; behind it, its own", anchor="start"),
+    ]  # fmt: skip
+    return svg(830, 310, "A fork shares the journal of another run up to a point", parts)
+
+
 if __name__ == "__main__":
+    (HERE / "fork.svg").write_text(fork(), "utf-8")
     (HERE / "states.svg").write_text(states(), "utf-8")
     (HERE / "step.svg").write_text(step(), "utf-8")
     (HERE / "move.svg").write_text(move(), "utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 
 import pytest
@@ -478,6 +479,38 @@ async def test_pruning_keeps_what_forks_share(opened):
         assert (await fork.result())[:4] == ["a!", "b!", "c?", "d!"]
         assert await hf.store.prune(hf.store.clock.now() + 1, ["completed"]) == 1
         assert (await hf.store.facts())["events"] == 0
+
+
+async def test_forks_and_deletions_of_one_run_meet(store_url):
+    """A fork is made whole or finds no run; forks of forks too; and when all are deleted nothing is left."""
+
+    @holdfast.agent
+    async def counts() -> int:
+        return sum([int((await look(str(n)))[0]) for n in range(6)])
+
+    async def fork(hf, run, n):
+        with contextlib.suppress(holdfast.UnknownRun):
+            return await hf.get(run).fork(at=n % 6, effects="new", id=f"{run}.{n}")
+
+    async def delete(hf, run):
+        with contextlib.suppress(holdfast.UnknownRun, holdfast.RunActive):
+            await hf.get(run).delete()
+
+    async with holdfast.open(store_url, agents=[counts]) as hf, holdfast.open(store_url) as other:
+        for name in "abc":
+            await (await hf.start(counts, id=name)).result()
+            made = await asyncio.gather(*[fork(hf if n % 2 else other, name, n) for n in range(6)], delete(other, name))
+            for each in filter(None, made):
+                assert await each.result() == 15
+                deeper, _ = await asyncio.gather(fork(other, each.id, 3), delete(hf, each.id))
+                if deeper is not None:
+                    assert await deeper.result() == 15
+                    seqs = [event.seq for event in await history(hf, deeper.id)]
+                    assert seqs == list(range(len(seqs)))
+        for info in await hf.runs(limit=1000):
+            await hf.get(info.id).delete()
+        facts = await hf.store.facts()
+        assert (facts["integrity"], facts["events"]) == ("ok", 0)
 
 
 # Retry from an earlier step

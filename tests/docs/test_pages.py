@@ -94,7 +94,7 @@ def test_the_states_on_the_page_are_those_of_the_table():
     assert between(page("docs/design.md"), "states").strip().splitlines()[2:] == rows
 
 
-@pytest.mark.parametrize("name", ["states", "step", "move"])
+@pytest.mark.parametrize("name", ["states", "step", "move", "fork"])
 def test_the_drawings_are_as_the_script_draws_them(name):
     """`python docs/drawings/draw.py` would change nothing."""
     scope = runpy.run_path(str(ROOT / "docs" / "drawings" / "draw.py"))
