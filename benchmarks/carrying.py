@@ -29,7 +29,7 @@ async def _carried(bench: Bench, steps: int, round: int) -> tuple[float, float, 
     """Seconds to move the run to a file, seconds to take it from there, and the bytes of the file."""
     folder = bench.folder / f"carrying-{round}"
     folder.mkdir()
-    holdfast.Keys(folder / "keys").new("bench")
+    holdfast.Keys(folder / "keys").new("bench", shared=True)
     here, there, file = f"sqlite:{folder / 'here.db'}", f"sqlite:{folder / 'there.db'}", folder / "run.bundle"
     async with holdfast.open(here, agents=[long]) as hf:
         run = await hf.start(long, steps, id="long")

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client.approvals import Approval
-from holdfast.client.bundles import Bundle
+from holdfast.client.bundles import Bundle, Imported
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import Pending
@@ -886,6 +886,37 @@ class Client:
         Raises:
             NotAllowed: It is not this person's to pass on.
             AlreadyDecided: It was decided before.
+        """
+
+    def store_id(self) -> str:
+        """Read the id of the store, which no other store has: a move names its destination by it."""
+
+    def import_run(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        id: str | None = ...,
+        dry_run: bool = ...,
+        agents: Iterable[Agent[..., Any] | ModuleType] = ...,
+        keys: str | os.PathLike[str] | Keys | None = ...,
+        by: str = ...,
+    ) -> Imported:
+        """Put the run of a bundle, and all below it, into this store: whole or not at all. It goes on here at once.
+
+        Decisions that were written into the file count from now on.
+
+        Args:
+            path: The file.
+            id: Of a copy: the id of the run that it becomes here. A move keeps its id.
+            dry_run: Change nothing, and tell what would happen.
+            agents: With `dry_run`: code that the runs are held against; none of it has effects.
+            keys: The folder of keys; `Keys` says which it is unless given.
+            by: Who imports it.
+
+        Raises:
+            BadBundle: The file is no whole bundle, is signed by nobody who is trusted here, is for another store, or was
+                imported before. Nothing was imported.
+            RunExists: There is a run with one of its ids.
         """
 
     @overload

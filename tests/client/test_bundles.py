@@ -6,9 +6,21 @@ import io
 import json
 
 import pytest
-from tests.client.bundle_agents import AGENTS, LARGE, act, all_there_is, clerk, fails, house, sleeper, talker
+from tests.client.bundle_agents import (
+    AGENTS,
+    LARGE,
+    act,
+    all_there_is,
+    clerk,
+    fails,
+    house,
+    house_of_cards,
+    sleeper,
+    talker,
+)
 
 import holdfast
+import holdfast.testing
 from holdfast.client.edge import open_bundle
 from holdfast.words.people import Actor
 
@@ -498,3 +510,21 @@ async def test_a_dry_run_tells_which_step_and_line_would_part(files):
         assert (parted.run, parted.verdict, parted.key) == ("r", "diverges", "act#0")
         assert "test_bundles.py" in parted.line and "open" in parted.recorded and "lock" in parted.present
         assert not await hf.runs()
+
+
+async def test_a_bundle_becomes_a_regression_test_in_three_lines(files, monkeypatch):
+    """The run of production is replayed in a test, from its file alone."""
+    async with files.open("source") as hf:
+        run = await hf.start(house_of_cards, "otters", id="r")
+        await run.result(timeout=30)
+        await run.export(files.file, keys=files.keys)
+    monkeypatch.setenv("HOLDFAST_KEYS", str(files.keys.folder))
+    replayed = holdfast.testing.replay(str(files.file), "r", [house_of_cards])
+    assert replayed.result == "did stack otters"
+
+    @holdfast.agent(name="house_of_cards")
+    async def changed(topic: str) -> str:
+        return await act(f"pile {topic}")
+
+    with pytest.raises(holdfast.NondeterminismError, match=r"test_bundles.py:\d+"):
+        holdfast.testing.replay(str(files.file), "r", [changed])

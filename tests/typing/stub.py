@@ -24,6 +24,7 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
         "client.client",
         [
             ("client.approvals", "Questions"),
+            ("client.bundles", "Bundles"),
             ("client.conversations", "Conversations"),
             ("client.control", "Control"),
             ("client.rehearsal", "Rehearsals"),

@@ -28,8 +28,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
+from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
+from holdfast.client.edge import open_bundle, user
+from holdfast.client.keys import Keys
 from holdfast.client.rehearsal import told
 from holdfast.client.run import Run
 from holdfast.declare import Agent, Step
@@ -52,6 +55,7 @@ from holdfast.words.calls import Call, Calls
 from holdfast.words.harmless import silent
 from holdfast.words.model import FINISHED, OUTCOMES, Event, RunRow, checked_run_id
 from holdfast.words.overrides import Override
+from holdfast.words.people import PYTHON, Actor
 from holdfast.words.spent import NOTHING, Spent
 from holdfast.worker.agents import specs_of
 from holdfast.worker.settings import Settings
@@ -70,7 +74,8 @@ def replay(
     """Replay a recorded run with the code of today, in a plain test. No body runs, and nothing is written.
 
     Args:
-        store: The URL of the store that has the run, such as "sqlite:orders.db".
+        store: The URL of the store that has the run, such as "sqlite:orders.db"; or the name of a bundle, whose signer is trusted
+            here (`holdfast.Keys`).
         run: The run.
         agents: Its agent, and those it calls, or modules with agents.
         to: Stop when the run has seen this event, or where it makes the call of this key.
@@ -89,7 +94,7 @@ def replay(
     """
 
     async def replayed() -> Replay:
-        async with open_store(store) as hf:
+        async with _looked_into(store) as hf:
             return await hf.replay(run, agents, to=to)
 
     with ThreadPoolExecutor(1) as alone:  # a loop of its own: whoever calls may be on one
@@ -97,6 +102,13 @@ def replay(
     if not found.fits:
         raise NondeterminismError(f"{found.line}: {found.reason}" if found.line else found.reason)
     return found
+
+
+def _looked_into(place: str) -> contextlib.AbstractAsyncContextManager[Client]:
+    """Open a store, or a bundle as if it were one."""
+    if not is_bundle(place):
+        return open_store(place)
+    return open_bundle(place, Actor(user()), PYTHON, Keys().own)
 
 
 @dataclass(frozen=True, slots=True)
