@@ -541,8 +541,9 @@ def _check_journals(found: Belongings) -> None:
             _, seq, kind, key, _, value, blob, _, _, dropped = row
             if value is not None and blob is not None:
                 raise _refuse("events", place, "it has a value and a large value")
-            # What a fork has from another run may have been dropped there by a retry that is none of its own.
-            if dropped is not None and (dropped <= seq or (dropped not in retries and seq > forked)):
+            # What a fork has from another run may have been dropped there by a retry that the fork does not share.
+            elsewhere = seq < forked <= (dropped or 0)
+            if dropped is not None and (dropped <= seq or not (dropped in retries or elsewhere)):
                 raise _refuse("events", place, "no retry took it out of the history")
             if dropped is not None:
                 continue
@@ -596,9 +597,12 @@ def _check_inboxes(found: Belongings) -> None:
         if row[1] != last.get(row[0], row[1] - 1) + 1:
             raise _refuse("signals", place, f"it lies at {row[1]}, and {last[row[0]] + 1} comes next")
         last[row[0]] = row[1]
+    came = Counter(row[0] for row in found.rows["signals"])
     for run in found.runs:
-        if last.get(run.id, run.inbox_count) != run.inbox_count:
-            raise BadBundle(f"{run.inbox_count} signals came to run {run.id!r}, and {last[run.id]} are in the bundle")
+        if last.get(run.id, run.inbox_count) != run.inbox_count or run.inbox_count - came[run.id] > run.inbox_seen:
+            raise BadBundle(
+                f"{run.inbox_count} signals came to run {run.id!r}, and not all that it has not seen are in the bundle"
+            )
 
 
 def _check_questions(found: Belongings) -> None:
