@@ -1,6 +1,7 @@
 """The layers of docs/design.md, held: imports go down only."""
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -44,8 +45,13 @@ def part_of(module, parts=None):
     )
 
 
+@functools.cache
 def imports():
     """Every import of the package by itself: (module, imported module, line, whether inside a function)."""
+    return list(_imports())
+
+
+def _imports():
     for module, tree in trees().items():
         inner = names_only(tree) | inside_functions(tree)
         for node in ast.walk(tree):
