@@ -423,8 +423,7 @@ SELECT (SELECT count(*) FROM runs WHERE status = 'running' AND limit_key = :key)
 max(:interval, rates.mean * :tokens_us / 1000)
 
 -- name: take_turns
--- Reserve turns of a rate; returns the place of the first of them, until when the rate is paused, and when the last began of
--- those that were late a window before the last of these turns.
+-- Reserve turns of a rate; returns the first's place, the end of a pause, and when those began that were late a window before.
 INSERT INTO rates (key, next) VALUES (:key, :micros + :turns * :interval)
 ON CONFLICT (key) DO UPDATE
 SET next = max(rates.next, rates.paused, rates.owed, :micros) + :turns * {spacing}
