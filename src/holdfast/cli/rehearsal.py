@@ -61,7 +61,7 @@ code_option: Final = click.option(
 @db_option
 @json_option
 async def replay(run: str, apps: tuple[str, ...], to: int | None, at: str | None, db: str | None, as_json: bool) -> int:
-    """Replay a run with the code of today, and look at its variables.
+    """Replay a run with today's code, and look inside.
 
     The agent's code runs from its first line, or from the last checkpoint, and gets what was recorded. No body of a step runs
     and nothing is written. Where the replay stops, the local variables of the agent's functions are printed.
@@ -126,7 +126,7 @@ async def rehearse(
     runs: tuple[str, ...], apps: tuple[str, ...], model: str | None, prompts: dict[str, str], live: tuple[str, ...],
     answers: dict[str, str], decide: bool, budget: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run recorded runs again with one thing changed, without effects.
+    """Run recorded runs again with one thing changed.
 
     Each run begins anew, in a store of its own. Recorded results answer calls with the same input. A request to a model with a new
     input is made if there is a --budget; any other call with a new input gets its --answer, or ends the rehearsal there. Then the
