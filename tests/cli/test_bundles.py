@@ -62,6 +62,7 @@ def test_a_run_is_moved_decided_in_the_file_and_imported(store):
     assert "Moved r to r.bundle: 2 runs" in said and "holdfast import r.bundle" in said
 
     shown = ok(store("show", "r.bundle"))
+    assert "\\n" not in shown
     assert "move of run r" in shown and "Publish this?" in shown and "\x1b" not in shown
     (question,) = store.json("approvals", "r.bundle")["questions"]
     assert f"holdfast approve r.bundle {question['id']}" in ok(store("approvals", "r.bundle"))

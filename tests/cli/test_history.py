@@ -49,9 +49,9 @@ def test_steps(cli):
     """They are listed with how each ended, in pages, and one is shown with its arguments and result."""
     begin("sqlite:holdfast.db")
     shown = cli("steps", "r").stdout
-    assert "✓ summarise(pages=['otters 0 long" in shown
-    assert "✓ flaky()  2 attempts" in shown or "✓ flaky  2 attempts" in shown
-    assert "○ asks(n=1)  waiting" in shown
+    assert "✓ summarise#0(pages=['otters 0 long" in shown
+    assert "✓ flaky#0()  2 attempts" in shown or "✓ flaky#0  2 attempts" in shown
+    assert "○ @1/asks#0(n=1)  waiting" in shown
     assert shown.count("worker") == 1
     listed = cli.json("steps", "r")
     assert [step["name"] for step in listed["steps"]] == [":plan", "summarise", "flaky", ":checkpoint", "asks"]

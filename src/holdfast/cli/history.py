@@ -89,7 +89,7 @@ def _step_line(step: StepInfo, width: int, signs: Glyphs) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis").append(f"{MARGIN}{step.seq:>5}  ", "dim")
     right = "  ".join(filter(None, (step.spent.cost, _took(step))))
     sign, style = _SIGNS[step.status]
-    name = f"stream {step.name}" if step.kind == "stream" else step.name.lstrip(":")
+    name = f"stream {step.name}" if step.kind == "stream" else step.key or step.name.lstrip(":")
     text = Text(f"{getattr(signs, sign)} ", style).append(clean(name), "bold")
     behind = Text()
     if step.attempts > 1:

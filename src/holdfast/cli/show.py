@@ -105,7 +105,7 @@ async def show(
             on = console()
             narrowed = {"failed_only": failed, "last_only": last}
             if bundle is not None:
-                on.print(Text(), *bundle_lines(bundle), sep="\n", soft_wrap=True)
+                print_lines(on, [Text(), *bundle_lines(bundle)])
             print_lines(on, await drawn(hf, found, on.width, glyphs(on), db, bar=on.is_terminal, **narrowed))
 
 

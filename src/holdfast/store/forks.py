@@ -473,7 +473,7 @@ def key_of(tx: Transaction, run: str, name: str) -> Asking[str]:
     told = ", ".join(map(repr, near[:_SHOWN])) + (f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else "")
     what = "made several calls with that name" if called else "made no such call"
     hint = f": there are {told}" if near else ""
-    raise BadArguments(f"{show(name, 60)}: run {run!r} {what}{hint}. `holdfast show {run}` has the keys of its calls")
+    raise BadArguments(f"{show(name, 60)}: run {run!r} {what}{hint}. `holdfast steps {run}` has the keys of its calls")
 
 
 def _outcome(tx: Transaction, run: RunRow, key: str) -> Asking[tuple[int, list[Event]]]:
