@@ -149,7 +149,7 @@ class TestClient(Client):
         Example:
             ```python
             await hf.crash()
-            assert (await run.info()).status == "waiting"
+            await run.wait("waiting")  # it has come so far again
             ```
         """
         self._up.clear()
