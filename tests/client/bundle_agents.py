@@ -74,4 +74,16 @@ async def fails() -> str:
     raise RuntimeError("no")
 
 
-AGENTS = [clerk, house, all_there_is, house_of_cards, sleeper, talker, fails]
+@holdfast.agent
+async def guest() -> str:
+    return await holdfast.receive("go", str)
+
+
+@holdfast.agent
+async def host() -> str:
+    """Let a guest in who may stay when the host has gone."""
+    await holdfast.spawn(guest)
+    return await holdfast.receive("end", str)
+
+
+AGENTS = [clerk, house, all_there_is, house_of_cards, sleeper, talker, fails, guest, host]

@@ -4,6 +4,10 @@ import asyncio
 import contextlib
 import io
 import json
+import os
+import sqlite3
+import threading
+import time
 
 import pytest
 from tests.client.bundle_agents import (
@@ -13,6 +17,7 @@ from tests.client.bundle_agents import (
     all_there_is,
     clerk,
     fails,
+    host,
     house,
     house_of_cards,
     sleeper,
@@ -22,6 +27,7 @@ from tests.client.bundle_agents import (
 import holdfast
 import holdfast.testing
 from holdfast.client.edge import open_bundle
+from holdfast.store.bundles import Mark, Move
 from holdfast.words.people import Actor
 
 WAYS = ["sqlite-sqlite", "sqlite-postgres", "postgres-sqlite"]
@@ -390,6 +396,131 @@ async def test_a_move_is_taken_back_by_force_alone(road):
         assert [deed.action for deed in await hf.audit(run="r", by="ben")] == ["take_back"]
         with pytest.raises(holdfast.RunActive):
             await run.take_back(force=True)
+
+
+def slow_disk(monkeypatch, meanwhile, times=1):
+    """Let something happen, `times` times, while a file is flushed."""
+    left, flush = list(range(times)), os.fsync
+
+    def slow(file):
+        with contextlib.suppress(IndexError):
+            left.pop()
+            meanwhile()
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", slow)
+
+
+async def hosting(hf):
+    run = await waiting(hf, host)
+    (child,) = [hf.get(each.id) for each in await hf.runs() if each.parent]
+    await child.wait("waiting", waits_for="message")
+    return run, child
+
+
+@pytest.mark.parametrize("end", ["completed", "cancelled"])
+async def test_a_run_that_ends_while_its_file_is_written_is_not_moved(road, end, monkeypatch):
+    """Nothing below it is given up: no store would take that, and it would be lost."""
+    async with road.open("source") as hf:
+        run, child = await hosting(hf)
+        loop = asyncio.get_running_loop()
+
+        async def ends():
+            await (run.send("end", "bye") if end == "completed" else run.cancel(grace="0s"))
+            await run.wait(end)
+
+        slow_disk(monkeypatch, lambda: asyncio.run_coroutine_threadsafe(ends(), loop).result(20))
+        with pytest.raises(holdfast.RunFinished, match=f"'r' is {end}: it has ended, and there is nothing to move"):
+            await road.move(run, timeout=20)
+        assert not list(road.folder.glob("*.bundle*")) and await hf.store.moved("r") is None
+        if end == "completed":  # with a run that is cancelled those below it are
+            assert (await child.info()).status == "waiting"
+            await child.send("go", "on")
+            assert await child.result(timeout=20) == "on"
+
+
+async def test_the_move_itself_refuses_a_run_that_has_ended(road):
+    async with road.open("source") as hf:
+        run, child = await hosting(hf)
+        await run.send("end", "bye")
+        await run.result(timeout=20)
+        marks = {row.id: Mark.of(row) for row in (await hf.store.belongings("r")).runs}
+        with pytest.raises(holdfast.RunFinished, match="nothing to move"):
+            await hf.store.move(Move("b" * 32, "r", "0" * 32, marks, "move:1", b"", "moved", by="", via=""))
+        assert (await child.info()).status == "waiting"
+
+
+async def test_a_run_is_not_deleted_while_one_below_it_is_on_its_way(files):
+    async with files.open("source") as hf:
+        run, child = await hosting(hf)
+        await files.move(run)
+        with contextlib.closing(sqlite3.connect(files.folder / "0.db", isolation_level=None)) as db:
+            db.execute("UPDATE runs SET status = 'completed' WHERE id = 'r'")
+        with pytest.raises(holdfast.RunActive, match="has not confirmed"):
+            await run.delete()
+        assert await hf.prune(0) == 0
+        await run.take_back(force=True)
+        assert (await child.info()).status == "waiting"
+
+
+async def test_of_two_exports_at_once_one_moves_the_run(road, monkeypatch):
+    async with road.open("source") as hf, holdfast.open(road.source) as other:
+        run = await waiting(hf, sleeper)
+        both = threading.Barrier(2, timeout=20)
+        slow_disk(monkeypatch, both.wait, times=2)  # each has read the run before the other moves it
+        second = other.get("r").export(road.folder / "2.bundle", move="0" * 32, keys=road.keys, timeout=20)
+        told = await asyncio.gather(road.move(run, timeout=20), second, return_exceptions=True)
+        (made,) = [each for each in told if isinstance(each, holdfast.Bundle)]
+        (error,) = [each for each in told if isinstance(each, holdfast.RunFinished)]
+        (file,) = road.folder.glob("*.bundle*")
+        assert f"moved to store {made.destination} in {file.name} by another export" in str(error)
+        assert (await run.info()).status == "moved" and made.id == (await hf.store.moved("r")).bundle
+        again = await run.export(file, keys=road.keys)  # over itself alone
+        assert again.id == made.id
+
+
+async def test_the_time_of_a_move_includes_its_file(files, monkeypatch):
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+        slow_disk(monkeypatch, lambda: time.sleep(0.6))
+        with pytest.raises(TimeoutError, match="nothing was moved"):
+            await files.move(run, timeout=0.5)
+        assert not list(files.folder.glob("*.bundle*")) and (await run.info()).status == "waiting"
+
+
+async def test_a_move_is_confirmed_or_taken_back(road):
+    async with road.open("source") as hf, holdfast.open(road.source) as other:
+        for place in range(5):
+            run = await waiting(hf, sleeper, id=f"r{place}")
+            road.file = road.folder / f"{place}.bundle"
+            made = await road.move(run)
+            told = await asyncio.gather(
+                run.confirm_move(), other.get(run.id).take_back(force=True), return_exceptions=True
+            )
+            confirmed = (await run.info()).status == "moved"
+            assert [type(each) for each in told] == (
+                [type(None), holdfast.RunFinished] if confirmed else [holdfast.RunActive, type(None)]
+            )
+        run = await waiting(hf, sleeper)
+        road.file = road.folder / "last.bundle"
+        made = await road.move(run)
+        await run.take_back(force=True)
+        with pytest.raises(holdfast.RunActive, match="taken back, and there is nothing to confirm"):
+            await hf.store.confirm("r", made.id, by="", via="")  # by one who read it before
+        assert (await hf.store.moved("r")).confirmed_at is None
+
+
+async def test_a_copy_of_a_cancelled_run_goes_on_from_before_that(road):
+    async with road.open("source") as hf:
+        run, _ = await nested(hf)
+        await run.cancel(grace="0s")
+        await run.wait("cancelled")
+        await run.export(road.file, keys=road.keys)
+    async with road.open("destination") as hf:
+        told = await hf.import_run(road.file, keys=road.keys)
+        question = await hf.get(told.run).wait_for_question()
+        await hf.approve(question, by=holdfast.Actor("zoe", groups=["doorkeepers"]))
+        assert await hf.get(told.run).result(timeout=30) == "did let ada in"
 
 
 async def test_a_conversation_that_went_on_elsewhere_is_not_mixed(road):

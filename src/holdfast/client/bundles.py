@@ -42,6 +42,7 @@ from holdfast.store.bundles import (
     Move,
     TakeBack,
     Unchanged,
+    check_movable,
     checked,
     sections_of,
 )
@@ -442,7 +443,12 @@ def _copy_of(bundle: Opened, id: str | None, author: Author) -> NewFork | None:
             raise BadArguments(f"id={id!r}: a move keeps its id, {root!r}; only a copy gets another")
         return None
     name = checked_run_id(id if id is not None else f"{root[:190]}-{manifest.id[:8]}")
-    return NewFork(root, name, secrets.token_hex(16), None, manifest.effects, Actor(author["by"]), author["via"])
+    # One that was told to stop goes on from before that: behind it the copy would be told to stop, too.
+    stops = [
+        event.seq for event in bundle.found.events(root) if event.kind == "run.cancelling" and event.dropped is None
+    ]
+    at = min(stops, default=None)
+    return NewFork(root, name, secrets.token_hex(16), at, manifest.effects, Actor(author["by"]), author["via"])
 
 
 class Record:
@@ -573,7 +579,7 @@ class Bundles(Base):
         moved = await self.store.moved(run) if row.status == "moved" else None
         if moved is None:
             raise RunActive(f"run {run!r} is {row.status}: it was not moved, and there is nothing to confirm")
-        await self._written(self.store.confirm(moved.bundle, **self._author(by)), "Confirming it again is safe")
+        await self._written(self.store.confirm(run, moved.bundle, **self._author(by)), "Confirming it again is safe")
 
     async def _export(self, run: str, to: Any, **how: Any) -> Bundle:
         return await self._exported(run, to, **how)
@@ -604,10 +610,7 @@ class Bundles(Base):
             )
         if not isinstance(to, str | os.PathLike):
             raise BadArguments("a move goes to a file, which is flushed before the run is given up; give its name")
-        if row.status in FINISHED and row.status != "failed":
-            raise RunFinished(
-                f"run {run!r} is {row.status}: it has ended, and there is nothing to move; copy it instead"
-            )
+        check_movable(row)
         path = await asyncio.to_thread(_checked_path, to, run)
         limit = None if timeout is None else seconds(timeout)
         return await self._move(run, path, pen, move, limit, by, now=now)
@@ -636,20 +639,27 @@ class Bundles(Base):
     async def _move(
         self, run: str, path: Path, pen: _Pen, to: str, limit_s: float | None, by: str, *, now: bool
     ) -> Bundle:
-        request, tries, written = f"move:{secrets.token_hex(8)}", 0, False
+        request, tries, written = f"move:{secrets.token_hex(8)}", 0, ""
         reason = f"moved to store {to} in {path.name}"
+        clock = asyncio.get_running_loop().time
+        ends = None if limit_s is None else clock() + limit_s
         try:
             while True:
-                async with asyncio.timeout(limit_s):
+                async with asyncio.timeout_at(ends):
                     await self._quiesce(run, request, reason, by, now=now, every=tries >= _TRIES)
+                    found = await self.store.belongings(run)
                 tries += 1
-                found = await self.store.belongings(run)
+                check_movable(found.runs[0])
                 manifest = self._manifest("move", found.store, destination=to, pause=request)
                 if any(row.status not in MOVABLE for row in found.runs):
                     continue
                 made = await asyncio.to_thread(pen.write, found, manifest)
+                if not written:
+                    await asyncio.to_thread(_checked_path, path, run)  # another export may have written it meanwhile
+                written = manifest.id
                 await asyncio.to_thread(write, path, made.unreleased)
-                written = True
+                if ends is not None and clock() > ends:
+                    raise TimeoutError  # here, because nothing is known of a commit that is broken off
                 marks = {row.id: Mark.of(row) for row in found.runs}
                 move = Move(manifest.id, run, to, marks, request, made.content, reason, **self._author(by))
                 try:
@@ -663,7 +673,7 @@ class Bundles(Base):
                 f"{error}. Export it again, to the same file: if it was moved, its bundle is written again"
             ) from None
         except BaseException as error:
-            await self._let_go(run, request, by, path if written else None)
+            await self._let_go(run, request, by, path, written)
             if isinstance(error, TimeoutError):
                 waited = spoken(limit_s or 0)
                 raise TimeoutError(f"run {run!r} came to no safe point within {waited}; nothing was moved") from None
@@ -678,7 +688,11 @@ class Bundles(Base):
         with self._listening("", News.MOVED) as heard:
             while True:
                 heard.clear()
-                members = [row for row in await self.store.members(run) if row.status in going]
+                family = await self.store.members(run)
+                for row in family:
+                    if row.id == run:
+                        check_movable(row)
+                members = [row for row in family if row.status in going]
                 if not members:
                     return
                 data = {**author, "reason": reason, "request": request, "depth": 0, "family": False, "now": now}
@@ -690,13 +704,13 @@ class Bundles(Base):
                     async with asyncio.timeout(_LOOK_S):
                         await self._pause_for(heard)
 
-    async def _let_go(self, run: str, request: str, by: str, path: Path | None) -> None:
-        """Undo what an export has done that comes to nothing: what it paused goes on, and its file goes."""
+    async def _let_go(self, run: str, request: str, by: str, path: Path, written: str) -> None:
+        """Undo what an export has done that comes to nothing: what it paused goes on, and the bundle goes that it has written."""
         with contextlib.suppress(StoreUnavailable):
             await self.store.call_off_move(run, request, by=self._author(by)["by"])
-        if path is not None and (await self._run_row(run)).status != "moved":
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(path.unlink)
+            moved = await self.store.moved(run)
+            if moved is None or moved.bundle != written:
+                await asyncio.to_thread(_remove, path, written)
 
     async def _write_again(self, row: RunRow, to: Any, destination: str | None) -> Bundle:
         """Write the file of a move once more, as long as nobody knows that it came."""
@@ -742,13 +756,23 @@ def _release(path: Path, made: files.Bundle) -> None:
     write(path, made.content)
 
 
+def _remove(path: Path, bundle: str) -> None:
+    """Remove a file if it holds this bundle, and not that of another export."""
+    with contextlib.suppress(OSError):
+        if _holds(path, bundle):
+            path.unlink()
+
+
+def _holds(path: Path, bundle: str) -> bool:
+    with contextlib.suppress(OSError, BadBundle), path.open("rb") as file:
+        return files.read_head(file).manifest.id == bundle
+    return False
+
+
 def _checked_path_again(to: Any, run: str, bundle: str) -> Path:
     """Find where a bundle goes that is written again: over itself, too."""
     path = Path(os.fspath(to)).absolute()
-    with contextlib.suppress(OSError, BadBundle), path.open("rb") as file:
-        if files.read_head(file).manifest.id == bundle:
-            return path
-    return _checked_path(to, run)
+    return path if _holds(path, bundle) else _checked_path(to, run)
 
 
 def _made(content: bytes, run: str, found: Belongings, manifest: Manifest) -> Bundle:

@@ -732,9 +732,9 @@ class Bundles(Feature):
         """Make what was moved this store's again."""
         await self._submit(work)
 
-    async def confirm(self, bundle: str, *, by: str, via: str) -> None:
-        """Note that the destination has what was moved: the file is kept no longer."""
-        await self._submit(lambda tx: _confirm(tx, bundle, by, via))
+    async def confirm(self, root: str, bundle: str, *, by: str, via: str) -> None:
+        """Note that the destination has what was moved: the file is kept no longer. `RunActive` if it was taken back."""
+        await self._submit(lambda tx: _confirm(tx, root, bundle, by, via))
 
     async def import_bundle(self, work: Import) -> None:
         """Put a family into the store, whole or not at all."""
@@ -760,6 +760,19 @@ class Moved(NamedTuple):
     made_at: int
     confirmed_at: int | None
     undone_at: int | None
+
+
+def check_movable(root: RunRow) -> None:
+    """Refuse to move a run that has ended, or that another export moved: no store would take it."""
+    if root.status == "moved":
+        raise RunFinished(
+            f"run {root.id!r} was {root.reason} by another export meanwhile; export it again, and the bundle of that is written "
+            "again"
+        )
+    if root.status in ("completed", "cancelled"):
+        raise RunFinished(
+            f"run {root.id!r} is {root.status}: it has ended, and there is nothing to move; copy it instead"
+        )
 
 
 def _call_off(tx: Transaction, root: str, request: str, by: str) -> Asking[None]:
@@ -807,6 +820,9 @@ class Move:
         if tx.again and (yield from tx.row("export_content", bundle=self.bundle)) is not None:
             return  # our own, whose commit was unknown
         members = [RunRow(*row) for row in (yield from tx.rows("members", root=self.root))]
+        for row in members:
+            if row.id == self.root:
+                check_movable(row)
         now = {row.id: Mark.of(row) for row in members}
         if now != self.marks:
             raise Changed
@@ -840,9 +856,11 @@ class TakeBack:
             yield from tx.rows("hold_run", run=row[0])
         moved = yield from tx.row("export", run=self.root)
         root = yield from existing(tx, self.root)
-        if tx.again and root.status != "moved":
+        # Runs below one that has ended here are taken back too: no store takes a bundle of these.
+        away = any(RunRow(*row).status == "moved" for row in (yield from tx.rows("members", root=self.root)))
+        if tx.again and not away:
             return  # our own, whose commit was unknown
-        if moved is None or root.status != "moved":
+        if moved is None or not away:
             raise RunActive(f"run {self.root!r} is {root.status}: it was not moved, and there is nothing to take back")
         if moved[4] is not None:
             raise RunFinished(f"run {self.root!r} was {root.reason}, and it came there: move it back from there")
@@ -872,11 +890,14 @@ def let_go(tx: Transaction, runs: Iterable[str], request: str | None, by: str) -
             yield from go_on(tx, row, by)
 
 
-def _confirm(tx: Transaction, bundle: str, by: str, via: str) -> Asking[None]:
-    found = yield from tx.row("confirm_export", bundle=bundle)
-    if found is None:
-        raise BadArguments(f"nothing left this store in a bundle {bundle!r}")
-    yield from audit.note(tx, found[0], by, via, "confirm_move", {"bundle": bundle})
+def _confirm(tx: Transaction, root: str, bundle: str, by: str, via: str) -> Asking[None]:
+    yield from tx.rows("hold_run", run=root)  # first: whoever takes it back has the run too
+    row = yield from existing(tx, root)
+    last = yield from tx.row("export", run=root)
+    if row.status != "moved" or last is None or last[0] != bundle or last[5] is not None:
+        raise RunActive(f"run {root!r} is {row.status}: that move was taken back, and there is nothing to confirm")
+    yield from tx.rows("confirm_export", bundle=bundle)
+    yield from audit.note(tx, root, by, via, "confirm_move", {"bundle": bundle})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.errors import RunActive, UnknownRun
@@ -70,7 +70,7 @@ def _delete(tx: Transaction, run: str, by: str, via: str) -> Asking[int]:
     for member, status in family:
         if status not in FINISHED:
             raise RunActive(f"run {member!r} is {status}; cancel it first, or wait for its end")
-    if (yield from _is_underway(tx, found.root_id)):
+    if (yield from _is_underway(tx, found.root_id, family)):
         raise RunActive(
             f"run {run!r} was moved, and its destination has not confirmed that it came: until then its bundle can be written again"
         )
@@ -79,10 +79,11 @@ def _delete(tx: Transaction, run: str, by: str, via: str) -> Asking[int]:
     return len(family)
 
 
-def _is_underway(tx: Transaction, root: str) -> Asking[bool]:
-    """Was this run moved, and is it not known that it came? Then what there is of it here is the last of it."""
+def _is_underway(tx: Transaction, root: str, family: Iterable[Sequence[Any]]) -> Asking[bool]:
+    """Was this run moved, or one of its family, and is it not known that it came? Then what is here of it is the last of it."""
     row = yield from tx.row("run", run=root)
-    moved = (yield from tx.row("export", run=root)) if row is not None and row[3] == "moved" else None
+    away = (row is not None and row[3] == "moved") or any(status == "moved" for _, status in family)
+    moved = (yield from tx.row("export", run=root)) if away else None
     return moved is not None and moved[4] is None
 
 
@@ -109,7 +110,7 @@ def _prune(tx: Transaction, fits: dict[str, Any], limit: int, spared: set[str], 
     found = yield from tx.rows("prunable", **fits, limit=limit, spared=to_json(sorted(spared)))
     for (root,) in found:
         family = yield from tx.rows("family", run=root)
-        if all(status in FINISHED for _, status in family) and not (yield from _is_underway(tx, root)):
+        if all(status in FINISHED for _, status in family) and not (yield from _is_underway(tx, root, family)):
             doomed += [member for member, _ in family]
             roots += 1
             gone = RunRow(*(yield from tx.row("run", run=root)))
