@@ -1012,6 +1012,8 @@ class Client:
     ) -> Checked:
         """Replay every unfinished run with this code, and the newest finished ones, and tell which would not go on, and where.
 
+        Runs that were moved to another store are left out.
+
         Args:
             agents: The agents, or modules with agents, that are about to serve the store.
             runs: Only these runs.

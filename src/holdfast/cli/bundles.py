@@ -10,12 +10,13 @@ from holdfast.cli.agents import load_apps
 from holdfast.cli.options import db_option, json_option, run_argument, seconds_of, subcommand
 from holdfast.cli.stores import at_terminal, existing
 from holdfast.cli.view.advice import command
-from holdfast.cli.view.console import answer, print_json, say
+from holdfast.cli.view.console import FAILED, answer, print_json, say
 from holdfast.cli.view.draw import clean
 from holdfast.client.bundles import Bundle, Imported
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.documents import plain
+from holdfast.rehearsal.replay import Replay
 from holdfast.values.bundle import EFFECTS
 from holdfast.values.text import size
 from holdfast.words.spent import count
@@ -116,11 +117,13 @@ def _report(made: Bundle, file: str) -> None:
 @json_option
 async def import_(
     file: str, run_id: str | None, dry_run: bool, apps: tuple[str, ...], db: str | None, as_json: bool
-) -> None:
+) -> int:
     """Put the run of a bundle into this store.
 
     All of it or nothing. It goes on at once if a worker serves its agents; decisions that were written into FILE count. Who signed
     FILE must be trusted here: `holdfast key trust`.
+
+    With --dry-run and --code the exit code is 1 if a run would not go on with that code, or if that cannot be told.
     """
     if apps and not dry_run:
         raise click.UsageError("--code is held against the runs by --dry-run; what serves them here is a worker's")
@@ -131,6 +134,7 @@ async def import_(
         print_json(plain(told))
     else:
         _print(told, db)
+    return FAILED if any(each.stops for each in told.replays) else 0
 
 
 import_.name = "import"
@@ -149,7 +153,20 @@ def _print(told: Imported, url: str | None) -> None:
         say(f"No worker here serves {clean(agent)!r}: it waits until one does.", "yellow")
     for agent in told.changed:
         say(f"The arguments of {clean(agent)!r} are others here than where it comes from.", "yellow")
-    for each in told.diverges:
-        say(f"The code does not fit run {clean(each.run)}: {clean(each.line)}: {clean(each.reason)}", "red")
+    for each in told.replays:
+        _print_replay(each)
     if not told.dry_run:
         answer("See how it stands:", "", command("show", told.run, db=url))
+
+
+def _print_replay(each: Replay) -> None:
+    """Say of one run whether the code fits it."""
+    run = clean(each.run)
+    if each.verdict in ("diverges", "unfit"):
+        say(f"The code does not fit run {run}: {clean(each.line)}: {clean(each.reason)}", "red")
+    elif each.stops:
+        say(f"It cannot be told whether run {run} would go on: {clean(each.reason)}", "red")
+    elif each.fits:
+        answer(f"The code fits run {run}: {each.seen} of {count(each.of, 'outcome')} seen.")
+    else:
+        say(f"Run {run} is over: {clean(each.reason)}", "yellow")

@@ -18,6 +18,7 @@ from holdfast.cli.options import (
     pairs,
     run_argument,
     run_ids,
+    seconds_of,
     subcommand,
     value_of,
 )
@@ -96,7 +97,9 @@ async def check(apps: tuple[str, ...], runs: tuple[str, ...], finished: int, db:
     runs and nothing is written. Each run that would diverge is told with the call, the line, what was recorded and what the
     code does now.
 
-    The exit code is 1 if there is such a run, so that a pipeline stops before the deploy.
+    The exit code is 1 if there is such a run, or an unfinished one without code in APP, or one of which it cannot be told, so that
+    a pipeline stops before the deploy. A finished run that would end otherwise is told, and stops nothing. Runs that were moved to
+    another store are left out.
     """
     code = load_apps(apps)
     async with looked_at(db) as hf:
@@ -120,11 +123,13 @@ async def check(apps: tuple[str, ...], runs: tuple[str, ...], finished: int, db:
               help="The result of a step that is called with an input which was not recorded; repeatable.")  # fmt: skip
 @click.option("--decide", is_flag=True, help="Decide a question that shows another value as it was decided then.")
 @budget_option("What requests to models may spend in all; without it none is made.")
+@click.option("--timeout", metavar="TIME", default="5m", show_default=True, callback=seconds_of,
+              help="How long the rehearsal of one run may take.")  # fmt: skip
 @db_option
 @json_option
 async def rehearse(
     runs: tuple[str, ...], apps: tuple[str, ...], model: str | None, prompts: dict[str, str], live: tuple[str, ...],
-    answers: dict[str, str], decide: bool, budget: str | None, db: str | None, as_json: bool,
+    answers: dict[str, str], decide: bool, budget: str | None, timeout: float, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run recorded runs again with one thing changed.
 
@@ -138,7 +143,16 @@ async def rehearse(
     limits = None if budget is None else Budget.parse(budget)
     async with looked_at(db) as hf:
         found = await rehearsed(
-            hf, runs, code, model=_model(model), prompts=texts, live=live, answers=given, decide=decide, budget=limits
+            hf,
+            runs,
+            code,
+            model=_model(model),
+            prompts=texts,
+            live=live,
+            answers=given,
+            decide=decide,
+            budget=limits,
+            timeout=timeout,
         )
     if as_json:
         print_json({"rehearsals": [_document(each) for each in found]})
@@ -263,7 +277,7 @@ def _print_checked(replays: tuple[Replay, ...]) -> None:
         _print_notice(on, notice, _listed(runs))
     counts = {verdict: sum(found.verdict == verdict for found in replays) for verdict in _SAYS}
     told = [f"{counts[verdict]} {what}" for verdict, what in _MANY.items() if counts[verdict]]
-    style = "bold red" if any(counts[bad] for bad in ("diverges", "unfit", "differs")) else "green"
+    style = "bold red" if any(found.stops for found in replays) else "green"
     on.print(Text(f"  {count(len(replays), 'run')} replayed: ", "bold").append(", ".join(told) or "none", style))
 
 
@@ -277,7 +291,7 @@ def _alike(replays: tuple[Replay, ...]) -> dict[Any, list[Replay]]:
     """Findings that are the same but for the run and its values: of one line, one kind and one name."""
     found: dict[Any, list[Replay]] = {}
     for each in replays:
-        if not each.fits and each.verdict != "unknown":
+        if each.stops or each.verdict == "differs":
             what = each.recorded.partition("(")[0]
             found.setdefault((each.agent, each.verdict, each.line, what), []).append(each)
     return found
@@ -285,7 +299,7 @@ def _alike(replays: tuple[Replay, ...]) -> dict[Any, list[Replay]]:
 
 def _print_verdict_of(on: Console, signs: Glyphs, same: list[Replay]) -> None:
     first = same[0]
-    sign = signs.doubt if first.verdict == "unsure" else signs.failed
+    sign = signs.doubt if first.verdict in ("unsure", "unknown", "differs") else signs.failed
     head = Text(f"  {sign} ", _STYLES[first.verdict]).append(_listed([each.run for each in same]), "bold")
     on.print(head.append(f"  {first.agent}  ").append(_SAYS[first.verdict], _STYLES[first.verdict]), soft_wrap=True)
     _print_parting(on, first)

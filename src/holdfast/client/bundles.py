@@ -121,6 +121,7 @@ class Imported:
         missing: Agents that no worker here serves.
         changed: Agents whose arguments are others here than where the run comes from.
         diverges: Of a dry run that was given code: the runs that would not go on with it, each with the step and the line.
+        replays: Of a dry run that was given code: each run that could go on here, and whether the code fits it.
 
     Example:
         ```python
@@ -144,6 +145,7 @@ class Imported:
     missing: tuple[str, ...]
     changed: tuple[str, ...]
     diverges: tuple[Replay, ...] = ()
+    replays: tuple[Replay, ...] = ()
 
 
 # Files
@@ -485,18 +487,16 @@ class Record:
         return [MessageRow(*row) for of, *row in rows if of == conversation and first <= row[0] < end]
 
 
-async def _diverging(found: Belongings, specs: list[AgentSpec]) -> tuple[Replay, ...]:
-    """Replay the runs that have not ended with this code; returns those that it does not fit."""
+async def _replayed(found: Belongings, specs: list[AgentSpec]) -> tuple[Replay, ...]:
+    """Replay the runs that have not ended, or can be retried, with this code."""
     if not specs:
         return ()
     ground = Ground(Record(found), specs)
     try:
-        replays = [
-            await ground.replay(row) for row in found.runs if row.status not in FINISHED or row.status == "failed"
-        ]
+        rows = [row for row in found.runs if row.status not in FINISHED or row.status == "failed"]
+        return tuple([await ground.replay(row) for row in rows])
     finally:
         await ground.close()
-    return tuple(each for each in replays if each.verdict in ("diverges", "unfit"))
 
 
 class Bundles(Base):
@@ -559,7 +559,7 @@ class Bundles(Base):
         work = Import(head.manifest, found, bundle.ballots, **self._author(by), copy=copy, dry_run=dry_run)
         with contextlib.suppress(Unchanged):
             await self.store.import_bundle(work)
-        diverges = await _diverging(found, specs_of(agents)) if dry_run else ()
+        replays = await _replayed(found, specs_of(agents)) if dry_run else ()
         served = await self.store.agents()
         unfinished = {row.agent: row for row in found.runs if row.status not in FINISHED}
         here = {name: told[1] for name, told in served.items()}
@@ -570,7 +570,7 @@ class Bundles(Base):
             bundle.size_bytes, tuple(sorted(questions - {question for question, *_ in bundle.ballots})), len(bundle.ballots),
             tuple(sorted(name for name, row in unfinished.items() if not is_served(row, served))),
             tuple(sorted(name for name, _, schema in found.rows["agents"] if here.get(name, schema) != schema)),
-            diverges,
+            tuple(each for each in replays if each.verdict in ("diverges", "unfit")), replays,
         )  # fmt: skip
 
     async def _confirm_move(self, run: str, *, by: str) -> None:

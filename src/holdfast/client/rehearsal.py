@@ -22,6 +22,7 @@ from holdfast.worker.agents import specs_of
 
 _PAGE: Final = 200
 _UNFINISHED: Final = tuple(status for status in TRANSITIONS if status not in FINISHED)
+_OVER: Final = tuple(FINISHED - {"moved"})  # a moved run goes on elsewhere, with the code that is there
 _SAMPLE: Final = 100
 
 
@@ -43,12 +44,12 @@ class Checked:
 
     @property
     def found(self) -> tuple[Replay, ...]:
-        """List the runs that the code does not fit."""
-        return tuple(each for each in self.replays if each.verdict in ("diverges", "unfit", "differs"))
+        """List the runs that would not go on with the code, or of which that cannot be told."""
+        return tuple(each for each in self.replays if each.stops)
 
     @property
     def fits(self) -> bool:
-        """Does the code fit every run that it could be held against?"""
+        """Would every run go on with the code, as far as it is not over?"""
         return not self.found
 
 
@@ -94,6 +95,8 @@ class Rehearsals(Base):
         finished: int = _SAMPLE,
     ) -> Checked:
         """Replay every unfinished run with this code, and the newest finished ones, and tell which would not go on, and where.
+
+        Runs that were moved to another store are left out.
 
         Args:
             agents: The agents, or modules with agents, that are about to serve the store.
@@ -144,11 +147,13 @@ class Rehearsals(Base):
 
     async def _named(self, runs: Iterable[str]) -> AsyncIterator[RunRow]:
         for run in dict.fromkeys(runs):
-            yield await self._run_row(checked_run_id(run))
+            row = await self._run_row(checked_run_id(run))
+            if row.status != "moved":
+                yield row
 
     async def _sampled(self, finished: int) -> AsyncIterator[RunRow]:
         """Every unfinished run, then some finished ones; the newest first."""
-        for statuses, most in ((_UNFINISHED, None), (tuple(FINISHED), finished)):
+        for statuses, most in ((_UNFINISHED, None), (_OVER, finished)):
             after, left = None, most
             while left is None or left > 0:
                 page = await self.store.runs(

@@ -40,6 +40,7 @@ from holdfast.words.model import FINISHED, OUTCOMES, Claimed, Event, RunRow, Sig
 from holdfast.words.notices import Notice, notices
 from holdfast.words.overrides import Override
 from holdfast.worker.agents import Served
+from holdfast.worker.drain import end_strays
 
 T = TypeVar("T")
 Verdict = Literal["fits", "diverges", "unfit", "differs", "unknown", "unsure"]
@@ -106,6 +107,13 @@ class Replay:
     def fits(self) -> bool:
         """Does the code do what was recorded?"""
         return self.verdict == "fits"
+
+    @property
+    def stops(self) -> bool:
+        """Would the run not go on with the code, or can that not be told? One that is over and ends otherwise needs nothing."""
+        if self.verdict == "unknown":
+            return self.status not in FINISHED
+        return self.verdict in ("diverges", "unfit", "unsure")
 
 
 class Source(Protocol):
@@ -209,16 +217,12 @@ class Ground:
         stray.add_done_callback(self._strays.discard)
 
     async def close(self) -> None:
-        """End what agents' code has left behind."""
-        for stray in list(self._strays):
-            stray.cancel()
-        await asyncio.gather(*self._strays, return_exceptions=True)
+        """End what agents' code has left behind, also what swallows that."""
+        await end_strays(self._strays)
 
     # One run
 
-    async def replay(
-        self, row: RunRow, *, to: int | None = None, at: str | None = None, limit_s: float = LIMIT_S, look: bool = False
-    ) -> Replay:
+    async def replay(self, row: RunRow, *, to: int | None = None, at: str | None = None, look: bool = False) -> Replay:
         """Replay a run: all of it, up to an event, or up to the call of a key; `look` tells what variables hold."""
         spec = self._served.spec_of(row.agent, row.version)
         if spec is None:
@@ -230,7 +234,7 @@ class Ground:
         with _unheard() as noticed:
             replaying = _Replaying(self, row, spec, events, len(events) < len(whole), look)
             try:
-                return await replaying.result(limit_s, noticed)
+                return await replaying.result(LIMIT_S, noticed)
             except StoreUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - a run that cannot be set up must not keep others from being tried

@@ -52,6 +52,7 @@ from holdfast.values.text import cut
 from holdfast.words import overrides
 from holdfast.words.budget import Budget
 from holdfast.words.calls import Call, Calls
+from holdfast.words.durations import Duration, seconds
 from holdfast.words.harmless import silent
 from holdfast.words.model import FINISHED, OUTCOMES, Event, RunRow, checked_run_id
 from holdfast.words.overrides import Override
@@ -148,6 +149,7 @@ async def rehearse(
     answers: Mapping[Any, Callable[..., Any]] | None = None,
     decide: bool = False,
     budget: Budget | None = None,
+    timeout: Duration = "5m",
 ) -> list[Rehearsed]:
     """Run recorded runs again with one thing changed, and compare. No effect happens, and the store is only read.
 
@@ -162,11 +164,12 @@ async def rehearse(
         answers: Functions, by step or its name, that answer calls which the record has not with that input.
         decide: Decide a question that shows another value than it did as it was decided then; else it ends the rehearsal.
         budget: What requests to models may spend in all. Without it none is made, but to a `model` that is an object.
+        timeout: How long each rehearsal may take; one that is not at its end by then is stopped.
 
     Raises:
         UnknownRun: One of the runs is not there.
         UnknownAgent: The code has no agent of that name.
-        BadArguments: The model, a prompt or a function has nothing to take the place of.
+        BadArguments: The model, a prompt or a function has nothing to take the place of, or the timeout is no time.
 
     Example:
         ```python
@@ -182,7 +185,14 @@ async def rehearse(
     by_name = {str(getattr(step, "name", step)): function for step, function in (answers or {}).items()}
     asked = frozenset(str(getattr(step, "name", step)) for step in live)
     rules = _Rules(
-        changed, replaced, asked, by_name, decide, budget, free=model is not None and not isinstance(model, str)
+        changed,
+        replaced,
+        asked,
+        by_name,
+        decide,
+        budget,
+        free=model is not None and not isinstance(model, str),
+        limit_s=seconds(timeout),
     )
     found: list[Rehearsed] = []
     for run in dict.fromkeys(runs):
@@ -204,6 +214,7 @@ class _Rules:
     decide: bool
     budget: Budget | None
     free: bool  # requests to models cost nothing
+    limit_s: float  # for one rehearsal
     spent: Spent = NOTHING
 
     @property
@@ -421,7 +432,10 @@ class _Director:
         over = asyncio.create_task(run.wait(*FINISHED, "paused"))
         others = [asyncio.create_task(self._nothing_comes.wait()), asyncio.create_task(self._pass_time(store, worker))]
         try:
-            await asyncio.wait([over, *others], return_when=asyncio.FIRST_COMPLETED)
+            limit_s = self.rules.limit_s
+            done, _ = await asyncio.wait([over, *others], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                self._stop(f"it is not at its end after {limit_s:g} s; if that is too short, give it a longer timeout")
         finally:
             for task in (over, *others):
                 task.cancel()
