@@ -23,11 +23,15 @@ from tests.client.bundle_agents import (
     sleeper,
     talker,
 )
+from tests.security.fuzzers.bundles import Apart
 
 import holdfast
 import holdfast.testing
+from holdfast.client.bundles import read_from
 from holdfast.client.edge import open_bundle
-from holdfast.store.bundles import Mark, Move
+from holdfast.errors import BadBundle
+from holdfast.store.bundles import CONTENT, Mark, Move
+from holdfast.values import bundle as bundle_files
 from holdfast.words.people import Actor
 
 WAYS = ["sqlite-sqlite", "sqlite-postgres", "postgres-sqlite"]
@@ -659,3 +663,47 @@ async def test_a_bundle_becomes_a_regression_test_in_three_lines(files, monkeypa
 
     with pytest.raises(holdfast.NondeterminismError, match=r"test_bundles.py:\d+"):
         holdfast.testing.replay(str(files.file), "r", [changed])
+
+
+LIES = [
+    ("run.forked", "began", ""), ("run.forked", "was", None), ("child.ended", "child", []), ("step.completed", "attempts", {}),
+    ("step.completed", "asked", -1), ("approval.asked", "expires_ms", "soon"), ("approval.decided", "votes", [[]]),
+    ("child.started", "child", {"a": 1}),
+]  # fmt: skip
+
+
+async def test_an_event_that_says_what_its_kind_does_not_is_refused(files):
+    """A trusted key signed it all the same: a worker that believed it would hang."""
+    async with files.open("source") as hf:
+        await nested(hf)
+        done = await hf.start(house_of_cards, "x", id="c")
+        await done.result()
+        fork = await done.fork(at=0, id="d")
+        await fork.wait_for_question()
+        copies = []
+        for run in (fork, hf.get("r")):
+            copied = io.BytesIO()
+            await run.export(copied, keys=files.keys)
+            copies.append(copied)
+    found = set()
+    for copied in copies:
+        read_from(io.BytesIO(copied.getvalue()), files.keys)
+        copied.seek(0)
+        head = bundle_files.read_head(copied)
+        texts = {each.name: bundle_files.read_section(copied, head, each, None) for each in head.manifest.sections}
+        for lie in LIES:
+            rows = {
+                each.name: bundle_files.read_rows(texts[each.name], each)
+                for each in head.manifest.sections
+                if each.name != CONTENT
+            }
+            kind, name, value = lie
+            row = next((row for row in rows["events"] if row[2] == kind), None)
+            if row is None:
+                continue
+            found.add(lie[0])
+            row[4] = json.dumps(json.loads(row[4]) | {name: value})
+            made = Apart(head.manifest, head.summary, rows, texts[CONTENT]).together(files.keys.own())
+            with pytest.raises(BadBundle, match=f"{name!r} of its data is not what {kind} says"):
+                read_from(io.BytesIO(made), files.keys)
+    assert len(found) >= 4 and "run.forked" in found

@@ -14,6 +14,7 @@ from tests.histories.record import _connected, bring_back, go_on
 from tests.histories.scenes import ALL, SCENES, start
 
 import holdfast
+from holdfast.words.facts import NEEDED, misfit
 from holdfast.words.model import KINDS
 
 OUTSIDE = {"open", "restore_backup"}  # public functions that no agent calls
@@ -158,6 +159,13 @@ def test_every_kind_of_event_is_in_a_history(store):
     found = {kind for file in FILES if kind_of(file) == store for _, kind, _ in events_of(file)}
     lacking = sorted(set(KINDS) - found)
     assert not lacking, f"{lacking}: add a scene that has them, and record it (python -m tests.histories.record NAME)"
+
+
+def test_every_event_that_was_recorded_says_what_its_kind_needs():
+    events = [(kind, data) for file in FILES for _, kind, data in events_of(file)]
+    wrong = [(kind, misfit(kind, json.loads(data)), data) for kind, data in events]
+    assert [each for each in wrong if each[1] is not None] == []
+    assert len(events) > 2000 and NEEDED.keys() <= KINDS.keys()
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

@@ -146,3 +146,38 @@ def test_sizes_are_bounded_before_anything_is_read():
         files._check_sizes([huge])
     with pytest.raises(BadBundle, match="rows"):
         files._check_sizes([replace(huge, size=1, rows=2_000_000)])
+
+
+@pytest.mark.parametrize(
+    ("row", "why"), [(b"[" + b"[]," * 1_000_001 + b"[]]\n", "lists"), (b'["' + b"x" * (33 << 20) + b'"]\n', "row")]
+)
+def test_a_row_that_would_take_much_room_is_not_read(row, why, monkeypatch):
+    monkeypatch.setattr(files.json, "loads", None)
+    with pytest.raises(BadBundle, match=why):
+        files.read_rows(row, files.Section("runs", 1, len(row), 1, "0" * 64))
+    packer = files.Rows({"runs": [row]})
+    with pytest.raises(BadBundle, match=why):
+        packer.sections()
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (b'{"decision":[' + b"[]," * 2000 + b"[]]}\n", "says more"), (b'{"decision":"' + b"x" * (1 << 20) + b'"}\n', "1 MiB"),
+        (b"{}\n" * 1001, "1,000"), (b"\n" * 100_000, "1,000"),
+    ],
+)  # fmt: skip
+def test_what_anybody_wrote_behind_a_bundle_is_not_read_if_it_is_large(tail, why):
+    whole = made().content
+    head = files.read_head(io.BytesIO(whole))
+    with pytest.raises(BadBundle, match=why):
+        files.read_decisions(io.BytesIO(whole + tail), head)
+
+
+def test_no_decision_is_written_that_nobody_could_read():
+    head, *_ = read(made().content)
+    with pytest.raises(BadBundle, match="1 MiB"):
+        files.decision_line(head, [], b"x" * (1 << 20), KEY)
+    many = [files.Decision(b"", head.signed, b"{}\n")] * 1000
+    with pytest.raises(BadBundle, match="1,000"):
+        files.decision_line(head, many, b"x", KEY)

@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -218,16 +218,23 @@ def read_from(file: BinaryIO, keys: Keys) -> Opened:
     decisions = files.read_decisions(file, head)
     if decisions and manifest.kind == "copy":
         raise BadBundle("decisions stand behind a copy, which asks its questions anew")
+    signers = {  # each is looked up once, however much it has decided
+        key: signer_of(keys, key, "decisions", by)
+        for key, by in {each.signed.key: each.signed.by for each in decisions}.items()
+    }
+
+    def check(key: str, signature: bytes, message: bytes) -> None:
+        if not signers[key].check(signature, message):
+            raise BadBundle(f"a decision in it was changed after {signers[key].name!r} signed it, or stands elsewhere")
+
+    files.check_decisions(head, decisions, check)
+    questions = {each.id: each for each in found.questions}
     ballots = []
-    for place, decision in enumerate(decisions):
-        by = signer_of(keys, decision.signed.key, "decisions", decision.signed.by)
-        files.check_decisions(
-            head, decisions[: place + 1], functools.partial(_check, keys, "decisions", decision.signed.by)
-        )
-        text = decision.content
+    for decision in decisions:
+        by, text = signers[decision.signed.key], decision.content
         if cipher is not None:
             text = cipher.decrypt(int.from_bytes(text[:_NONCE], "big"), text[_NONCE:])
-        ballots.append(_ballot(text, by, found))
+        ballots.append(_ballot(text, by, questions))
     return Opened(head, found, decisions, ballots, signer, end)
 
 
@@ -243,12 +250,12 @@ def _check(keys: Keys, use: Any, by: str, key: str, signature: bytes, message: b
         raise BadBundle(f"it was changed after {by!r} signed it")
 
 
-def _ballot(text: bytes, key: Key, found: Belongings) -> tuple[str, Ballot, dict[str, bytes], int]:
+def _ballot(text: bytes, key: Key, questions: Mapping[str, ApprovalRow]) -> tuple[str, Ballot, dict[str, bytes], int]:
     """Read what a person decided; the name and the groups are those of the key, as it is known here."""
     told = files.read_json(files.text_of(text, "a decision"), "a decision")
     if type(told) is not dict or tuple(told) != _BALLOT:
         raise BadBundle("a decision in it does not say what decisions say")
-    asked = next((each for each in found.questions if each.id == told["question"]), None)
+    asked = questions.get(told["question"]) if type(told["question"]) is str else None
     texts = [told["id"], told["note"], *(told[name] for name in ("seen", "value", "digest") if told[name] is not None)]
     if (
         asked is None

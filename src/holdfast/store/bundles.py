@@ -53,7 +53,8 @@ from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, rows, 
 from holdfast.values.bundle import Manifest
 from holdfast.values.parts import digest_of
 from holdfast.values.text import is_whole
-from holdfast.words.model import FINISHED, KINDS, OUTCOMES, ApprovalRow, Event, RunRow, WaitsFor, is_run_id
+from holdfast.words.facts import misfit, signal_misfit
+from holdfast.words.model import FINISHED, KINDS, OUTCOMES, ApprovalRow, Event, RunRow, Signal, WaitsFor, is_run_id
 from holdfast.words.people import Ballot
 
 _AT_ONCE: Final = 1_000  # rows of one statement
@@ -428,6 +429,16 @@ def checked(told: Mapping[str, list[list[Any]]], content: bytes, manifest: Manif
     for section, columns in SECTIONS.items():
         _check_columns(section, columns, told[section])
     found = Belongings({name: told[name] for name in SECTIONS}, {}, manifest.source)
+    try:
+        _check_whole(found, content, manifest)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise BadBundle(f"its rows do not say what rows of bundles say ({type(error).__name__})") from error
+    return found
+
+
+def _check_whole(found: Belongings, content: bytes, manifest: Manifest) -> None:
+    """Check rows of which each fits its columns."""
+    _check_facts(found)
     _check_runs(found, manifest)
     _check_journals(found)
     _check_inboxes(found)
@@ -436,7 +447,6 @@ def checked(told: Mapping[str, list[list[Any]]], content: bytes, manifest: Manif
     _check_streams(found)
     _check_parts(found)
     _check_blobs(found, content)
-    return found
 
 
 def _refuse(section: str, place: int, why: str) -> BadBundle:
@@ -454,6 +464,23 @@ def _check_columns(section: str, columns: dict[str, Fits], rows: list[list[Any]]
                     next(n for n, (fits, each) in enumerate(zip(checks, row, strict=True)) if not fits(each))
                 ]
                 raise _refuse(section, place, f"{name!r} is not what it should be")
+
+
+def _check_facts(found: Belongings) -> None:
+    """Check what events and signals say: the engine that goes on with them believes it."""
+    for section in ("events", "bases"):
+        for place, (_, _, kind, _, data, *_) in enumerate(found.rows[section]):
+            wrong = misfit(kind, json.loads(data or "{}"))
+            if wrong is not None:
+                raise _refuse(section, place, f"{wrong!r} of its data is not what {kind} says")
+    for place, (_, position, _, kind, topic, value, data, at) in enumerate(found.rows["signals"]):
+        told = json.loads(data or "{}")
+        becomes = Signal(position, kind, topic, value, told, at).recorded()
+        if becomes is None:
+            continue
+        wrong = signal_misfit(told) if kind == "run.resumed" else misfit(kind, becomes)
+        if wrong is not None:
+            raise _refuse("signals", place, f"{wrong!r} of its data is not what {kind} says")
 
 
 def _check_runs(found: Belongings, manifest: Manifest) -> None:

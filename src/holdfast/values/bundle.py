@@ -44,7 +44,11 @@ MOST_INFLATED: Final = 1 << 30  # bytes of all sections
 MOST_ROWS: Final = 1_000_000  # of all sections: a transaction of PostgreSQL has places for so many events
 _LINE: Final = 1 << 20  # bytes of a line of the head
 _MOST_SECTIONS: Final = 32
+_MOST_ROW: Final = 32 << 20  # bytes of a row
+_MOST_OPENED: Final = 1_000_000  # lists and objects in a row: an empty one takes thirty times its text when it is read
 _MOST_DECIDED: Final = 16 << 20  # bytes of all decisions
+_MOST_DECISIONS: Final = 1_000
+_MOST_SAID: Final = 1_000  # signs that part values in the line of a decision, which has four
 _DEEPEST: Final = 250
 _RELEASE: Final = b"release "
 _SIGNED: Final = 88  # characters of a signature of 64 bytes; a shorter one is filled up
@@ -221,7 +225,9 @@ def decision_line(head: Head, before: Sequence[Decision], content: bytes, signer
     """Write a decision behind those that are there already."""
     signature = signer.sign(to_sign("decision", signer.id, signer.name, _decided(head, before, content)))
     told = {"decision": _base64(content), "key": signer.id, "by": signer.name, "signature": _base64(signature)}
-    return to_line(told)
+    line = to_line(told)
+    _check_decided([*(each.line for each in before), line])
+    return line
 
 
 def _decided(head: Head, before: Sequence[Decision], content: bytes) -> bytes:
@@ -230,6 +236,19 @@ def _decided(head: Head, before: Sequence[Decision], content: bytes) -> bytes:
     for each in before:
         past.update(each.line)
     return past.digest() + content
+
+
+def _check_decided(lines: Sequence[bytes]) -> None:
+    """Check the sizes of decisions before any is read, because anybody may write behind a bundle."""
+    if len(lines) > _MOST_DECISIONS:
+        raise BadBundle(f"more than {_MOST_DECISIONS:,} decisions stand behind its sections")
+    if sum(map(len, lines)) > _MOST_DECIDED:
+        raise BadBundle(f"more than {size(_MOST_DECIDED)} stand behind its sections")
+    for line in lines:
+        if len(line) > _LINE:
+            raise BadBundle(f"a decision has more than {size(_LINE)}")
+        if sum(map(line.count, (b",", b"[", b"{"))) > _MOST_SAID:
+            raise BadBundle("a decision says more than decisions say")
 
 
 def _base64(content: bytes) -> str:
@@ -444,6 +463,7 @@ def read_rows(content: bytes, section: Section) -> list[list[Any]]:
     if content.count(b"\n") != section.rows:
         raise BadBundle(f"its section {section.name!r} has more or fewer rows than the manifest says")
     rows: list[list[Any]] = []
+    _check_rows(content, section.name)
     for place, line in enumerate(text_of(content, f"section {section.name!r}").splitlines(), 1):
         row = read_json(line, f"row {place} of {section.name!r}")
         if type(row) is not list:
@@ -454,6 +474,23 @@ def read_rows(content: bytes, section: Section) -> list[list[Any]]:
     return rows
 
 
+def _check_rows(content: bytes, name: str) -> None:
+    """Check that no row takes much more room than its bytes when it is read, or is read again."""
+    if len(content) <= _MOST_OPENED:
+        return
+    begins = 0
+    while begins < len(content):
+        ends = content.find(b"\n", begins) + 1 or len(content)
+        if ends - begins > _MOST_ROW:
+            raise BadBundle(f"a row of {name!r} has more than {size(_MOST_ROW)}")
+        if ends - begins > _MOST_OPENED:
+            # Those inside strings are counted too, because most of them are JSON, which is read later.
+            opened = content.count(b"[", begins, ends) + content.count(b"{", begins, ends)
+            if opened > _MOST_OPENED:
+                raise BadBundle(f"a row of {name!r} has more than {_MOST_OPENED:,} lists and objects in it")
+        begins = ends
+
+
 def read_decisions(file: BinaryIO, head: Head) -> list[Decision]:
     """Read the decisions behind the sections; what is no decision is refused."""
     file.seek(head.ends)
@@ -462,19 +499,25 @@ def read_decisions(file: BinaryIO, head: Head) -> list[Decision]:
         raise BadBundle(f"more than {size(_MOST_DECIDED)} stand behind its sections")
     if content and not content.endswith(b"\n"):
         raise BadBundle("it ends in the middle of a decision, or has more behind its sections than decisions")
+    if content.count(b"\n") > _MOST_DECISIONS:
+        raise BadBundle(f"more than {_MOST_DECISIONS:,} decisions stand behind its sections")
+    lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
+    _check_decided(lines)
     found = []
-    for line in content.split(b"\n")[:-1]:
-        told = _object(line + b"\n", "a decision")
+    for line in lines:
+        told = _object(line, "a decision")
         signed = _signed(told, "a decision", {"decision", "key", "by", "signature"})
-        found.append(Decision(_bytes(told["decision"], "a decision"), signed, line + b"\n"))
+        found.append(Decision(_bytes(told["decision"], "a decision"), signed, line))
     return found
 
 
 def check_decisions(head: Head, decisions: Sequence[Decision], check: Check) -> None:
     """Raise `BadBundle` unless each decision was signed, by a trusted key, for this bundle and in this place."""
-    for place, each in enumerate(decisions):
-        text = _decided(head, decisions[:place], each.content)
+    past = hashlib.sha256(head.text)
+    for each in decisions:
+        text = past.digest() + each.content
         check(each.signed.key, each.signed.signature, to_sign("decision", each.signed.key, each.signed.by, text))
+        past.update(each.line)
 
 
 def _short(value: object) -> str:
@@ -493,4 +536,7 @@ class Rows:
 
     def sections(self) -> dict[str, tuple[int, bytes]]:
         """Give each section with its number of rows and its content."""
-        return {name: (len(lines), b"".join(lines)) for name, lines in self._lines.items()}
+        found = {name: (len(lines), b"".join(lines)) for name, lines in self._lines.items()}
+        for name, (_, content) in found.items():
+            _check_rows(content, name)  # nobody could read it
+        return found
