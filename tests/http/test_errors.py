@@ -67,7 +67,7 @@ async def test_requests_that_are_wrong(site):
     as_json = {"Content-Type": "application/json"}
     await refused("GET", "/api", 404, "unknown_path")
     await refused("GET", "/api/runs/", 404, "unknown_path")
-    await refused("POST", "/api/runs/a/fork", 404, "unknown_path", json={})
+    await refused("POST", "/api/runs/a/spoon", 404, "unknown_path", json={})
     _, headers = await refused("PUT", "/api/runs", 405, "wrong_method")
     assert set(headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
     await refused("POST", "/healthz", 405, "wrong_method", json={})

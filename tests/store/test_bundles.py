@@ -4,6 +4,7 @@ import apsw
 import pytest
 from tests.store.places import new, owned, park
 
+from holdfast.errors import RunFinished
 from holdfast.store import migrate
 from holdfast.store.bundles import Changed, Mark, Move, public_id
 from holdfast.words.model import Event
@@ -81,7 +82,7 @@ async def test_a_run_that_changed_since_it_was_read_is_not_given_up(place):
         moved = await store.run("r")
         assert (moved.status, moved.reason, moved.lease_epoch) == ("moved", "moved to store x", row.lease_epoch + 1)
         assert await store.moved_content("b") == b"file"
-        with pytest.raises(Changed):
+        with pytest.raises(RunFinished, match="by another export meanwhile"):
             await store.move(move("again"))
 
 
