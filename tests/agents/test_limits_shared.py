@@ -263,8 +263,20 @@ async def test_a_pause_counts_for_agents_of_the_same_rate(url):
 
 @pytest.mark.slow
 async def test_at_random_nobody_begins_in_a_pause(url):
-    """Sixty calls in two workers, one in four refused for a random while: no body begins once a pause is written."""
+    """Sixty calls in two workers, one in four refused for a random while: no body begins once a pause is written.
+
+    A turn that was given just before may still be on its way: as long as the slowest answer of the store took, there and back.
+    """
     chance, began, refused = random.Random(5), [], []  # refused: when, and for how long, by the number in the message
+    slowest = 0.0
+
+    async def look(hf) -> None:
+        nonlocal slowest
+        while True:
+            asked = time.monotonic()
+            await hf.store.paused_rates()
+            await asyncio.sleep(0.001)
+            slowest = max(slowest, time.monotonic() - asked)
 
     @holdfast.step(retry=Retry(20, first=0.01), rate=Rate("200/s", name="provider"))
     async def call(number: int) -> int:
@@ -284,14 +296,17 @@ async def test_at_random_nobody_begins_in_a_pause(url):
         runs = [await hf.start(calls, first) for first in range(0, 60, 10)]
         for _ in range(2):
             await stack.enter_async_context(holdfast.open(url, agents=[calls], settings=Settings(park_grace_s=0.01)))
+        looking = asyncio.create_task(look(hf))
         results = [await hf.get(run.id).result() for run in runs]
+        looking.cancel()
         assert sorted(number for numbers in results for number in numbers) == list(range(60))
         events = [event async for event in hf.events(kinds=["step.retrying"], follow=False)]
     assert len(events) == len(refused) > 5
+    on_the_way_ms = 50 + 2000 * slowest
     for event in events:
         written = event.at.timestamp() * 1000
         at, after_ms = refused[int(event.data["error"]["message"].split()[-1])]
-        assert [each for each in began if written + 100 < each < at + after_ms - CLOCKS_MS] == []
+        assert [each for each in began if written + on_the_way_ms < each < at + after_ms - CLOCKS_MS] == []
 
 
 async def test_tokens_that_were_spent_put_off_later_turns(url):

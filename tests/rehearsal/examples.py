@@ -71,7 +71,8 @@ terse = FunctionModel(answer)
 @contextlib.contextmanager
 def folder(example: Path, **files: str) -> Iterator[Path]:
     """A folder with these files, whose modules and those of the example can be imported."""
-    before, paths, modules = Path.cwd(), list(sys.path), set(sys.modules)
+    before, paths = Path.cwd(), list(sys.path)
+    others = {name: sys.modules.pop(name) for name in PARTS if name in sys.modules}  # of a test with other servers
     with tempfile.TemporaryDirectory() as place:
         for name, text in files.items():
             (Path(place) / name.replace("_", ".")).write_text(text)
@@ -85,9 +86,9 @@ def folder(example: Path, **files: str) -> Iterator[Path]:
         finally:
             os.chdir(before)
             sys.path[:] = paths
-            for name in set(sys.modules) - modules:
-                if name in PARTS:
-                    del sys.modules[name]
+            for name in PARTS:
+                sys.modules.pop(name, None)
+            sys.modules.update(others)
 
 
 def typed(words: str, shown: str | None = None, **env: str) -> str:

@@ -41,6 +41,7 @@ from holdfast.verbs.messages import checked_topic
 from holdfast.verbs.streams import checked_stream
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.durations import Duration, milliseconds, seconds, spoken
+from holdfast.words.events import error_line
 from holdfast.words.harmless import logger
 from holdfast.words.model import (
     FINISHED,
@@ -255,7 +256,7 @@ class Run(Generic[R_co]):
                     meant = " or ".join(sorted(wanted)) + (
                         "" if what is None else f" for a {' or '.join(sorted(what))}"
                     )
-                    raise RunFinished(f"run {self.id!r} is {info.status} and will never be {meant}")
+                    raise RunFinished(f"run {self.id!r} is {info.status} and will never be {meant}{_because(row)}")
                 await lonely.look(row)
                 await self._client._pause_for(heard)
 
@@ -285,7 +286,7 @@ class Run(Generic[R_co]):
                 if row.status == "paused":
                     await self._outcome(row)
                 if row.status in FINISHED:
-                    raise RunFinished(f"run {self.id!r} is {row.status} and will never ask")
+                    raise RunFinished(f"run {self.id!r} is {row.status} and will never ask{_because(row)}")
                 await lonely.look(row)
                 await self._client._pause_for(heard)
                 await asyncio.sleep(_LOOK_EVERY_S)  # in a store in which much happens
@@ -857,6 +858,12 @@ def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
     if row.status == "waiting" and row.waits_for in ("child", "conversation"):
         return f"it waits for a {row.waits_for}; `holdfast show {row.id}` says how it stands"
     return None
+
+
+def _because(row: RunRow) -> str:
+    """Say why a run that has ended will not do what somebody waits for; nothing if it simply returned."""
+    why = error_line(json.loads(row.error)) if row.error else row.reason
+    return f": {why}" if why else ""
 
 
 def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> AbstractSet[str]:
