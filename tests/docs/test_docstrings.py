@@ -96,7 +96,9 @@ async def run_outside(code, tmp_path):
     agents = [examples.research, examples.report, examples.desk, examples.broken]
     async with holdfast.testing.open(agents=agents, path=tmp_path / "test.db") as hf:
         run = await hf.start(examples.report, "otters", id="r-1", labels={"team": "docs"})
-        await example(hf, run, await run.wait_for_question())
+        question = await run.wait_for_question()
+        await run.wait("waiting")  # it may still be on its way out of memory
+        await example(hf, run, question)
 
 
 async def run_in_an_agent(code, *, in_a_step):
