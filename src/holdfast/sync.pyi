@@ -993,7 +993,15 @@ class Client:
             BadArguments: Nothing says which, or a state cannot be used.
         """
 
-    def replay(self, run: str, agents: Iterable[Agent[..., Any] | ModuleType], *, to: int | str | None = ...) -> Replay:
+    def replay(
+        self,
+        run: str,
+        agents: Iterable[Agent[..., Any] | ModuleType],
+        *,
+        to: int | str | None = ...,
+        full: bool = ...,
+        timeout: Duration = ...,
+    ) -> Replay:
         """Replay a run with this code and tell whether it fits: no body runs, and nothing is written.
 
         Args:
@@ -1001,14 +1009,21 @@ class Client:
             agents: Its agent, and those it calls, or modules with agents.
             to: Stop when the run has seen this event, or where it makes the call of this key; `frames` then has what the
                 variables of the agent's functions held at that moment.
+            full: Show variables whole, up to 100,000 characters each, and not by their beginnings.
+            timeout: How long the code may take, or keep the event loop; it is stopped then, and `line` says where it was.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: The run has no such event or call, or an agent cannot be used.
+            BadArguments: The run has no such event or call, or an agent or the timeout cannot be used.
         """
 
     def check(
-        self, agents: Iterable[Agent[..., Any] | ModuleType], *, runs: Iterable[str] | None = ..., finished: int = ...
+        self,
+        agents: Iterable[Agent[..., Any] | ModuleType],
+        *,
+        runs: Iterable[str] | None = ...,
+        finished: int = ...,
+        timeout: Duration = ...,
     ) -> Checked:
         """Replay every unfinished run with this code, and the newest finished ones, and tell which would not go on, and where.
 
@@ -1018,10 +1033,12 @@ class Client:
             agents: The agents, or modules with agents, that are about to serve the store.
             runs: Only these runs.
             finished: So many finished runs too.
+            timeout: How long the code may take for one run, or keep the event loop. It is stopped then, and `line` says where it
+                was; the other runs of an agent whose code has kept the loop get a tenth of that.
 
         Raises:
             UnknownRun: One of `runs` is not there.
-            BadArguments: A number or an agent cannot be used.
+            BadArguments: A number, a time or an agent cannot be used.
         """
 
     def diff(self, one: str, other: str) -> Difference:

@@ -78,11 +78,10 @@ def checked(*words):
 
 
 @pytest.mark.parametrize("app", ["raw.py", "empty.py"])
-def test_an_unfinished_run_that_cannot_be_told_or_has_no_code_stops_the_deploy(url, app, monkeypatch):
-    hurried(app, monkeypatch)
+def test_an_unfinished_run_that_cannot_be_told_or_has_no_code_stops_the_deploy(url, app):
     with holdfast.sync.open(url, agents=[shop], settings=holdfast.Settings(park_grace_s=0)) as hf:
         hf.start(shop, "kettle", id="waits").wait("waiting")
-    code, said, verdicts = checked(app)
+    code, said, verdicts = checked(app, "--timeout", "1s")
     assert (code, verdicts) == (1, {"waits": {"raw.py": "unsure", "empty.py": "unknown"}[app]})
     assert "waits  shop  " + {"raw.py": "cannot be told", "empty.py": "has no code here"}[app] in said
 

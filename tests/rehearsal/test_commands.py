@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 
 import pytest
@@ -41,7 +42,7 @@ def cli(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST_URL", "sqlite:runs.db")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("app", "newer", "loud"):
+    for name in ("app", "newer", "loud", "long", "family"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "app.py").write_text(CODE)
     (tmp_path / "newer.py").write_text(CODE.replace("await search(topic)", 'await search(topic + "!")'))
@@ -96,6 +97,111 @@ def test_replay_wants_one_end_and_an_app_that_is_there(cli):
     assert cli("replay", "open", "--code", "app.py", "--break", "serch").exit_code == 2
 
 
+def test_replay_prints_variables_whole_if_asked(cli, tmp_path):
+    (tmp_path / "long.py").write_text(CODE.replace('", ".join(found)', '("x" * 5000, found)[1] and ("x" * 5000)'))
+    brief, whole = [cli("replay", "open", "--code", "long.py", *more) for more in ((), ("--full",))]
+    assert "x" * 300 not in brief.stdout
+    assert "x" * 5000 in "".join(whole.stdout.split())
+
+
+def test_replay_points_at_the_child_that_made_the_call(cli, tmp_path):
+    (tmp_path / "family.py").write_text(
+        CODE + "\n\n@holdfast.agent\nasync def above() -> str:\n    return await report('x')\n"
+    )
+
+    async def record():
+        import family
+
+        async with holdfast.testing.open(agents=[family], path=tmp_path / "runs.db") as hf:
+            await hf.start(family.above, id="above")
+            async for event in hf.events(kinds="approval.asked"):
+                if event.run not in ("done", "other", "open"):
+                    break
+
+    asyncio.run(record())
+    found = cli("replay", "above", "--code", "family.py", "--break", "search")
+    assert found.exit_code == 2
+    told = " ".join(found.output.split())
+    child = told.partition("its child '")[2].partition("'")[0]
+    assert f"replay '{child}' up to 'search#0'" in told
+    assert cli("replay", child, "--code", "family.py", "--break", "search#0").exit_code == 0
+
+
+def test_a_bundle_is_replayed_checked_and_rehearsed_without_a_store(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_KEYS", str(tmp_path / "keys"))
+    holdfast.Keys().new("ana")
+    for run in ("open", "done"):
+        assert cli("export", run, "--to", f"{run}.bundle").exit_code == 0
+    before = (tmp_path / "open.bundle").read_bytes()
+    (tmp_path / "runs.db").unlink()
+    found = cli("replay", "open.bundle", "--code", "app.py", "--break", "search")
+    assert (found.exit_code, "topic  'otters'" in found.stdout) == (0, True), found.output
+    assert cli("replay", "open.bundle", "--code", "newer.py").exit_code == 1
+    good = cli("check", "app.py", "open.bundle", "done.bundle")
+    assert (good.exit_code, "2 runs replayed: 2 fit" in good.stdout) == (0, True), good.output
+    assert cli("check", "newer.py", "open.bundle").exit_code == 1
+    again = cli("rehearse", "done.bundle", "--code", "app.py")
+    assert (again.exit_code, "the same 3 calls" in again.stdout) == (0, True), again.output
+    assert cli("rehearse", "done.bundle", "open.bundle", "--code", "app.py").exit_code == 2
+    assert (tmp_path / "open.bundle").read_bytes() == before
+    assert not (tmp_path / "runs.db").exists()
+
+
+RUDE = """
+import sys
+import threading
+import time
+
+import holdfast
+from app import publish, search
+
+
+def rude():
+    print("printed")
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    try:
+        input("name? ")
+    except EOFError:
+        pass
+
+
+@holdfast.agent
+async def report(topic: str) -> str:
+    rude()
+    found = await search(topic)
+    text = ", ".join(found)
+    if await holdfast.approve("Publish?", show=text):
+        return await publish(text)
+    return "kept"
+"""
+
+
+def typed(*words, **how):
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *words], check=False, capture_output=True, text=True, timeout=60, **how
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "replay", "rehearse"])
+def test_code_that_prints_reads_and_starts_threads_disturbs_nobody(cli, tmp_path, command):
+    """What it prints is not in our JSON, it waits for nobody at the terminal, and its threads do not keep the process."""
+    (tmp_path / "rude.py").write_text(RUDE)
+    words = ["check", "rude.py"] if command == "check" else [command, "open", "--code", "rude.py"]
+    code, out, err = typed(*words, "--json", input="nobody reads this\n")
+    assert (code, json.loads(out) != {}, "printed" in err) == (0, True, True), (code, out, err)
+
+
+def test_code_that_never_gives_the_loop_back_is_a_finding_with_its_line(cli, tmp_path):
+    spins = CODE.replace("found = await search(topic)", "found = await search(topic)\n    while topic:\n        pass")
+    (tmp_path / "spins.py").write_text(spins)
+    code, out, _ = typed("check", "spins.py", "--timeout", "1s")
+    assert (code, "3 runs replayed: 3 cannot be told" in out) == (1, True), out
+    assert "has kept the event loop for 1 s at spins.py:1" in " ".join(out.split())
+    code, out, _ = typed("rehearse", "done", "open", "--code", "spins.py", "--timeout", "1s")
+    assert (code, out.count("has kept the event loop")) == (1, 2), out
+
+
 def test_check_is_for_pipelines(cli):
     good = cli("check", "app.py")
     assert (good.exit_code, "3 runs replayed: 3 fit" in good.stdout) == (0, True), good.output
@@ -130,10 +236,13 @@ def test_rehearse_with_the_same_code_is_the_same(cli):
 
 def test_rehearse_with_other_code_stops_at_a_new_input_or_takes_an_answer(cli):
     stopped = cli("rehearse", "done", "--code", "newer.py")
+    assert stopped.exit_code == 1
+    assert stopped.stdout.lstrip().startswith("? done  stopped: search#0 is called")
     assert "search#0 is called with an input that the record does not have" in " ".join(stopped.stdout.split())
     loud = cli("rehearse", "done", "--code", "loud.py")
     assert "which nobody was asked with that value" in " ".join(loud.stdout.split())
     newer = cli("rehearse", "done", "--code", "newer.py", "--answer", 'search=["otters 1", "otters 2"]')
+    assert newer.exit_code == 1
     assert "they part at search#0" in newer.stdout
     assert "1 recorded, 1 scripted" in newer.stdout
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+import faulthandler
+import io
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +29,16 @@ from holdfast.cli.options import (
     subcommand,
     value_of,
 )
-from holdfast.cli.stores import looked_at
+from holdfast.cli.signals import leave
+from holdfast.cli.stores import looked_at, looked_into
 from holdfast.cli.view.advice import without_id
 from holdfast.cli.view.console import FAILED, Glyphs, console, glyphs, print_json, table
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
+from holdfast.client.bundles import is_bundle
+from holdfast.client.client import Client
+from holdfast.client.edge import describe
+from holdfast.client.rehearsal import Checked
 from holdfast.errors import BadArguments
 from holdfast.rehearsal.frames import Frame
 from holdfast.rehearsal.replay import Replay
@@ -45,10 +57,18 @@ _SAYS: Final = {
     "unknown": "has no code here", "unsure": "cannot be told",
 }  # fmt: skip
 _LONGEST: Final = 1_000
+_LOCKED_S: Final = 60.0  # without a turn of this loop
+_threads: Final[list[threading.Thread]] = []  # that were started while agents' code was tried
 _RUNS: Final = 3  # that are named for one finding
 code_option: Final = click.option(
     "--code", "apps", metavar="APP", multiple=True, required=True, envvar="HOLDFAST_CODE",
     help="A file or module with the agents; repeatable. Default: $HOLDFAST_CODE.",
+)  # fmt: skip
+
+
+timeout_option: Final = click.option(
+    "--timeout", metavar="TIME", default="30s", show_default=True, callback=seconds_of,
+    help="How long the code may take for one run, or keep the event loop; then it is stopped.",
 )  # fmt: skip
 
 
@@ -59,56 +79,70 @@ code_option: Final = click.option(
     "--to", type=click.IntRange(0), metavar="EVENT", help="Stop when the run has seen the event of this number."
 )
 @click.option("--break", "at", metavar="STEP", help="Stop where the run makes this call: a key, or the name of a step.")
+@click.option("--full", is_flag=True, help="Print variables whole, up to 100,000 characters each.")
+@timeout_option
 @db_option
 @json_option
-async def replay(run: str, apps: tuple[str, ...], to: int | None, at: str | None, db: str | None, as_json: bool) -> int:
+async def replay(
+    run: str, apps: tuple[str, ...], to: int | None, at: str | None, full: bool, timeout: float, db: str | None, as_json: bool,
+) -> int:  # fmt: skip
     """Replay a run with today's code, and look inside.
 
+    ID is a run, or the file of a bundle, whose run is replayed without any store.
+
     The agent's code runs from its first line, or from the last checkpoint, and gets what was recorded. No body of a step runs
-    and nothing is written. Where the replay stops, the local variables of the agent's functions are printed.
+    and nothing is written to the store. Where the replay stops, the local variables of the agent's functions are printed.
 
     The exit code is 1 if the code does not fit what was recorded.
     """
     if to is not None and at is not None:
         raise click.UsageError("a replay stops at an event or at a call: give --to or --break, not both")
     code = load_apps(apps)
-    async with looked_at(db) as hf:
-        found = await hf.replay(run, code, to=to if at is None else at)
+    async with _opened(run, db) as (hf, named), _alone():
+        found = await hf.replay(named, code, to=to if at is None else at, full=full, timeout=timeout)
     if as_json:
         print_json(found)
     else:
         on = console()
         _print_verdict(on, glyphs(on), found)
         _print_frames(on, found.frames)
-    return 0 if found.fits else FAILED
+    return _left(0 if found.fits else FAILED)
 
 
 @subcommand()
-@click.argument("apps", metavar="APP...", nargs=-1, required=True)
+@click.argument("apps", metavar="APP... [FILE...]", nargs=-1, required=True)
 @click.option("--run", "runs", metavar="ID", multiple=True, help="Only this run; repeatable.")
 @click.option("--finished", type=click.IntRange(0), default=100, show_default=True, metavar="N",
               help="Replay so many finished runs too, the newest.")  # fmt: skip
+@timeout_option
 @db_option
 @json_option
-async def check(apps: tuple[str, ...], runs: tuple[str, ...], finished: int, db: str | None, as_json: bool) -> int:
+async def check(
+    apps: tuple[str, ...], runs: tuple[str, ...], finished: int, timeout: float, db: str | None, as_json: bool
+) -> int:
     """Tell which runs the code on disk would not go on with.
 
-    Every unfinished run, and some finished ones, are replayed with the agents of APP, a file or a module. No body of a step
-    runs and nothing is written. Each run that would diverge is told with the call, the line, what was recorded and what the
-    code does now.
+    Every unfinished run, and some finished ones, are replayed with the agents of APP, a file or a module. Given the FILEs of
+    bundles, the runs in these are, and not those of a store. No body of a step runs and nothing is written to the store. Each run
+    that would diverge is told with the call, the line, what was recorded and what the code does now.
 
-    The exit code is 1 if there is such a run, or an unfinished one without code in APP, or one of which it cannot be told, so that
-    a pipeline stops before the deploy. A finished run that would end otherwise is told, and stops nothing. Runs that were moved to
-    another store are left out.
+    The exit code is 1 if there is such a run, or an unfinished one without code in APP, or a waiting one that the code would fail
+    at once, or one of which it cannot be told, so that a pipeline stops before the deploy. A finished run that would end otherwise
+    is told, and stops nothing. Runs that were moved to another store are left out.
     """
-    code = load_apps(apps)
-    async with looked_at(db) as hf:
-        checked = await hf.check(code, runs=runs or None, finished=finished)
+    files = [each for each in apps if is_bundle(each)]
+    code = load_apps(tuple(each for each in apps if each not in files))
+    replays: tuple[Replay, ...] = ()
+    for file in files or [""]:
+        async with looked_into(file, db) if file else looked_at(db) as hf, _alone():
+            found = await hf.check(code, runs=runs or None, finished=finished, timeout=timeout)
+            replays += found.replays
+    checked = Checked(replays)
     if as_json:
         print_json({"fits": checked.fits, "runs": checked.replays})
     else:
         _print_checked(checked.replays)
-    return 0 if checked.fits else FAILED
+    return _left(0 if checked.fits else FAILED)
 
 
 @subcommand()
@@ -124,27 +158,34 @@ async def check(apps: tuple[str, ...], runs: tuple[str, ...], finished: int, db:
 @click.option("--decide", is_flag=True, help="Decide a question that shows another value as it was decided then.")
 @budget_option("What requests to models may spend in all; without it none is made.")
 @click.option("--timeout", metavar="TIME", default="5m", show_default=True, callback=seconds_of,
-              help="How long the rehearsal of one run may take.")  # fmt: skip
+              help="How long the rehearsal of one run may take, or keep the event loop.")  # fmt: skip
 @db_option
 @json_option
 async def rehearse(
     runs: tuple[str, ...], apps: tuple[str, ...], model: str | None, prompts: dict[str, str], live: tuple[str, ...],
     answers: dict[str, str], decide: bool, budget: str | None, timeout: float, db: str | None, as_json: bool,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Run recorded runs again with one thing changed.
+
+    ID is a run, or alone the file of a bundle.
 
     Each run begins anew, in a store of its own. Recorded results answer calls with the same input. A request to a model with a new
     input is made if there is a --budget; any other call with a new input gets its --answer, or ends the rehearsal there. Then the
     run and its rehearsal are compared; of several runs, in a table.
+
+    The exit code is 0 if every rehearsal made the calls of its run, with the same outcomes, to the same end. It is 1 if one parted,
+    or could not be rehearsed to its end.
     """
     code = load_apps(apps)
     given = {name: _giving(value_of(text)) for name, text in answers.items()}
     texts = {name: _read(file) for name, file in prompts.items()}
     limits = None if budget is None else Budget.parse(budget)
-    async with looked_at(db) as hf:
+    if len(runs) > 1 and (files := [run for run in runs if is_bundle(run)]):
+        raise click.UsageError(f"the budget is for all that is rehearsed at once; rehearse {files[0]} alone")
+    async with _opened(runs[0], db) as (hf, first), _alone():
         found = await rehearsed(
             hf,
-            runs,
+            [first, *runs[1:]],
             code,
             model=_model(model),
             prompts=texts,
@@ -156,23 +197,75 @@ async def rehearse(
         )
     if as_json:
         print_json({"rehearsals": [_document(each) for each in found]})
-        return
-    on = console()
+    else:
+        _print_rehearsed(console(), found)
+    return _left(0 if all(each.difference.same and not each.stopped for each in found) else FAILED)
+
+
+def _print_rehearsed(on: Console, found: list[Rehearsed]) -> None:
+    signs = glyphs(on)
+    for each in found:
+        if each.stopped:
+            head = Text(f"  {signs.doubt} ", "yellow").append(each.run, "bold")
+            on.print(head.append(f"  stopped: {clean(each.stopped)}", "yellow"), soft_wrap=True)
+    if any(each.stopped for each in found):
+        on.print()
     if len(found) == 1:
         print_difference(on, found[0].difference, rehearsed=True)
     else:
         _print_summary(on, found)
-    for each in found:
-        if each.stopped:
-            on.print(
-                Text(f"  {each.run}  ", "bold").append(f"stopped: {clean(each.stopped)}", "yellow"), soft_wrap=True
-            )
     told = [
         f"{number} {origin}"
         for origin in ("recorded", "asked", "scripted")
         if (number := sum(each.answers.get(origin, 0) for each in found))
     ]
     on.print(Text(f"  steps answered: {', '.join(told) or 'none'}", "dim"))
+
+
+# Agents' code in this process
+
+
+@asynccontextmanager
+async def _opened(target: str, db: str | None) -> AsyncIterator[tuple[Client, str]]:
+    """Open the store that has a run, or the bundle that is one; tells the id of the run."""
+    if is_bundle(target):
+        async with looked_into(target, db) as hf:
+            yield hf, describe(target).run
+    else:
+        async with looked_at(db) as hf:
+            yield hf, target
+
+
+@asynccontextmanager
+async def _alone() -> AsyncIterator[None]:
+    """Keep agents' code from what is ours: it reads nothing, and what it prints goes to stderr.
+
+    Code that keeps Python's own lock (inside one function of C) keeps this loop too, so that nothing here could stop it. Python
+    then says where it is and ends the process with exit code 1.
+    """
+    turning, stdin, before = asyncio.create_task(_turn()), sys.stdin, set(threading.enumerate())
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            sys.stdin = io.StringIO()
+            yield
+    finally:
+        sys.stdin = stdin
+        _threads.extend(each for each in threading.enumerate() if each not in before and not each.daemon)
+        turning.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+async def _turn() -> None:
+    while sys.__stderr__ is not None:
+        faulthandler.dump_traceback_later(_LOCKED_S, exit=True, file=sys.__stderr__)
+        await asyncio.sleep(1)
+
+
+def _left(code: int) -> int:
+    """End the process at once if a thread that agents' code has started would keep it."""
+    if sys.stdout is sys.__stdout__ and any(each.is_alive() for each in _threads):
+        leave(code)
+    return code
 
 
 def _giving(value: Any) -> Callable[..., Any]:
@@ -244,7 +337,7 @@ def _print_parting(on: Console, found: Replay) -> None:
         "do": found.advice,
     }
     if not found.present:
-        told = {"why": without_id(found.reason, found.run)}
+        told = {"line": found.line, "why": without_id(found.reason, found.run)}
     for name, value in told.items():
         if value:
             on.print(Text(f"      {name:<9} ", "dim").append(cut(clean(value), _LONGEST)), soft_wrap=True)

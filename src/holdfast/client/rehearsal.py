@@ -12,10 +12,12 @@ from holdfast.client.base import Base
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments
 from holdfast.rehearsal.difference import Difference, Told, compare
-from holdfast.rehearsal.replay import Ground, Replay, Source
+from holdfast.rehearsal.frames import BRIEF, WHOLE
+from holdfast.rehearsal.replay import LIMIT_S, Ground, Replay, Source
 from holdfast.store.blobs import unspilled
 from holdfast.values.text import is_whole, short
 from holdfast.words.calls import Calls
+from holdfast.words.durations import Duration, seconds
 from holdfast.words.events import error_line
 from holdfast.words.model import FINISHED, TRANSITIONS, RunRow, checked_run_id
 from holdfast.worker.agents import specs_of
@@ -57,7 +59,13 @@ class Rehearsals(Base):
     """Code against the runs of a store."""
 
     async def replay(
-        self, run: str, agents: Iterable[Agent[..., Any] | ModuleType], *, to: int | str | None = None
+        self,
+        run: str,
+        agents: Iterable[Agent[..., Any] | ModuleType],
+        *,
+        to: int | str | None = None,
+        full: bool = False,
+        timeout: Duration = LIMIT_S,
     ) -> Replay:
         """Replay a run with this code and tell whether it fits: no body runs, and nothing is written.
 
@@ -66,10 +74,12 @@ class Rehearsals(Base):
             agents: Its agent, and those it calls, or modules with agents.
             to: Stop when the run has seen this event, or where it makes the call of this key; `frames` then has what the
                 variables of the agent's functions held at that moment.
+            full: Show variables whole, up to 100,000 characters each, and not by their beginnings.
+            timeout: How long the code may take, or keep the event loop; it is stopped then, and `line` says where it was.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: The run has no such event or call, or an agent cannot be used.
+            BadArguments: The run has no such event or call, or an agent or the timeout cannot be used.
 
         Example:
             ```python
@@ -80,10 +90,12 @@ class Rehearsals(Base):
         row = await self._run_row(checked_run_id(run))
         if to is not None and type(to) not in (int, str):
             raise BadArguments(f"to={short(to)}: give the number of an event, or the key of a call")
-        ground = Ground(self.store, specs_of(agents))
+        ground = Ground(self.store, specs_of(agents), limit_s=seconds(timeout))
         at = to if isinstance(to, str) else None
         try:
-            return await ground.replay(row, to=to if isinstance(to, int) else None, at=at, look=True)
+            return await ground.replay(
+                row, to=to if isinstance(to, int) else None, at=at, look=WHOLE if full else BRIEF
+            )
         finally:
             await ground.close()
 
@@ -93,6 +105,7 @@ class Rehearsals(Base):
         *,
         runs: Iterable[str] | None = None,
         finished: int = _SAMPLE,
+        timeout: Duration = LIMIT_S,
     ) -> Checked:
         """Replay every unfinished run with this code, and the newest finished ones, and tell which would not go on, and where.
 
@@ -102,10 +115,12 @@ class Rehearsals(Base):
             agents: The agents, or modules with agents, that are about to serve the store.
             runs: Only these runs.
             finished: So many finished runs too.
+            timeout: How long the code may take for one run, or keep the event loop. It is stopped then, and `line` says where it
+                was; the other runs of an agent whose code has kept the loop get a tenth of that.
 
         Raises:
             UnknownRun: One of `runs` is not there.
-            BadArguments: A number or an agent cannot be used.
+            BadArguments: A number, a time or an agent cannot be used.
 
         Example:
             ```python
@@ -116,7 +131,7 @@ class Rehearsals(Base):
         """
         if not is_whole(finished, 0):
             raise BadArguments(f"finished={short(finished)}: give a whole number from 0 on")
-        ground = Ground(self.store, specs_of(agents))
+        ground = Ground(self.store, specs_of(agents), limit_s=seconds(timeout))
         try:
             rows = self._named(runs) if runs is not None else self._sampled(finished)
             return Checked(tuple([await ground.replay(row) async for row in rows]))

@@ -74,6 +74,9 @@ def _reach(attempt: Attempt, made: Tried) -> None:
 def _tell(attempt: Attempt, made: Tried) -> None:
     life, record = attempt.life, attempt.life.misfit
     made.seen = attempt.journal.turn
+    root = attempt.tasks.root
+    if made.error is None and root is not None and root.done() and not root.cancelled():
+        made.error = root.exception()
     made.reason = life.unfit or (life.left.reason if life.left is not None else None) or ""
     if record is not None:
         made.key, made.recorded, made.found = record.key, record.recorded, life.found

@@ -1,7 +1,7 @@
 """Frames of agent code: where it is in the middle of a run, and what its variables hold. Look here for what a replay prints.
 
 Values are shown without running code of theirs: a `__repr__` of the user's is never called, and a value that is large or deep is
-shown by its beginning. Texts are exact here; whoever prints them makes them harmless.
+shown by its beginning, as much of it as there is `Room` for. Texts are exact here; whoever prints them makes them harmless.
 """
 
 from __future__ import annotations
@@ -20,8 +20,19 @@ from holdfast.values.text import ATOMS, cut, show, type_name
 MOST_FRAMES: Final = 50
 MOST_VARIABLES: Final = 50
 LONGEST_VALUE: Final = 200
-_DEEPEST: Final = 3
-_MOST_PARTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bounds of what is shown of a value."""
+
+    longest: int = LONGEST_VALUE
+    deepest: int = 3
+    parts: int = 20
+
+
+BRIEF: Final = Room()
+WHOLE: Final = Room(100_000, 20, 10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,50 +65,55 @@ class Frame:
         return f"{_near(self.file)}:{self.line}"
 
 
-def frames(stacks: Stacks, *, variables: bool = True) -> list[Frame]:
-    """List the frames of the user's code in every task of a run, the root first, the outermost of each task first."""
+def frames(stacks: Stacks, room: Room | None = BRIEF) -> list[Frame]:
+    """List the frames of the user's code in every task of a run, the root first, the outermost of each task first.
+
+    Without room for them no variables are shown.
+    """
     found: list[Frame] = []
     for task, stack in stacks:
         own = [frame for frame in stack if is_users(frame.f_code.co_filename)]
         own = own or [frame for frame in stack if not is_ours(frame.f_code.co_filename)]
-        found += [_frame(task, frame, variables) for frame in own]
+        found += [_frame(task, frame, room) for frame in own]
         if len(found) >= MOST_FRAMES:
             break
     return found[:MOST_FRAMES]
 
 
-def _frame(task: str, frame: FrameType, variables: bool) -> Frame:
+def _frame(task: str, frame: FrameType, room: Room | None) -> Frame:
     code = frame.f_code
     found: dict[str, str] = {}
-    for name, value in list(frame.f_locals.items()) if variables else ():
+    for name, value in list(frame.f_locals.items()) if room is not None else ():
         if name.startswith(("__", ".")) or isinstance(value, ModuleType | type) or inspect.isroutine(value):
             continue
-        found[name] = shown(value)
+        found[name] = shown(value, room or BRIEF)
         if len(found) == MOST_VARIABLES:
             break
     return Frame(task, code.co_name, code.co_filename, frame.f_lineno, found)
 
 
-def shown(value: Any, deep: int = _DEEPEST) -> str:
-    """A value in a few words, without running code of its own."""
-    return cut(_shown(value, deep), LONGEST_VALUE)
+def shown(value: Any, room: Room = BRIEF) -> str:
+    """A value in as many words as there is room for, without running code of its own."""
+    return cut(_shown(value, room, room.deepest), room.longest)
 
 
-def _shown(value: Any, deep: int) -> str:
+def _shown(value: Any, room: Room, deep: int) -> str:
     kind = type(value)
     if kind in ATOMS or kind is bytearray:
-        return show(value, LONGEST_VALUE)
+        return show(value, room.longest)
+
+    def inner(each: Any) -> str:
+        return _shown(each, room, deep - 1)
+
     if kind is dict:
-        return _parts(
-            "{", value.items(), lambda item: f"{_shown(item[0], deep - 1)}: {_shown(item[1], deep - 1)}", "}", deep
-        )
+        return _parts("{", value.items(), lambda item: f"{inner(item[0])}: {inner(item[1])}", "}", room, deep)
     if kind in (list, tuple, set, frozenset):
         begin, end = "[]" if kind is list else "()" if kind is tuple else "{}"
-        return _parts(begin, value, lambda item: _shown(item, deep - 1), end, deep) if value else f"{kind.__name__}()"
+        return _parts(begin, value, inner, end, room, deep) if value else f"{kind.__name__}()"
     fields = _fields(value, kind)
     if fields is None:
         return f"<{type_name(kind)}>"
-    return _parts(f"{kind.__name__}(", fields.items(), lambda item: f"{item[0]}={_shown(item[1], deep - 1)}", ")", deep)
+    return _parts(f"{kind.__name__}(", fields.items(), lambda item: f"{item[0]}={inner(item[1])}", ")", room, deep)
 
 
 def _fields(value: Any, kind: type) -> dict[str, Any] | None:
@@ -112,17 +128,17 @@ def _fields(value: Any, kind: type) -> dict[str, Any] | None:
     return {name: held[name] for name in names if name in held}
 
 
-def _parts(begin: str, items: Any, write: Any, end: str, deep: int) -> str:
+def _parts(begin: str, items: Any, write: Any, end: str, room: Room, deep: int) -> str:
     if deep <= 0:
         return f"{begin}…{end}"
     made: list[str] = []
-    room = LONGEST_VALUE
+    left = room.longest
     for item in items:
-        if len(made) == _MOST_PARTS or room < 0:
+        if len(made) == room.parts or left < 0:
             made.append("…")
             break
         made.append(write(item))
-        room -= len(made[-1]) + 2
+        left -= len(made[-1]) + 2
     return begin + ", ".join(made) + end
 
 

@@ -3,7 +3,8 @@
 Look here for what `holdfast replay`, `holdfast check` and `holdfast.testing.replay` have in common.
 
 The engine itself replays (`engine/rehearsal.py`). It stands on another ground here: `_Record` is a store that reads and never
-writes, `Ground` is a host that performs nothing. What the code did up to the edge is the answer.
+writes, `_Host` is a host that performs nothing. What the code did up to the edge is the answer. All of it happens in a quarantine,
+so that code which never awaits keeps nobody else waiting.
 
 A replay that is to stop earlier gets a journal that ends earlier. The edge is then at that point, and the frames of the agent's
 code are those of the moment at which the run had seen that much.
@@ -24,7 +25,8 @@ from holdfast.engine.host import Ended, Work
 from holdfast.engine.rehearsal import Stacks, Tried, tried
 from holdfast.engine.slots import Freed
 from holdfast.errors import BadArguments, HoldfastError, NotStorable, StoreUnavailable
-from holdfast.rehearsal.frames import Frame, frames
+from holdfast.rehearsal.frames import Frame, Room, frames
+from holdfast.rehearsal.quarantine import AtHome, Kept, Quarantine
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.appends import Append, Told
 from holdfast.store.blobs import unspilled
@@ -33,6 +35,7 @@ from holdfast.store.forks import Done
 from holdfast.store.streams import Piece
 from holdfast.values import failures
 from holdfast.values.codec import DEFAULT_LIMIT_BYTES, preview
+from holdfast.values.failures import is_users
 from holdfast.values.text import cut, is_whole, near, short, type_name
 from holdfast.words.clock import SystemClock, Timer
 from holdfast.words.harmless import silent
@@ -46,6 +49,7 @@ T = TypeVar("T")
 Verdict = Literal["fits", "diverges", "unfit", "differs", "unknown", "unsure"]
 PATIENCE_S: Final = 2.0  # for what the code waits for and no journal has
 LIMIT_S: Final = 30.0  # for one replay, in all
+_AGAIN: Final = 0.1  # of that, but a second, for code of an agent that has kept its loop before
 _FIELDS: Final = tuple(each.name for each in dataclasses.fields(RunRow))
 _ADVICE: Final = (
     "Guard the change with holdfast.patched('name'), give the agent a version=, or let the runs end with the old code"
@@ -53,6 +57,10 @@ _ADVICE: Final = (
 _UNFIT_ADVICE: Final = (
     "Bring the old type back, give new fields a default, or say with migrate= what became of old ones"
 )
+
+
+_CLOSE_S: Final = 3.0
+_MOST_CHILDREN: Final = 100  # that are looked through for a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +72,9 @@ class Replay:
         agent: The name of its agent.
         status: The state of the run.
         verdict: "fits"; "diverges": the code does not make the calls that are recorded; "unfit": a recorded value does not fit
-            its type; "differs": the code makes the same calls and ends otherwise; "unknown": there is no code for it;
-            "unsure": the code waits for something that no record has, such as raw I/O.
+            its type; "differs": the code makes the same calls and ends otherwise, or ends where the run waits; "unknown": there
+            is no code for it; "unsure": the code waits for something that no record has, such as raw I/O, or keeps the event
+            loop.
         seen: How many outcomes the code has seen.
         of: How many there are.
         key: The call at which it parts.
@@ -110,9 +119,14 @@ class Replay:
 
     @property
     def stops(self) -> bool:
-        """Would the run not go on with the code, or can that not be told? One that is over and ends otherwise needs nothing."""
+        """Would the run not go on with the code, or can that not be told? One that is over and ends otherwise needs nothing.
+
+        A run that waits, and that the code would end with an error at once, does not go on.
+        """
         if self.verdict == "unknown":
             return self.status not in FINISHED
+        if self.verdict == "differs":
+            return self.status not in FINISHED and self.error is not None
         return self.verdict in ("diverges", "unfit", "unsure")
 
 
@@ -157,16 +171,16 @@ class _Patience(SystemClock):
         return super().after(min(grace_s, self._patience_s), callback)
 
 
-class Ground:
-    """A host for replays of many runs: it has their code, and performs nothing."""
+class _Host:
+    """A host for replays: it has the code of agents, and performs nothing."""
 
     value_limit_bytes, recorded, inputs = DEFAULT_LIMIT_BYTES, None, None
 
-    def __init__(self, source: Source, specs: Iterable[AgentSpec], *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, source: Source, served: Served, patience_s: float) -> None:
         self.source = source
         self.store: Any = _Record(source)
         self.clock, self.slots = _Patience(patience_s), Freed()
-        self._served = Served(specs)
+        self._served = served
         self._strays: set[asyncio.Task[Any]] = set()
 
     @property
@@ -220,26 +234,70 @@ class Ground:
         """End what agents' code has left behind, also what swallows that."""
         await end_strays(self._strays)
 
-    # One run
 
-    async def replay(self, row: RunRow, *, to: int | None = None, at: str | None = None, look: bool = False) -> Replay:
-        """Replay a run: all of it, up to an event, or up to the call of a key; `look` tells what variables hold."""
+class Ground:
+    """Replays of many runs with the same code, one after the other."""
+
+    def __init__(
+        self,
+        source: Source,
+        specs: Iterable[AgentSpec],
+        *,
+        limit_s: float | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.source, self._served = source, Served(specs)
+        self._limit_s, self._patience_s = limit_s or LIMIT_S, patience_s
+        self._apart: tuple[Quarantine, _Host] | None = None
+        self._kept: set[str] = set()  # agents whose code has kept its loop
+
+    async def replay(
+        self, row: RunRow, *, to: int | None = None, at: str | None = None, look: Room | None = None
+    ) -> Replay:
+        """Replay a run: all of it, up to an event, or up to the call of a key; `look` shows what variables hold."""
         spec = self._served.spec_of(row.agent, row.version)
         if spec is None:
             version = "" if row.version is None else f", version {row.version!r}"
             reason = f"there is no code for agent {row.agent!r}{version} among what was given"
             return Replay(row.id, row.agent, row.status, "unknown", reason=reason)
         whole = await self.source.journal(row.id, 0 if to is not None or at is not None else row.checkpoint_seq or 0)
+        if at is not None and _first_of(whole, at) is None:
+            await self._point_at_child(row.id, whole, at)
         events = _cut(row.id, whole, to, at)
-        with _unheard() as noticed:
-            replaying = _Replaying(self, row, spec, events, len(events) < len(whole), look)
-            try:
-                return await replaying.result(LIMIT_S, noticed)
-            except StoreUnavailable:
-                raise
-            except Exception as error:  # noqa: BLE001 - a run that cannot be set up must not keep others from being tried
-                reason = f"run {row.id!r} cannot be set up: {type_name(type(error))}: {cut(str(error), 300)}"
-                return Replay(row.id, row.agent, row.status, "unsure", reason=reason)
+        if self._apart is None or self._apart[0].lost:
+            self._apart = Quarantine(), _Host(AtHome(self.source), self._served, self._patience_s)
+        quarantine, host = self._apart
+        limit_s = self._limit_s
+        if row.agent in self._kept:
+            limit_s = min(limit_s, max(1.0, limit_s * _AGAIN))
+        replaying = _Replaying(host, row, spec, events, len(events) < len(whole), look)
+        try:
+            return await quarantine.run(lambda: replaying.result(limit_s), limit_s)
+        except Kept as kept:
+            self._kept.add(row.agent)
+            line = kept.line or _first_line(spec)
+            return Replay(row.id, row.agent, row.status, "unsure", line=line, reason=f"run {row.id!r}: {kept}")
+
+    async def _point_at_child(self, run: str, events: list[Event], at: str) -> None:
+        """Say so if a child of the run made the call: it is a run of its own."""
+        children = [str(event.data["child"]) for event in events if event.kind in ("child.started", "child.spawned")]
+        for child in list(dict.fromkeys(children))[:_MOST_CHILDREN]:
+            first = _first_of(await self.source.journal(child), at)
+            if first is not None:
+                raise BadArguments(
+                    f"run {run!r} has no call {at!r}, but its child {child!r} has: replay {child!r} up to {first.key!r}, with the "
+                    "code of its agent"
+                )
+
+    async def close(self) -> None:
+        """End what agents' code has left behind, also what swallows that."""
+        if self._apart is None:
+            return
+        quarantine, host = self._apart
+        with contextlib.suppress(Kept):
+            if not quarantine.lost:
+                await quarantine.run(host.close, _CLOSE_S)
+        await quarantine.close()
 
 
 @contextlib.contextmanager
@@ -258,28 +316,43 @@ def _unheard() -> Iterator[list[Notice]]:
 class _Replaying:
     """One replay, from loading the run to what is said of it."""
 
-    ground: Ground
+    host: _Host
     row: RunRow
     spec: AgentSpec
     events: list[Event]
     is_cut: bool  # it stops before the record does
-    looks: bool  # at variables
+    looks: Room | None  # at variables
     frames: list[Frame] = field(default_factory=list)
 
-    async def result(self, limit_s: float, noticed: list[Notice]) -> Replay:
+    async def result(self, limit_s: float) -> Replay:
+        """Replay it. What keeps one run from being set up must not keep others from being tried."""
+        row = self.row
+        with _unheard() as noticed:
+            try:
+                return dataclasses.replace(await self._made(limit_s), notices=tuple(dict.fromkeys(noticed)))
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                reason = f"run {row.id!r} cannot be set up: {type_name(type(error))}: {cut(str(error), 300)}"
+                return Replay(row.id, row.agent, row.status, "unsure", reason=reason)
+
+    async def _made(self, limit_s: float) -> Replay:
         row = {name: getattr(self.row, name) for name in _FIELDS}
         # No signal that waits is read: to this run it has not come yet.
         row |= {"inbox_count": 0, "inbox_seen": 0, "lease_epoch": self.row.lease_epoch + 1}
         claimed = Claimed(**row, journal=self.events)
-        came = await tried(self.ground, claimed, self.spec, limit_s=limit_s, look=self._look)
-        return dataclasses.replace(await self._verdict(came), notices=tuple(dict.fromkeys(noticed)))
+        return await self._verdict(await tried(self.host, claimed, self.spec, limit_s=limit_s, look=self._look))
 
     def _look(self, stacks: Stacks) -> None:
-        self.frames = frames(stacks, variables=self.looks)
+        self.frames = frames(stacks, self.looks)
 
     async def _verdict(self, came: Tried) -> Replay:
         row = self.row
-        line = next((frame.place for frame in reversed(self.frames)), _first_line(self.spec))
+        line = (
+            next((frame.place for frame in reversed(self.frames)), "")
+            or _raised_at(came.error)
+            or _first_line(self.spec)
+        )
         shown = tuple(self.frames) if self.looks else ()
         made = Replay(row.id, row.agent, row.status, seen=came.seen, of=came.of, line=line, frames=shown)
         if came.how == "unfit":
@@ -290,8 +363,11 @@ class _Replaying:
                 reason=came.reason,
             )  # fmt: skip
         if came.found:
+            present = (
+                came.found if came.error is None else f"{came.found}: it raised {_told(failures.record(came.error))}"
+            )
             return dataclasses.replace(
-                made, verdict="diverges", key=came.key, recorded=came.recorded, present=came.found, advice=_ADVICE,
+                made, verdict="diverges", key=came.key, recorded=came.recorded, present=present, advice=_ADVICE,
                 reason=came.reason.removeprefix("NondeterminismError: "),
             )  # fmt: skip
         if came.how != "edge":
@@ -301,7 +377,7 @@ class _Replaying:
             )
             return dataclasses.replace(made, verdict="unsure", reason=reason)
         if came.ended:
-            return await self._compared(came, dataclasses.replace(made, line=""))
+            return await self._compared(came, made)
         if row.status in ("completed", "failed") and not self.is_cut:
             present = f"the code goes on{came.asks}" if came.asks else "the code waits"
             reason = f"run {row.id!r} had {row.status} here, but {present}"
@@ -321,9 +397,16 @@ class _Replaying:
                 error = problem
         now = "" if error is None else _told(failures.record(error))
         made = dataclasses.replace(made, result=came.value if error is None else None, error=now or None)
+        if row.status == "waiting" and not self.is_cut:
+            present = f"the code fails with {now}" if now else f"the code returns {preview(text)}"
+            reason = f"run {row.id!r} waits here, and now {present}"
+            return dataclasses.replace(
+                made, verdict="differs", recorded="it waits", present=present, advice=_ADVICE, reason=reason
+            )
+        made = dataclasses.replace(made, line="")
         if self.is_cut or row.status not in ("completed", "failed"):
             return made
-        recorded = await unspilled(self.ground.source, row.result) or "null"
+        recorded = await unspilled(self.host.source, row.result) or "null"
         then = _told(json.loads(row.error)) if row.status == "failed" and row.error else ""
         if then == now and (now or _same(returns, recorded, text)):
             return made
@@ -362,6 +445,16 @@ def _first_line(spec: AgentSpec) -> str:
     return "" if code is None else Frame("", "", code.co_filename, code.co_firstlineno).place
 
 
+def _raised_at(error: BaseException | None) -> str:
+    """The line of the user's code that raised an error, or led to it; empty if none did."""
+    found, trace = "", None if error is None else error.__traceback__
+    while trace is not None:
+        if is_users(trace.tb_frame.f_code.co_filename):
+            found = Frame("", "", trace.tb_frame.f_code.co_filename, trace.tb_lineno).place
+        trace = trace.tb_next
+    return found or (_raised_at(error.__cause__) if error is not None else "")
+
+
 # Where a replay stops
 
 
@@ -379,8 +472,7 @@ def _cut(run: str, events: list[Event], to: int | None, at: str | None) -> list[
 
 def _before(run: str, events: list[Event], at: str) -> list[Event]:
     """The events that the run had seen when it made a call, which its first event tells."""
-    first = next((event for event in events if event.key == at), None)
-    first = first or next((event for event in events if event.key and _is_named(event, at)), None)
+    first = _first_of(events, at)
     if first is None:
         keys = list(dict.fromkeys(event.key for event in events if event.key))
         meant = near(at, keys) or near(at, [key.rpartition("/")[2] for key in keys])
@@ -404,6 +496,12 @@ def _before(run: str, events: list[Event], at: str) -> list[Event]:
                 return [each for each in events if each.seq < event.seq]
             seen += 1
     return events
+
+
+def _first_of(events: list[Event], at: str) -> Event | None:
+    """The first event of a call, by its key or its name."""
+    first = next((event for event in events if event.key == at), None)
+    return first or next((event for event in events if event.key and _is_named(event, at)), None)
 
 
 def _is_named(event: Event, name: str) -> bool:

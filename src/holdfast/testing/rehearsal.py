@@ -6,7 +6,8 @@ waits, and then jumps to the moment of the next recorded outcome, message or dec
 they came. The run has the uid of the original, so random numbers and ids are the same.
 
 A call is answered by the record if the record has the same call with the same input. For a new input there is a rule: a request
-to a model may be made, others get what the test says, and everything else ends the rehearsal. No effect ever happens.
+to a model may be made, others get what the test says, and everything else ends the rehearsal. Other bodies do not run; the
+agent's own code does, in a quarantine, because it may never give its loop back.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from holdfast.engine.host import Ended, Work
 from holdfast.engine.performer import perform
 from holdfast.errors import NondeterminismError, NotStorable, RunFinished, StepFailed, UnknownAgent, UnknownRun
 from holdfast.rehearsal.difference import Difference, Told, compare
+from holdfast.rehearsal.quarantine import AtHome, Kept, Quarantine
 from holdfast.rehearsal.replay import Replay
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.runs import NewRun
@@ -151,7 +153,9 @@ async def rehearse(
     budget: Budget | None = None,
     timeout: Duration = "5m",
 ) -> list[Rehearsed]:
-    """Run recorded runs again with one thing changed, and compare. No effect happens, and the store is only read.
+    """Run recorded runs again with one thing changed, and compare. No body of a step runs but those named here.
+
+    The store is only read. The code runs in a thread with an event loop of its own.
 
     Args:
         hf: The client of the store that has the runs.
@@ -164,7 +168,7 @@ async def rehearse(
         answers: Functions, by step or its name, that answer calls which the record has not with that input.
         decide: Decide a question that shows another value than it did as it was decided then; else it ends the rehearsal.
         budget: What requests to models may spend in all. Without it none is made, but to a `model` that is an object.
-        timeout: How long each rehearsal may take; one that is not at its end by then is stopped.
+        timeout: How long each rehearsal may take, or keep the event loop; one that is not at its end by then is stopped.
 
     Raises:
         UnknownRun: One of the runs is not there.
@@ -194,12 +198,22 @@ async def rehearse(
         free=model is not None and not isinstance(model, str),
         limit_s=seconds(timeout),
     )
+    apart: Quarantine | None = None
     found: list[Rehearsed] = []
-    for run in dict.fromkeys(runs):
-        row = await hf._run_row(checked_run_id(run))
-        if not any((spec.name, spec.version if row.version else None) == (row.agent, row.version) for spec in specs):
-            raise UnknownAgent(f"run {run!r} is one of agent {row.agent!r}, which is not in the code that was given")
-        found.append(await _rehearsed(hf.store, row, code, rules))
+    try:
+        for run in dict.fromkeys(runs):
+            row = await hf._run_row(checked_run_id(run))
+            if not any(
+                (spec.name, spec.version if row.version else None) == (row.agent, row.version) for spec in specs
+            ):
+                raise UnknownAgent(
+                    f"run {run!r} is one of agent {row.agent!r}, which is not in the code that was given"
+                )
+            apart = Quarantine() if apart is None or apart.lost else apart
+            found.append(await _rehearsed(hf.store, row, code, rules, apart))
+    finally:
+        if apart is not None:
+            await apart.close()
     return found
 
 
@@ -230,21 +244,31 @@ class _Rules:
         return any(limit is not None and used >= limit for limit, used in pairs)
 
 
-async def _rehearsed(store: Store, row: RunRow, code: Sequence[Any], rules: _Rules) -> Rehearsed:
+async def _rehearsed(store: Store, row: RunRow, code: Sequence[Any], rules: _Rules, apart: Quarantine) -> Rehearsed:
+    """Rehearse a run in a quarantine: of code that keeps its loop, as far as it came."""
     record = await _Record.of(store, row)
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        director = _Director(record, rules)
-        quiet = silent.set(True)
+    first, director = await told(store, row, record.ends_at), _Director(record, rules)
+    with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
+        stage = _Stage(Path(folder) / "rehearsal.db", code, director)
         try:
-            async with _Stage(Path(folder) / "rehearsal.db", code, director) as stage:
-                await stage.play()
-                second = await stage.told(row.id)
-        finally:
-            silent.reset(quiet)
-    first = await told(store, row, record.ends_at)
+            second = await apart.run(lambda: _played(stage, row.id), rules.limit_s)
+        except Kept as kept:
+            director.stopped = director.stopped or str(kept)
+            second = director.so_far(first.input)
+            stage.drop()
     so_far = not record.is_over
     found = compare(first, second, so_far=so_far)
     return Rehearsed(row.id, found, dict(director.origins), director.stopped, director.spent)
+
+
+async def _played(stage: _Stage, run: str) -> Told:
+    quiet = silent.set(True)
+    try:
+        async with stage:
+            await stage.play()
+            return await stage.told(run)
+    finally:
+        silent.reset(quiet)
 
 
 # The record
@@ -282,7 +306,7 @@ def _is_same(call: Asked, recorded: Call) -> bool:
 class _Record:
     """A run and all below it, as they were recorded."""
 
-    store: Store
+    store: Any  # that has them, as it can be read from a quarantine
     root: RunRow
     runs: dict[str, _Recorded]
     ends_at: int
@@ -300,7 +324,7 @@ class _Record:
             recorded.events = await store.journal(run)
             recorded.calls = Calls(recorded.events).made
         last = max((each.events[-1].at for each in runs.values() if each.events), default=root.created_at)
-        return cls(store, root, runs, max(last, root.finished_at or 0))
+        return cls(AtHome(store), root, runs, max(last, root.finished_at or 0))
 
     def of_run(self, run: RunRow) -> _Recorded | None:
         """Find the record of a run: by its id, or, if a call stands elsewhere now, by its agent and arguments."""
@@ -391,6 +415,11 @@ class _Stage(Client):
         if worker is not None:
             await worker.abandon()
 
+    def drop(self) -> None:
+        """Let go of the store from another thread, because nothing more comes from that of the loop."""
+        if self._store is not None:
+            self._store.abandon()
+
     def _begins(self, run: str) -> None:
         """Let the run begin: its overrides are made for it."""
 
@@ -416,6 +445,7 @@ class _Director:
         self._order: list[tuple[int, int, int, asyncio.Future[None]]] = []  # answers that wait for their time
         self._count = itertools.count()
         self._sending: set[asyncio.Task[None]] = set()
+        self._events: list[Event] = []  # of the run itself
         self._nothing_comes = asyncio.Event()
 
     async def play(self, run: Run[Any], store: Store, worker: Worker) -> None:
@@ -435,7 +465,7 @@ class _Director:
             limit_s = self.rules.limit_s
             done, _ = await asyncio.wait([over, *others], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                self._stop(f"it is not at its end after {limit_s:g} s; if that is too short, give it a longer timeout")
+                self.stop(f"it is not at its end after {limit_s:g} s; if that is too short, give it a longer timeout")
         finally:
             for task in (over, *others):
                 task.cancel()
@@ -444,7 +474,7 @@ class _Director:
             raise ended[2]
         now = await store.run(row.id)
         if now is not None and now.status == "paused":
-            self._stop(now.reason or "it was paused")
+            self.stop(now.reason or "it was paused")
 
     # What came from outside
 
@@ -485,11 +515,13 @@ class _Director:
 
     def recorded(self, event: Event) -> None:
         """An event is durable: a question that was asked then has the answer it had then, when it had it."""
+        if event.run == self.record.root.id:
+            self._events.append(event)
         if event.kind != "approval.asked":
             return
         asked = self._asked(event)
         if asked is None:
-            self._stop(f"it asks {cut(event.data['question'], 200)!r}, which nobody was asked with that value")
+            self.stop(f"it asks {cut(event.data['question'], 200)!r}, which nobody was asked with that value")
             return
         decided = next((each for each in asked.events if each.kind == "approval.decided"), None)
         if decided is not None:
@@ -549,9 +581,9 @@ class _Director:
                 if self.rules.budget is not None
                 else "no budget was given for requests to models"
             )
-            self._stop(f"{call.key} would ask a model with a new input, and {why}")
+            self.stop(f"{call.key} would ask a model with a new input, and {why}")
         else:
-            self._stop(f"{call.key} is called with an input that the record does not have: {call.name}({call.preview})")
+            self.stop(f"{call.key} is called with an input that the record does not have: {call.name}({call.preview})")
         return await self._never(attempt)
 
     def _asks_model(self, work: Work) -> bool:
@@ -594,7 +626,7 @@ class _Director:
         try:
             return Ended(work.spec.signature.returns.load(text or "null", migrate=work.spec.migrate))
         except NotStorable as error:
-            self._stop(f"the recorded result of {found.key} does not fit its type: {error}")
+            self.stop(f"the recorded result of {found.key} does not fit its type: {error}")
             return await self._never(attempt)
 
     async def _until(self, attempt: Carried, outcome: Event) -> None:
@@ -609,9 +641,15 @@ class _Director:
             await asyncio.get_running_loop().create_future()
         raise AssertionError("unreachable")
 
-    def _stop(self, why: str) -> None:
+    def stop(self, why: str) -> None:
+        """End the rehearsal here; the first reason counts."""
         self.stopped = self.stopped or why
         self._nothing_comes.set()
+
+    def so_far(self, given: str) -> Told:
+        """Tell the run as far as it came, without asking the store of the rehearsal."""
+        row = dataclasses.replace(self.record.root, status="running", result=None, error=None, finished_at=None)
+        return Told(row, given, "", "", Calls(self._events).made, self.clock.now())
 
     # Time
 
@@ -641,7 +679,7 @@ class _Director:
                     turn.set_result(None)
             elif due is None or self._is_beyond(due):
                 if self.record.is_over:
-                    self._stop("it waits for something that the record does not have")
+                    self.stop("it waits for something that the record does not have")
                 return
             else:
                 self.clock.jump_to(self._as_late(due))

@@ -1,0 +1,161 @@
+"""Code that is tried and does not give its loop back, or wants to end the process: each run has a finding, and the others go on."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.rehearsal.agents import look, pay, shop
+
+import holdfast
+import holdfast.testing
+
+HERE = "tests/rehearsal/test_quarantine.py"
+
+
+def version(between):
+    """The code of `shop`, with something between its steps."""
+
+    @holdfast.agent(name="shop")
+    async def code(item: str) -> str:
+        order = await look(item)
+        between()
+        receipt = await pay(order)
+        answer = await holdfast.approve("Send it?", show=receipt)
+        return f"{receipt}, {'sent' if answer else 'kept'}"
+
+    return code
+
+
+@holdfast.agent
+async def other(item: str) -> str:
+    order = await look(item)
+    return str(await holdfast.receive(order.item, str))
+
+
+def spins():
+    while True:
+        pass
+
+
+def swallows():
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+
+
+def sleeps():
+    time.sleep(1000)
+
+
+def waits():
+    threading.Event().wait()
+
+
+def exits():
+    sys.exit(0)
+
+
+def leaves():
+    os._exit(0)
+
+
+def interrupts():
+    raise KeyboardInterrupt
+
+
+def line_of(function, text):
+    """The place of a line of a function here."""
+    first = function.__code__.co_firstlineno
+    lines = Path(__file__).read_text().splitlines()
+    return f"{HERE}:{next(n for n, line in enumerate(lines, 1) if n >= first and text in line)}"
+
+
+@contextlib.asynccontextmanager
+async def recorded():
+    """A store in which runs of two agents wait."""
+    async with holdfast.testing.open(agents=[shop, other]) as hf:
+        for agent in (shop, other, shop):
+            run = await hf.start(agent, "kettle", id=f"{agent.name}-{len(await hf.runs())}")
+            await run.wait("waiting")
+        yield hf
+
+
+@pytest.mark.parametrize(("between", "line"), [(spins, ""), (swallows, ""), (sleeps, "sleep(1000)"), (waits, "wait()")])
+async def test_code_that_keeps_its_loop_is_told_with_its_line_and_the_other_runs_go_on(between, line):
+    async with recorded() as hf:
+        checked = await hf.check([version(between), other], timeout=0.5)
+        assert [found.verdict for found in checked.replays] == ["unsure", "fits", "unsure"]
+        first, _, last = checked.replays
+        assert "has kept the event loop for 0.5 s" in first.reason
+        for found in (first, last):
+            assert found.line == line_of(between, line) or not line
+            assert found.line.startswith(HERE)
+        assert (await hf.replay("other-1", [other])).fits  # and so does whatever comes next
+
+
+@pytest.mark.parametrize(
+    ("between", "told"), [(exits, "the agent raised SystemExit: 0"), (leaves, "SystemExit: os._exit(0)")]
+)
+async def test_code_that_ends_the_process_ends_itself(between, told):
+    async with recorded() as hf:
+        checked = await hf.check([version(between), other])
+        assert [found.verdict for found in checked.replays] == ["diverges", "fits", "diverges"]
+        assert told in checked.replays[0].present
+        assert checked.replays[0].line.startswith(HERE)
+
+
+async def test_code_that_interrupts_ends_its_own_loop():
+    async with recorded() as hf:
+        checked = await hf.check([version(interrupts), other])
+        assert [found.verdict for found in checked.replays] == ["unsure", "fits", "unsure"]
+        assert "KeyboardInterrupt" in checked.replays[0].reason
+
+
+@pytest.mark.parametrize("between", [spins, sleeps])
+async def test_a_rehearsal_of_code_that_keeps_its_loop_is_told_as_far_as_it_came(between):
+    async with recorded() as hf:
+        first, last = await holdfast.testing.rehearse(hf, ["shop-0", "other-1"], [version(between), other], timeout=0.5)
+        assert "has kept the event loop for 0.5 s at " + HERE in first.stopped
+        assert [pair.key for pair in first.difference.pairs if pair.one and pair.other] == ["look#0"]
+        assert first.difference.parted.key == "pay#0"
+        assert (last.stopped, last.difference.same) == ("", True)
+
+
+async def test_a_replay_that_is_given_up_leaves_no_thread_that_works():
+    async with recorded() as hf:
+        task = asyncio.create_task(hf.replay("shop-0", [version(spins)]))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        alive = [thread for thread in threading.enumerate() if thread.name == "holdfast-rehearsal"]
+        used = time.thread_time(), time.process_time()
+        await asyncio.sleep(0.2)
+        assert time.process_time() - used[1] < 0.15, alive
+
+
+async def test_a_waiting_run_that_the_code_would_fail_is_a_finding():
+    async with recorded() as hf:
+
+        @holdfast.agent(name="other")
+        async def fails(item: str) -> str:
+            await look(item)
+            raise LookupError("gone")
+
+        @holdfast.agent(name="other")
+        async def returns(item: str) -> str:
+            return (await look(item)).item
+
+        (failing,) = (await hf.check([fails, shop])).found
+        assert (failing.verdict, failing.present) == ("differs", "the code fails with LookupError: gone")
+        assert failing.line == line_of(test_a_waiting_run_that_the_code_would_fail_is_a_finding, "raise LookupError")
+        assert (await hf.check([returns, shop])).fits
+        assert (await hf.replay("other-1", [returns])).verdict == "differs"
