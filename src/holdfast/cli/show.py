@@ -336,12 +336,16 @@ async def drawn_svg(hf: Client, found: Account, url: str | None) -> str:
 async def document(hf: Client, found: Account) -> dict[str, Any]:
     """Write a run and its children as data."""
     row, run = found.row, hf.get(found.row.id)
-    result = await run.result() if row.status == "completed" else None
+    if (shared := found.shared) is not None:
+        info, given, result, streams = found.info, shared.input, shared.result, []
+    else:
+        result = await run.result() if row.status == "completed" else None
+        info, given, streams = await run.info(), await run.arguments(), await run.streams()
     return {
-        "run": {**plain(await run.info()), "input": await run.arguments(), "result": result,
+        "run": {**plain(info), "input": given, "result": result,
                 "failure": json.loads(row.error) if row.error else None, "started_by": found.started_by},
         "events": [event_document(event) for event in found.events],
-        "streams": [dataclasses.asdict(each) for each in await run.streams()],
+        "streams": [dataclasses.asdict(each) for each in streams],
         "questions": found.questions,
         "untaken": [event_document(event) for event in found.untaken],
         "children": [await document(hf, child) for child in found.children],

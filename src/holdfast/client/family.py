@@ -10,15 +10,24 @@ from holdfast.client.approvals import Approval
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge
 from holdfast.client.failure import Failure, failure_of
-from holdfast.client.info import RunInfo, wants_worker
+from holdfast.client.forks import shared_below
+from holdfast.client.info import RunInfo, shared_info, wants_worker
 from holdfast.errors import NotStorable
-from holdfast.store.blobs import NAMED_BLOB
+from holdfast.store.blobs import NAMED_BLOB, unspilled
 from holdfast.values.codec import UNTYPED
 from holdfast.values.text import cut, show
 from holdfast.words.model import FINISHED, Event, RunRow, is_served
 from holdfast.words.spent import NOTHING
 
 _MOST: Final = 1000  # runs of one family that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The arguments and the result of a run that a fork has from another, as plain data."""
+
+    input: Any
+    result: Any
 
 
 @dataclass(slots=True)
@@ -33,6 +42,7 @@ class Account:
     questions: list[Approval]
     started_by: str | None  # or the run above all; None: a store of old, that had no audit
     children: list[Account] = field(default_factory=list)
+    shared: Shared | None = None  # a fork has it from the run it was made from, and it may be deleted
 
     def members(self) -> list[Account]:
         """List this run, and all runs below it."""
@@ -59,7 +69,29 @@ async def account(hf: Client, run: str) -> Account:
     for row in rows:
         if row.id != run and row.parent_id in accounts:
             accounts[row.parent_id].children.append(accounts[row.id])
-    return accounts[run]
+    top, below = accounts[run], await shared_below(hf, run)
+    if below:
+        top.children[:0] = await _shared(hf, run, top, below)
+    return top
+
+
+async def _shared(hf: Client, fork: str, above: Account, below: dict[str | None, list[RunRow]]) -> list[Account]:
+    """Read the runs that a fork has from another, below one of them or below the fork."""
+    made, store = [], hf.store
+    ends = {event.data["child"]: event for event in above.events if event.kind == "child.ended"}
+    for row in below.get(above.row.id, ()):
+        events, end = await store.journal_below(fork, row.id), ends.get(row.id)
+        counted = [event for event in events if event.dropped is None]
+        text = None if end is None else end.value if end.blob is None else (await store.blob(end.blob)).decode()
+        told = Shared(
+            UNTYPED.load(await unspilled(store, row.input) or "{}"),
+            None if text is None else UNTYPED.load(await unspilled(store, text) or "null"),
+        )
+        info = shared_info(row, counted, store.clock.now())
+        found = Account(row, info, events, events, [], [], above.started_by, shared=told)
+        found.children = await _shared(hf, fork, found, below)
+        made.append(found)
+    return made
 
 
 async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:

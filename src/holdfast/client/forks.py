@@ -168,6 +168,42 @@ async def tree(client: Base, run: str) -> list[ForkInfo]:
     return listed
 
 
+# What a fork has of the runs below its origin
+
+
+async def shared_below(client: Base, run: str) -> dict[str | None, list[RunRow]]:
+    """List the runs that a fork has from the run it was made from, each below the one that started it, the oldest first.
+
+    Those are the children that had ended at the point, which stand below the fork here, and the runs below them. Nothing if the
+    run is no fork.
+    """
+    store = client.store
+    origin = await store.origin(run)
+    rows = {} if origin is None else {row.id: row for row in await store.below(run)}
+    if origin is None or not rows:
+        return {}
+    ended = {
+        event.data["child"]
+        for event in await store.outline_of(run, (), ("child.ended",))
+        if event.seq < origin[1] and event.data["child"] in rows
+    }
+    found: dict[str | None, list[RunRow]] = {run: [rows[name] for name in rows if name in ended]}
+    waiting = list(ended)
+    while waiting:
+        name = waiting.pop()
+        found[name] = [row for row in rows.values() if row.parent_id == name]
+        waiting += [row.id for row in found[name]]
+    return found
+
+
+async def shared_child(client: Base, run: str, child: str) -> RunRow | None:
+    """Read the row of a run that a call of this one started: its own child's, or that of the run it was made from."""
+    row = await client.store.run(child)
+    if row is not None and row.parent_id == run:
+        return row
+    return next((each for each in await client.store.below(run) if each.id == child), row)
+
+
 def merged(before: str, changed: Mapping[str, Any]) -> str:
     """The text of arguments, with some of them changed."""
     known = json.loads(before)

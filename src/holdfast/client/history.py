@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from holdfast.client.aside import aside
 from holdfast.client.base import Base
-from holdfast.client.info import RunInfo, is_put_off, wants_worker
+from holdfast.client.forks import shared_below, shared_child
+from holdfast.client.info import RunInfo, is_put_off, shared_info, wants_worker
 from holdfast.client.streams import StreamInfo, streams
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.store.blobs import unspilled
@@ -26,7 +27,7 @@ from holdfast.words.calls import ARRIVALS, BEGUN, Call, Calls, key_of
 from holdfast.words.durations import moment
 from holdfast.words.events import error_line
 from holdfast.words.model import FINISHED, Event, Published, RunRow, checked_place, is_served
-from holdfast.words.spent import Spent
+from holdfast.words.spent import NOTHING, Spent
 
 _CHUNK: Final = 500  # events that are read together
 _WINDOW: Final = 1_000  # events before one whose inputs are needed that are looked at with it
@@ -122,7 +123,7 @@ class StepInfo(_Inside):
         """
         call: Call = self._of
         if call.sort == "child" and self.child is not None:
-            row = await self._client.store.run(self.child)
+            row = await shared_child(self._client, self.run, self.child)
             text = None if row is None else await unspilled(self._client.store, row.input)
         elif call.sort == "step":
             text = await _input_text(self._client, self.run, call)
@@ -516,7 +517,11 @@ class _Family:
     questions: dict[str, Any]
     served: Published
     left: int
+    fork: str  # the run itself
     below: dict[str | None, list[RunRow]] = field(default_factory=dict)
+    shared: dict[str | None, list[RunRow]] = field(
+        default_factory=dict
+    )  # runs that a fork has from another, in the same way
 
 
 async def snapshot(
@@ -524,7 +529,8 @@ async def snapshot(
 ) -> Snapshot:
     """Look into a run and those below it. `asked` are their open questions."""
     served = await client.store.agents()
-    family = _Family(client, info, {each.id: each for each in asked}, served, _RUNS)
+    family = _Family(client, info, {each.id: each for each in asked}, served, _RUNS, row.id)
+    family.shared = await shared_below(client, row.id)
     found = await client.store.runs(root=row.root_id or row.id, limit=5 * _RUNS)
     for each in sorted(found, key=lambda each: (each.created_at, each.id)):
         family.below.setdefault(each.parent_id, []).append(each)
@@ -538,7 +544,7 @@ async def _snapshot(family: _Family, row: RunRow, depth: int) -> Snapshot:
     said = (await client.store.progress([run])).get(run, {})
     plan = tuple((str(name), bool(done)) for name, done in said.get("plan", {}).get("items", ()))
     open_calls = await _open_calls(client, row) if row.status not in FINISHED else []
-    children, left_out = [], 0
+    children, left_out = await _shared_snapshots(family, run, depth)
     for child in family.below.get(run, ()):
         if depth < _DEPTH and family.left > 0:
             children.append(await _snapshot(family, child, depth + 1))
@@ -555,6 +561,37 @@ async def _snapshot(family: _Family, row: RunRow, depth: int) -> Snapshot:
     )  # fmt: skip
     found: Snapshot = _with(made, client, row)
     return found
+
+
+async def _shared_snapshots(family: _Family, run: str, depth: int) -> tuple[list[Snapshot], int]:
+    """Look into the runs that a fork has from another, below one; and count those that are left out.
+
+    They have ended, and may be deleted: what there is to say is in their rows and histories.
+    """
+    made, left_out, store = list[Snapshot](), 0, family.client.store
+    for row in family.shared.get(run, ()):
+        if depth >= _DEPTH or family.left <= 0:
+            left_out += 1
+            continue
+        family.left -= 1
+        events = [event for event in await store.journal_below(family.fork, row.id) if event.dropped is None]
+        info = shared_info(row, events, store.clock.now())
+        plan = next((event.data["items"] for event in reversed(events) if event.kind == "plan"), ())
+        by = dict[str, Spent]()
+        for event in events:
+            if "spent" in event.data:
+                name = str(event.data.get("name", ""))
+                by[name] = by.get(name, NOTHING) + Spent.of(event.data["spent"])
+        children, more = await _shared_snapshots(family, row.id, depth + 1)
+        each = Snapshot(
+            run=info, goal=await _goal(family.client, row), plan=tuple((str(name), bool(done)) for name, done in plan),
+            pending=(), messages=(), messages_sent=sum(event.kind == "message.received" for event in events), conversations=(),
+            request=None, state=None, streams=(), spent_by=tuple(by.items())[:_STEPS_BY_COST], children=tuple(children),
+            left_out=more,
+        )  # fmt: skip
+        made.append(_with(each, family.client, row))
+        left_out += more
+    return made, left_out
 
 
 async def _goal(client: Base, row: RunRow) -> str:

@@ -113,6 +113,18 @@ class RunInfo:
         )  # fmt: skip
 
 
+def shared_info(row: RunRow, events: Iterable[Event], now: int) -> RunInfo:
+    """Say of a run what lists show, by its row and its history alone: a fork has it from another run, and it may be deleted."""
+    said: dict[str, dict[str, Any]] = {}
+    spent = NOTHING
+    for event in events:
+        if event.kind in ("progress", "plan", "step.progress"):
+            said["plan" if event.kind == "plan" else "progress"] = event.data
+        if "spent" in event.data:
+            spent += Spent.of(event.data["spent"])
+    return RunInfo.of(row, {}, now, said, spent)
+
+
 def wants_worker(row: RunRow, now: int) -> bool:
     """Is it for a worker to go on with this run?"""
     if row.status == "ready":

@@ -44,7 +44,7 @@ from holdfast.store.changes import News
 from holdfast.store.conversations import Enter, enter, leave_all
 from holdfast.store.deletion import delete_runs
 from holdfast.store.families import call_off, go_on, halt
-from holdfast.store.forks import Fork, NewFork
+from holdfast.store.forks import SHOWN, Fork, NewFork, archived
 from holdfast.store.journal import journal
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import existing
@@ -245,6 +245,7 @@ SECTIONS: Final[dict[str, dict[str, Fits]]] = {
         "base": _base, "seq": _count, "kind": _one_of(*KINDS), "key": _maybe(_name), "data": _maybe(_dict),
         "value": _maybe(_json), "blob": _maybe(_digest), "at": _count, "epoch": _count, "dropped": _maybe(_count),
     },
+    "archived": {"base": _base, "input": _json, "data": _dict},
     "agents": {"name": _name, "version": _maybe(_name), "schema": _dict},
     "blobs": {"digest": _digest, "size": _count},
 }  # fmt: skip
@@ -369,11 +370,14 @@ def _former(told: dict[str, list[list[Any]]], run: str) -> Asking[None]:
     """
     for name, at, starters, base in (yield from rows("fork", run=run)):
         told["forks"].append([run, base, name, at, starters])
-    known = {(row[0], row[1]) for row in told["bases"]}
+    known, shown = {(row[0], row[1]) for row in told["bases"]}, {row[0] for row in told["archived"]}
     for part, base, first, until, seen, name in (yield from rows("segments", run=run)):
         if part == "shared":
             continue
         told["lineage"].append([run, part, base, first, until, seen, name])
+        if part == "below" and base not in shown:
+            shown.add(base)
+            told["archived"] += [[base, *row] for row in (yield from archived(base))]
         for row in (yield from rows("journal", run=base, from_seq=first, limit=ALL, with_dropped=1)):
             seq, kind, key, data, value, blob, at, epoch, _, dropped = row
             if seq < until and (base, seq) not in known:
@@ -411,7 +415,7 @@ def _named_blobs(told: Mapping[str, Sequence[Sequence[Any]]]) -> set[str]:
     """Find the digests of all large values that these rows name."""
     found = {row[6] for section in ("events", "bases") for row in told[section] if row[6] is not None}
     columns = (("runs", "input"), ("runs", "result"), ("events", "value"), ("bases", "value"), ("signals", "value"),
-               ("messages", "value"),
+               ("messages", "value"), ("archived", "input"),
                ("approvals", "shown"), ("approvals", "data"))  # fmt: skip
     for section, column in columns:
         place = list(SECTIONS[section]).index(column)
@@ -526,6 +530,7 @@ def _check_runs(found: Belongings, manifest: Manifest) -> None:
     _check_unique(found, "forks", "run")
     _check_unique(found, "lineage", "run", "part", "base", "first")
     _check_unique(found, "bases", "base", "seq")
+    _check_unique(found, "archived", "base")
     _check_former(found)
 
 
@@ -540,6 +545,11 @@ def _check_former(found: Belongings) -> None:
     for place, (base, seq, *_) in enumerate(found.rows["bases"]):
         if not any(first <= seq < until for first, until in ranges[base]):
             raise _refuse("bases", place, "no fork counts it")
+    below = {base for _, part, base, *_ in found.rows["lineage"] if part == "below"}
+    for place, (base, _, data) in enumerate(found.rows["archived"]):
+        told = json.loads(data)
+        if base not in below or told.keys() != set(SHOWN) or not all(_RUN_COLUMNS[name](told[name]) for name in SHOWN):
+            raise _refuse("archived", place, "no fork counts it, or it does not say what rows of runs say")
 
 
 def _check_unique(found: Belongings, section: str, *columns: str) -> None:
@@ -1095,6 +1105,8 @@ class Import:
         for run, part, base, first, until, seen, name in told["lineage"]:
             segment = {"part": part, "base": kept(base), "first": first, "until": until, "seen": seen, "name": name}
             yield from tx.rows("insert_segment", run=run, **segment)
+        for base, text, data in told["archived"]:
+            yield from tx.rows("archive_run", name=kept(base), input=text, data=data)
         for run, base, name, at, starters in told["forks"]:
             yield from tx.rows("import_fork", run=run, base=kept(base), name=name, seq=at, names=starters)
 

@@ -139,6 +139,7 @@ def delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
         tx.changed(run, News.STOPPED)
     for name in forgotten:
         yield from tx.rows("delete_events", run=name)
+    yield from tx.rows("forget_archived", ids=to_json(forgotten))
     if last is not None and (yield from tx.row("last_position"))[0] != last:
         yield from tx.rows("mark_position", position=last)
     if last is not None:

@@ -9,6 +9,9 @@ deleted run are kept under another name, which no run can have ('#...'), until t
 What the other run did behind the point, and runs below it, is no part of the fork's history. It is kept too ('behind', 'below'),
 because the fork must know which of its steps were done before.
 
+Runs below the other run are kept with what lists show of them ('archived'): a fork shows children that had ended at the point as
+they were, and what they were called with, also when they are gone.
+
 What is copied: the text of streams that calls wrote which had ended (a stream belongs to its run), and, when the fork first
 enters one, conversations.
 
@@ -30,6 +33,7 @@ from holdfast.store import audit
 from holdfast.store.approvals import check_allowed
 from holdfast.store.blobs import insert_blobs
 from holdfast.store.inbox import put_signal
+from holdfast.store.journal import events_of
 from holdfast.store.rewind import first_cause
 from holdfast.store.runs import NewRun, Origin, existing, insert_run
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
@@ -42,7 +46,11 @@ from holdfast.words.people import Actor, may_decide, starters
 _ENDS: Final = ("run.completed", "run.failed", "run.cancelled")
 _STOPS: Final = ("run.cancelling",)
 _CLOSED: Final = sorted(CLOSING - {"stream.opened"})  # a block is over when it is closed
-_SHOWN: Final = 5  # keys, in an error
+_NAMED: Final = 5  # keys, in an error
+SHOWN: Final = (  # of runs that are deleted
+    "agent", "status", "version", "queue", "next_seq", "parent_id", "parent_key", "root_id", "labels", "error", "reason", "steps",
+    "created_at", "started_at", "finished_at", "updated_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,14 @@ class Forks(Feature):
         found = await self._glance(rows, "fork", run=run)
         return (found[0][0], found[0][1], found[0][3]) if found else None
 
+    async def below(self, run: str) -> list[RunRow]:
+        """Read the runs below the one that a fork was made from, as they were when it was made, whether they are here or not."""
+        return await self._read(_below, run)
+
+    async def journal_below(self, run: str, name: str) -> list[Event]:
+        """Read all events of such a run, dropped ones too, as they were when the fork was made."""
+        return await self._read(_journal_below, run, name)
+
     async def forks(self, runs: Iterable[str]) -> list[ForkRow]:
         """Read the forks that were made from these runs, the oldest first."""
         return [ForkRow(*row) for row in await self._read(rows, "forks_of", ids=to_json(list(runs)))]
@@ -158,9 +174,8 @@ class Fork:
         if (yield from insert_run(tx, fork)) is None:
             raise BadArguments(f"there is a run {new.id!r} already; give the fork another id")
         yield from _share(tx, new.id, base, shares, until)
-        if new.effects != "new":
-            yield from tx.rows("insert_segments_below", run=new.id, base=new.run)
-            yield from tx.rows("inherit_segments", run=new.id, base=new.run)
+        yield from tx.rows("insert_segments_below", run=new.id, base=new.run)
+        yield from tx.rows("inherit_segments", run=new.id, base=new.run)
         checkpoint, steps, last_at = yield from tx.row("shared_counts", run=new.id)
         yield from tx.rows(
             "become_fork", run=new.id, next_seq=until + 1, epoch=base.lease_epoch, checkpoint_seq=checkpoint, steps=steps
@@ -470,7 +485,7 @@ def key_of(tx: Transaction, run: str, name: str) -> Asking[str]:
     if len(called) == 1:
         return called[0]
     near = called or found
-    told = ", ".join(map(repr, near[:_SHOWN])) + (f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else "")
+    told = ", ".join(map(repr, near[:_NAMED])) + (f" and {len(near) - _NAMED} more" if len(near) > _NAMED else "")
     what = "made several calls with that name" if called else "made no such call"
     hint = f": there are {told}" if near else ""
     raise BadArguments(f"{show(name, 60)}: run {run!r} {what}{hint}. `holdfast steps {run}` has the keys of its calls")
@@ -531,8 +546,57 @@ def keep_shared(tx: Transaction, runs: Sequence[str], mark: str) -> Asking[list[
     for run in runs:
         name = f"#{run}#{mark}"
         if run in needed:
+            row = yield from tx.row("run", run=run)
+            if row is not None and RunRow(*row).parent_id is not None:
+                yield from tx.rows("archive_run", name=name, **_archived(RunRow(*row)))
             yield from tx.rows("archive_events", run=run, name=name, until=needed[run])
             yield from tx.rows("archive_lineage", run=run, name=name)
             yield from tx.rows("archive_uses", run=run, name=name)
         yield from tx.rows("archive_forks", run=run, name=name)
     return [name for name in kept if name not in needed]
+
+
+def _archived(row: RunRow) -> dict[str, str]:
+    """Write what is shown of a run as it is kept; what it came to is in the history of the run above it."""
+    return {"input": row.input, "data": to_json({name: getattr(row, name) for name in SHOWN})}
+
+
+def archived(name: str) -> Asking[list[tuple[str, str]]]:
+    """Read what is shown of a run that a fork counts on, as it is kept: of one that is here, or of one that was deleted."""
+    if name.startswith("#"):
+        return [(text, data) for text, data in (yield from rows("archived", name=name))]
+    return [
+        (kept["input"], kept["data"])
+        for row in (yield from rows("run", run=name))
+        for kept in [_archived(RunRow(*row))]
+    ]
+
+
+def _below(run: str) -> Asking[list[RunRow]]:
+    made: list[RunRow] = []
+    for name, until, *columns in (yield from rows("runs_below", run=run)):
+        row = RunRow(*columns)
+        row.id = name
+        made.append((yield from _as_it_was(run, row, until)))
+    for name, until, _, text, data in (yield from rows("archived_below", run=run)):
+        row = RunRow(**json.loads(data), id=name, uid="", input=text)
+        made.append((yield from _as_it_was(run, row, until)))
+    return sorted(made, key=lambda row: (row.created_at, row.id))
+
+
+def _as_it_was(run: str, row: RunRow, until: int) -> Asking[RunRow]:
+    """Undo in a row what a retry changed since the fork was made."""
+    if row.next_seq <= until:
+        return row
+    events = [event for event in (yield from _journal_below(run, row.id)) if event.dropped is None]
+    end = next((event for event in reversed(events) if event.kind in _ENDS), None)
+    row.status = "waiting" if end is None else end.kind.removeprefix("run.")
+    row.error = to_json(end.data["error"]) if end is not None and "error" in end.data else None
+    row.finished_at = None if end is None else end.at
+    row.steps = sum(event.kind == "step.completed" for event in events)
+    row.next_seq, row.result, row.reason = until, None, None
+    return row
+
+
+def _journal_below(run: str, name: str) -> Asking[list[Event]]:
+    return events_of(name, (yield from rows("journal_below", run=run, name=name)))

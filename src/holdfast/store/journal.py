@@ -84,7 +84,7 @@ class Journals(Feature):
 
 
 def _outline(query: str, run: str, **which: Any) -> Asking[list[Event]]:
-    return _events(run, (yield from rows(query, run=run, **which)))
+    return events_of(run, (yield from rows(query, run=run, **which)))
 
 
 def journal(run: str, from_seq: int, limit: int | None, dropped: bool) -> Asking[list[Event]]:
@@ -97,10 +97,11 @@ def _in_order(query: str, run: str, from_seq: int, limit: int, dropped: bool) ->
     if not found or found[0][0] > from_seq:  # perhaps the run is a fork, and has the first of it from another one
         shared = yield from rows(f"shared_{query}", run=run, from_seq=from_seq, limit=limit, with_dropped=int(dropped))
         found = [*shared, *found][:limit] if shared else found
-    return _events(run, found)
+    return events_of(run, found)
 
 
-def _events(run: str, found: list[Any]) -> list[Event]:
+def events_of(run: str, found: list[Any]) -> list[Event]:
+    """Make events of rows."""
     return [
         Event(seq, kind, key, data, value, blob, at, epoch, run, position, dropped_by)
         for data, (seq, kind, key, _, value, blob, at, epoch, position, dropped_by) in zip(

@@ -806,6 +806,23 @@ ON CONFLICT DO NOTHING
 -- The events of a run below the origin of a fork, by the name of that run.
 SELECT base_id, until, seen FROM lineage WHERE run_id = :run AND part = 'below' AND name = :name
 
+-- name: runs_below
+-- The runs below the origin of a fork that are there still, with which of their events count for it.
+SELECT lineage.name, lineage.until, {run} FROM lineage CROSS JOIN runs
+WHERE lineage.run_id = :run AND part = 'below' AND runs.id = base_id ORDER BY created_at, runs.id
+
+-- name: archived_below
+-- Those that were deleted.
+SELECT lineage.name, lineage.until, archived.name, input, archived.data FROM lineage CROSS JOIN archived
+WHERE lineage.run_id = :run AND part = 'below' AND archived.name = base_id ORDER BY archived.name
+
+-- name: journal_below
+-- The events of a run below the origin of a fork, as they were when the fork was made.
+SELECT seq, kind, events.key, events.data, value, blob, at, epoch, position, CASE WHEN dropped < seen THEN dropped END
+FROM lineage CROSS JOIN events
+WHERE lineage.run_id = :run AND part = 'below' AND name = :name AND events.run_id = base_id AND seq >= first AND seq < until
+ORDER BY seq
+
 -- name: shorten_segments
 -- Have a fork share less of its past: only what stands before a place.
 UPDATE lineage SET until = :until WHERE run_id = :run AND part = 'shared' AND until > :until
@@ -918,6 +935,18 @@ UPDATE events SET run_id = :name WHERE run_id = :run AND seq < :until
 -- name: archive_lineage
 -- Have forks find events of a deleted run under that name.
 UPDATE lineage SET base_id = :name WHERE base_id = :run
+
+-- name: archive_run
+-- Keep what is shown of a run that is deleted, for its forks.
+INSERT INTO archived (name, input, data) VALUES (:name, :input, :data) ON CONFLICT DO NOTHING
+
+-- name: archived
+-- What is shown of a deleted run.
+SELECT input, data FROM archived WHERE name = :name
+
+-- name: forget_archived
+-- Forget what is shown of runs that no fork counts on any more.
+DELETE FROM archived WHERE name IN (SELECT value FROM json_each(:ids))
 
 -- name: archive_uses
 -- Have parts of inputs kept for events of a deleted run.
@@ -1068,6 +1097,8 @@ SELECT value FROM signals WHERE instr(value, '"$blob"') > 0 AND run_id IN (SELEC
 UNION ALL
 SELECT input || coalesce(result, '') FROM runs
 WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0) AND id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT input FROM archived WHERE instr(input, '"$blob"') > 0 AND name IN (SELECT value FROM json_each(:ids))
 
 -- name: delete_run
 -- Delete a run; its questions and slots go with it.
@@ -1107,6 +1138,7 @@ DELETE FROM blobs WHERE digest = :digest
   AND NOT EXISTS (SELECT 1 FROM audit WHERE instr(value, '"$blob"') > 0 AND instr(value, :digest) > 0)
   AND NOT EXISTS (SELECT 1 FROM runs WHERE (instr(input, '"$blob"') > 0 OR instr(result, '"$blob"') > 0)
                                        AND (instr(input, :digest) > 0 OR instr(result, :digest) > 0))
+  AND NOT EXISTS (SELECT 1 FROM archived WHERE instr(input, '"$blob"') > 0 AND instr(input, :digest) > 0)
 
 -- name: run
 -- One run.
@@ -1246,6 +1278,17 @@ UNION ALL
 SELECT events.run_id, events.kind, events.data, events.seq FROM runs
 JOIN events ON events.run_id = runs.id AND events.seq >= runs.next_seq - 100
 WHERE runs.id IN (SELECT value FROM json_each(:ids)) AND events.kind = 'step.progress' AND events.dropped IS NULL
+UNION ALL
+SELECT lineage.run_id, kind, data, seq FROM lineage CROSS JOIN events
+WHERE lineage.run_id IN (SELECT value FROM json_each(:ids)) AND part = 'shared' AND events.run_id = base_id
+  AND kind IN ('progress', 'plan')
+  AND seq = (SELECT max(seq) FROM events AS said WHERE said.run_id = base_id AND said.kind IN ('progress', 'plan')
+                                                   AND said.kind = events.kind AND said.seq >= first AND said.seq < until
+                                                   AND (said.dropped IS NULL OR said.dropped >= seen))
+UNION ALL
+SELECT lineage.run_id, kind, data, seq FROM lineage CROSS JOIN events
+WHERE lineage.run_id IN (SELECT value FROM json_each(:ids)) AND part = 'shared' AND events.run_id = base_id
+  AND kind = 'step.progress' AND seq >= first AND seq >= until - 100 AND seq < until AND (dropped IS NULL OR dropped >= seen)
 ORDER BY 1, 4
 
 -- name: feed

@@ -1,0 +1,176 @@
+"""Forks looked into: what they have from the run they were made from is shown as it was, also when that run is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast.client.family import account
+
+BROKEN: set[str] = set()
+LARGE = "x" * 300_000  # of arguments that are kept apart
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    BROKEN.clear()
+
+
+@pytest.fixture
+def opened(store_url):
+    return lambda *agents: holdfast.open(store_url, agents=agents)
+
+
+@holdfast.step
+async def act(what: str) -> str:
+    if what in BROKEN:
+        raise ValueError(f"{what} is broken")
+    return f"{what}!"
+
+
+@holdfast.agent
+async def grandchild(text: str) -> int:
+    await holdfast.progress(1, 2, "reading")
+    return len(await act(text))
+
+
+@holdfast.agent
+async def child(name: str, text: str) -> str:
+    items = await holdfast.plan(["first", "second"])
+    await items.done("first")
+    await grandchild(text)
+    return await act(name)
+
+
+@holdfast.agent
+async def leads() -> list[str]:
+    items = await holdfast.plan(["child", "wait"])
+    await holdfast.progress(1, 2, "half")
+    done = [await child("one", LARGE)]
+    await items.done("child")
+    await holdfast.progress(2, 2, "waits")
+    done.append(await holdfast.receive("go", str))
+    return [*done, await act("end")]
+
+
+AGENTS = (leads, child, grandchild)
+
+
+async def calls_of(run):
+    return {step.key: step async for step in run.steps()}
+
+
+async def looked(hf, run):
+    """All that is shown of the runs that a fork shares, as text or as data."""
+    (below,) = (await run.snapshot()).children
+    (deep,) = below.children
+    shown = await account(hf, run.id)
+    calls = await calls_of(run)
+    (called,) = [step for step in calls.values() if step.kind == "child"]
+    told = [(each.row.id, each.info.status, [event.kind for event in each.events]) for each in shown.members()[1:]]
+    return (
+        (below.run.id, below.run.status, below.goal[:40], below.plan, below.run.plan, below.run.steps, below.run.finished_at),
+        (deep.run.id, deep.run.status, deep.run.progress, deep.goal[:40]),
+        (await called.arguments(), await called.result(), called.child),
+        told,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("effects", ["ask", "new"])
+async def test_a_fork_shows_what_it_shares_also_when_the_original_is_deleted(opened, effects):
+    """Plan, progress and children, with what these were called with; for a fork of the fork too. At last nothing is left."""
+    async with opened(*AGENTS) as hf:
+        run = await hf.start(leads, id="r")
+        await run.wait("waiting", waits_for="message")
+        fork = await run.fork(id="f", effects=effects)
+        await fork.wait("waiting", waits_for="message")
+        before = await looked(hf, run)
+        info = await run.info()
+        assert before[2][:2] == ({"name": "one", "text": LARGE}, "one!")
+        assert before[0][3] == (("first", True), ("second", False))
+
+        async def check(each):
+            assert await looked(hf, each) == before
+            mine = await each.info()
+            assert (mine.plan, mine.progress) == (info.plan, info.progress)
+            assert (await each.snapshot()).plan == (("child", True), ("wait", False))
+            (listed,) = [one for one in await hf.runs() if one.id == each.id]
+            assert (listed.plan, listed.progress) == (info.plan, info.progress)
+
+        await check(fork)
+        await run.send("go", "on")
+        await run.result()
+        await check(fork)
+        assert await run.delete() == 3
+        await check(fork)
+        again = await fork.fork(id="g", effects=effects)
+        await again.wait("waiting", waits_for="message")
+        await check(again)
+        await fork.cancel(grace=0)
+        await fork.wait("cancelled")
+        await fork.delete()
+        await check(again)
+        await hf.start(leads, id="r")  # the name is another's now
+        await again.cancel(grace=0)
+        await again.wait("cancelled")
+        await check_nothing_is_left(hf, again)
+
+
+async def check_nothing_is_left(hf, last):
+    await hf.get("r").wait("waiting", waits_for="message")
+    await hf.get("r").cancel(grace=0)
+    await hf.get("r").wait("cancelled")
+    await hf.get("r").delete()
+    await last.delete()
+    facts = await hf.store.facts()
+    assert (facts["integrity"], facts["events"], facts["runs"], facts["blobs"]) == ("ok", 0, {}, 0)
+
+
+async def test_a_fork_shows_a_child_as_it_ended_before_it_was_retried(opened):
+    @holdfast.agent
+    async def tries() -> str:
+        return await child("one", "short")
+
+    async with opened(tries, *AGENTS) as hf:
+        BROKEN.add("one")
+        run = await hf.start(tries, id="r")
+        await run.wait("failed")
+        (before,) = (await run.snapshot()).children
+        ended = [event async for event in run.events(follow=False)][-1].seq
+        fork = await run.fork(at=ended, id="f", effects="new")
+        await fork.wait("failed")
+        BROKEN.clear()
+        await run.retry()
+        assert await run.result() == "one!"
+        (after,) = (await run.snapshot()).children
+        (shown,) = (await fork.snapshot()).children
+        assert (shown.run.status, shown.run.error, shown.run.steps) == ("failed", before.run.error, before.run.steps)
+        assert (after.run.status, after.run.steps) == ("completed", before.run.steps + 1)
+
+
+async def test_a_copy_and_a_fork_that_was_moved_show_what_they_share(opened, tmp_path):
+    """Children of the original come along as a fork shows them, though they are no runs there."""
+    keys = holdfast.Keys(tmp_path / "keys")
+    keys.new("ana")
+    there = f"sqlite:{tmp_path / 'there.db'}?durability=process"
+    async with opened(*AGENTS) as hf, holdfast.open(there, agents=AGENTS) as other:
+        run = await hf.start(leads, id="r")
+        await run.wait("waiting", waits_for="message")
+        before = await looked(hf, run)
+        await run.export(tmp_path / "copy", keys=keys)
+        copy = other.get((await other.import_run(tmp_path / "copy", keys=keys, id="c")).run)
+        assert await looked(other, copy) == before
+        assert (await copy.info()).plan == (await run.info()).plan
+
+        fork = await run.fork(id="f")
+        await fork.wait("waiting", waits_for="message")
+        await fork.export(tmp_path / "fork", move=await other.store_id(), keys=keys)
+        await other.import_run(tmp_path / "fork", keys=keys)
+        moved = other.get("f")
+        assert await looked(other, moved) == before
+        for each in (copy, moved):
+            await each.send("go", "on")
+            assert await each.result() == ["one!", "on", "end!"]
+            await each.delete()
+        facts = await other.store.facts()
+        assert (facts["integrity"], facts["events"], facts["blobs"]) == ("ok", 0, 0)
