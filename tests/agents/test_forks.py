@@ -174,6 +174,80 @@ async def test_a_step_an_argument_a_decision_and_a_message_can_be_replaced(opene
             await run.fork(replace={":approve#0": True}, by="eve")
 
 
+async def test_the_result_of_a_child_can_be_replaced(opened):
+    """No child runs in its place; the result of one that was spawned is named by the call that spawned it."""
+
+    @holdfast.agent
+    async def adds(what: str) -> int:
+        await act(what)
+        return len(what)
+
+    @holdfast.agent
+    async def leads() -> list[int]:
+        called = await adds("called")
+        spawned = await holdfast.spawn(adds, "spawned")
+        await act("between")
+        return [called, await spawned]
+
+    async with opened(leads, adds) as hf:
+        run = await hf.start(leads, id="r")
+        assert await run.result() == [6, 7]
+        keys = {step.name: step.key async for step in run.steps() if step.kind == "child"}
+        calls = [step.key async for step in run.steps() if step.kind == "child"]
+        both = await run.fork(replace={"adds": 60}, effects="new", id="f")
+        assert await both.result() == [60, 7]
+        assert (did("called"), did("spawned")) == (1, 2)
+        spawned = await run.fork(replace={":spawn.adds#0": 70}, effects="new", id="g")
+        assert await spawned.result() == [6, 70]
+        every = await run.fork(replace={"adds#0": 60, ":spawn.adds": 70}, effects="new", id="h")
+        assert await every.result() == [60, 7]  # it is spawned anew, behind the point
+        assert (did("called"), did("spawned")) == (1, 3)
+        assert (keys, len(calls)) == ({"adds": calls[-1]}, 2)
+        with pytest.raises(BadArguments, match="does not fit the type"):
+            await run.fork(replace={"adds#0": "sixty"}, effects="new")
+        (shown,) = [step async for step in both.steps() if step.key == "adds#0"]
+        assert (shown.status, await shown.result()) == ("completed", 60)
+        # A fork of the fork has it too, and the original may go.
+        await run.delete()
+        assert await (await both.fork(effects="new")).result() == [60, 7]
+
+
+async def test_a_crash_while_a_childs_result_is_replaced_changes_nothing():
+    @holdfast.agent
+    async def adds(what: str) -> int:
+        await act(what)
+        return len(what)
+
+    @holdfast.agent
+    async def leads() -> list[int]:
+        return [await adds("called"), len(await act("d"))]
+
+    async for hf in holdfast.testing.crash_everywhere(agents=[leads, adds]):
+        DID.clear()
+        run = await hf.start(leads, id="r")
+        await run.result()
+        fork = await run.fork(replace={"adds": 60}, effects="new", id="f")
+        assert await fork.result() == [60, 2]
+
+
+async def test_what_was_replaced_is_told(opened):
+    async with opened(four) as hf:
+        run = await hf.start(four, id="r")
+        await run.result()
+        given = "other \x1b[31m" + "x" * 100
+        fork = await run.fork(replace={"act#0": given, "arguments": {"last": "e"}}, effects="new", id="f", by="ana")
+        await fork.result()
+        (_, made) = await run.forks()
+        assert made.replaced.keys() == {"act#0", "arguments"} and len(made.replaced["act#0"]) <= 60
+        (deed,) = await hf.audit(run="r", action="fork")
+        assert deed.data["values"] == made.replaced
+        forked = next(event for event in await history(hf, "f") if event.kind == "run.forked")
+        assert forked.data["instead"] == made.replaced
+        await hf.erase_audit(run="r")
+        (deed,) = await hf.audit(run="r", action="fork")
+        assert "values" not in deed.data and deed.data["replace"] == ["act#0", "arguments"]
+
+
 async def test_what_cannot_be_forked_is_told_with_what_can(opened):
     async with opened(four) as hf:
         run = await hf.start(four, id="r")
@@ -214,10 +288,16 @@ async def test_a_value_that_does_not_fit_stops_the_fork_before_any_effect(opened
         await run.result()
         good = await run.fork(replace={"fetch": {"size": 4}}, effects="new")
         assert await good.result() == "4!"
-        bad = await run.fork(replace={"fetch": {"size": "large"}}, effects="new")
-        await bad.wait("paused")
-        assert "does not fit" in (await bad.info()).reason
-        assert did("large") == 0
+        with pytest.raises(BadArguments, match=r"'fetch': .*does not fit the type of its result.*No fork was made"):
+            await run.fork(replace={"fetch": {"size": "large"}}, effects="new", id="no")
+        assert {info.id for info in await hf.runs()} == {"r", good.id}
+    async with opened() as hf:  # without the agent's code it shows when the fork comes to the step
+        await hf.get("r").fork(replace={"fetch": {"size": "large"}}, effects="new", id="bad")
+    async with opened(reads) as hf:
+        await hf.get("bad").wait("paused")
+        reason = (await hf.get("bad").info()).reason
+        assert "{'size': 'large'}, which replaces the result of 'fetch#0', does not fit its type" in reason
+        assert "Fork again with a value that fits" in reason and did("large") == 0
 
 
 # Effects
@@ -231,13 +311,54 @@ async def test_steps_that_were_done_before_are_asked_for(opened):
         fork = await run.fork(at="act#1", id="f")
         question = await fork.wait_for_question()
         assert question.kind == "in_doubt"
-        assert "Do act(what='b') again? It was done by run 'r' (event 1), with the result 'b!'." in question.question
+        text = question.question
+        assert text.startswith("Do act(what='b') again? It was done by run 'r' at 20")
+        assert (
+            "UTC (event 1), with the result 'b!'. Answer \"run\" to do it again, with the new idempotency key" in text
+        )
+        assert '"use" to go on with the result that is recorded' in text and "not known" not in text
+        assert question.shown == {"call": "act(what='b')", "run": "r", "event": 1, "result": "'b!'"}
         await hf.answer(question, {"result": "kept"}, by="ana")
         question = await fork.wait_for_question()
         assert (did("b"), did("c")) == (1, 2)
         await hf.answer(question, "run", by="ana")
         assert (await fork.result())[:4] == ["a!", "kept", "c?", "d!"]
         assert did("d") == 2
+
+
+async def test_the_result_that_is_recorded_can_be_used(opened):
+    """The person says "use", and the step has the original's result; where there is none that is told."""
+    large = "y" * 300_000
+
+    @holdfast.step
+    async def think(what: str) -> tuple[str, int]:
+        DID.append((what[:5], holdfast.idempotency_key()))
+        return what, len(what)
+
+    @holdfast.step
+    async def note() -> None:
+        DID.append(("note", ""))
+
+    @holdfast.agent
+    async def thinks() -> list[int]:
+        await act("a")
+        found = [await think("short"), await think(large)]
+        await note()
+        return [size for _, size in found]
+
+    async with opened(thinks) as hf:
+        run = await hf.start(thinks, id="r")
+        first = await run.result()
+        fork = await run.fork(at="act", id="f")
+        await hf.answer(await fork.wait_for_question(), "fail", by="ana")
+        with pytest.raises(RunFailed, match=r"done by run 'r'.*; ana decided to fail the step"):
+            await fork.result()
+        await run.delete()
+        again = await fork.fork(at="act", id="g")
+        for _ in range(4):
+            await hf.answer(await again.wait_for_question(), "use", by="ana")
+        assert await again.result() == first
+        assert (did("short"), did("yyyyy"), did("note"), did("a")) == (1, 1, 1, 1)
 
 
 async def test_steps_that_were_done_before_can_be_refused(opened):
@@ -526,7 +647,8 @@ async def test_a_failed_run_goes_on_from_an_earlier_step(opened):
         BROKEN.clear()
         await run.retry(at="act#1", by="ana")
         question = await run.wait_for_question()
-        assert "It was done before the retry (event 1)" in question.question
+        assert "It was done before the retry at" in question.question and "(event 1)" in question.question
+        assert "the same idempotency key" in question.question
         await hf.answer(question, "run", by="ana")
         assert (await run.result())[:4] == ["a!", "b!", "c?", "d!"]
         assert (did("a"), did("b"), did("c")) == (1, 2, 2)

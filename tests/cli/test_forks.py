@@ -61,11 +61,16 @@ def test_a_run_is_forked_with_another_result(url):
     said = told(url, "fork", "r", "--replace", 'fetch#0="put"', "--id", "f", "--by", "ana", "--effects", "new")
     assert said.splitlines() == ["f goes on from before event 0 of r.", f"  holdfast show f --db {url}"]
     assert asyncio.run(served(url, "f")) == ["put whole"]
-    assert told(url, "forks", "f").splitlines() == ["r  ✗ failed", "└─ f  before event 0  ✓ completed"]
+    assert told(url, "forks", "f").splitlines() == [
+        "r  ✗ failed",
+        "└─ f  before event 0  with fetch#0 = 'put'  ✓ completed",
+    ]
     document = json.loads(told(url, "forks", "r", "--json"))
     assert [(each["id"], each["of"], each["at"]) for each in document["forks"]] == [("r", None, None), ("f", "r", 0)]
     shown = told(url, "show", "f")
-    assert "forked from run r before event 0 by ana" in shown
+    assert "forked from run r before event 0 by ana" in shown and "replaced: fetch#0 = 'put'" in shown
+    assert "replaced when the run was forked" in shown
+    assert "f before event 0, replaced: fetch#0 = 'put'" in " ".join(told(url, "audit", "r", "--action", "fork").split())
     (deed,) = json.loads(told(url, "audit", "r", "--action", "fork", "--json"))["audit"]
     assert (deed["by"], deed["data"]["replace"]) == ("ana", ["fetch#0"])
 
@@ -81,3 +86,28 @@ def test_what_cannot_be_is_told(url):
                   ["fork", "nobody"], ["forks", "nobody"], ["retry", "r", "--at", "99"]):  # fmt: skip
         told(url, *words, code=2)
     assert len(json.loads(told(url, "runs", "--json"))["runs"]) == 1
+
+
+def test_a_step_that_was_done_before_is_decided(url):
+    """The question says what was done, and each answer is a command; "use" takes the recorded result."""
+    BROKEN[0] = False
+    asyncio.run(retried(url))
+    told(url, "fork", "r", "--at", "mend", "--id", "g", "--by", "ana")
+    asyncio.run(asks(url, "g"))
+    shown = told(url, "show", "g")
+    assert "Do mend() again? It was done by run 'r' at" in " ".join(shown.split())
+    assert "Go on with the result that is recorded:" in shown and "It did not happen" not in shown
+    (question,) = json.loads(told(url, "approvals", "--json"))["questions"]
+    told(url, "answer", question["id"], "use", "--by", "ana")
+    assert asyncio.run(served(url, "g")) == ["a! whole"]
+
+
+async def retried(url):
+    async with holdfast.open(url, agents=[forked]) as hf:
+        await hf.get("r").retry()
+        await hf.get("r").result()
+
+
+async def asks(url, run):
+    async with holdfast.open(url, agents=[forked]) as hf:
+        await hf.get(run).wait_for_question()

@@ -110,6 +110,12 @@ def _why(deed: Deed) -> str:
         said = [str(deed.data[name]) for name in ("tried", "code", "address") if name in deed.data]
         said += [f"token {deed.data['token']}"] if "token" in deed.data else []
         return clean(" ".join([*said, *([f"{deed.data['count']} times"] if deed.data["count"] > 1 else [])]))
+    if deed.action == "fork":
+        values = deed.data.get("values") or {}
+        told = ", ".join(f"{key} = {value}" for key, value in values.items())
+        about = f"{deed.data.get('fork')} before event {deed.data.get('at')}" + (
+            f", replaced: {cut(told, 100)}" if told else ""
+        )
     if deed.action == "delegate":
         about = f"to {deed.data.get('to', '')} {about}"
     why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""

@@ -12,12 +12,14 @@ from holdfast.cli.stores import existing
 from holdfast.cli.view.advice import command
 from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.console import console, glyphs, print_json
-from holdfast.cli.view.draw import status_text
+from holdfast.cli.view.draw import clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.edge import Edge
 from holdfast.client.forks import EFFECTS, ForkInfo
 from holdfast.errors import BadArguments
+from holdfast.values.text import cut
 
+_REPLACED: Final = 80  # characters of what was replaced
 POINT: Final = "An event by its number, a call by its key or step, or 'checkpoint'."
 
 
@@ -100,6 +102,9 @@ def _drawn(tree: list[ForkInfo], chosen: str, signs: Any) -> list[Text]:
         line.append(each.id, "bold" if each.id == chosen else "")
         if each.at is not None:
             line.append(f"  before event {each.at}", "dim")
+        if each.replaced:
+            told = ", ".join(f"{key} = {value}" for key, value in each.replaced.items())
+            line.append(f"  with {cut(clean(told), _REPLACED)}", "cyan")
         line.append("  ").append_text(status_text(each.status, signs) if each.agent else Text("deleted", "dim"))
         lines.append(line)
     return lines

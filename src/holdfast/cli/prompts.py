@@ -21,7 +21,7 @@ from holdfast.cli.view.console import block, console, glyphs, lines_of, say, sho
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.live import Display, Watch
 from holdfast.cli.view.screen import Text
-from holdfast.client.approvals import Approval
+from holdfast.client.approvals import Approval, offers_result
 from holdfast.client.client import Client
 from holdfast.client.documents import plain
 from holdfast.client.edge import user
@@ -35,6 +35,7 @@ _CHOICES: Final = {
     "ask": {"a": "answer", "e": "edit"},
     "in_doubt": {"h": "happened", "r": "run", "f": "fail"},
 }
+_AGAIN: Final = {"u": "use", "r": "run", "g": "give another result", "f": "fail"}  # of a step that was done before
 _ALWAYS: Final = {"s": "skip", "q": "quit"}
 _ALSO: Final = {"y": "approve", "n": "deny"}  # what people type where a question can be approved
 _YES: Final = {"y": ("yes", True), "yes": (True,), "n": ("no", False), "no": (False,)}
@@ -145,7 +146,8 @@ async def decide(hf: Client, question: Approval, by: str | None, over: asyncio.E
     """Show a question and do what the person says; False when the person wants to stop."""
     on = console(stderr=True)
     show(on, question)
-    choices = _CHOICES[question.kind] | _ALWAYS
+    again = question.kind == "in_doubt" and offers_result(question.shown)
+    choices = (_AGAIN if again else _CHOICES[question.kind]) | _ALWAYS
     if question.kind == "approve" and not question.editable:
         choices = {key: word for key, word in choices.items() if key != "e"}
     edited: list[Any] = []
@@ -185,9 +187,9 @@ async def _act(hf: Client, question: Approval, word: str, by: Actor, edited: lis
         if why is None:
             return False
         decided = await hf.deny(question, by=by, note=why)
-    elif word in ("run", "fail"):
+    elif word in ("run", "fail", "use"):
         decided = await hf.answer(question, word, by=by)
-    elif word == "happened":
+    elif word in ("happened", _AGAIN["g"]):
         result = edited[-1] if edited else value_of(await typed("Its result (JSON):", over) or "null")
         decided = await hf.answer(question, {"result": result}, by=by)
     elif edited:

@@ -21,6 +21,7 @@ from holdfast.client.refusals import Refusals, Try
 from holdfast.errors import BadArguments, NotAllowed, NotStorable, Stale, UnknownApproval
 from holdfast.store.approvals import check_voter
 from holdfast.store.blobs import spilled, unspilled
+from holdfast.store.forks import USE
 from holdfast.store.store import Store
 from holdfast.values import tagged
 from holdfast.values.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
@@ -341,12 +342,23 @@ class Questions(Base):
         seen = _shown_to(approval, digest)
         async with self._entering(found, by, seen, "answer"):
             if found.kind == "in_doubt":
-                given = await aside(value, _checked_doubt, found, value)
+                recorded = await self._recorded(found) if isinstance(value, str) and value == USE else None
+                given = await aside(value, _checked_doubt, found, value, recorded)
             else:
                 what = f"question {found.id!r}"
                 given = await aside(value, lambda: _entered(json.loads(found.schema or "{}"), stored_text(value), what))
             checked_size(given, self._settings.value_limit_bytes, "the answer")
         return await self._cast(found, by, note, True, given, seen)
+
+    async def _recorded(self, found: ApprovalRow) -> str:
+        """Read the result that a step has come to before, where a question about a fork offers it."""
+        offers = offers_result(json.loads(await unspilled(self.store, found.shown) or "null"))
+        text = await self.store.former_result(found.run_id, found.key) if offers else None
+        if text is None:
+            raise BadArguments(
+                f"question {found.id!r}: no result is recorded that could be used; answer 'run', {{'result': ...}} or 'fail'"
+            )
+        return text
 
     async def delegate(
         self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "", digest: str | None = None
@@ -502,18 +514,24 @@ def _look(row: ApprovalRow) -> str:
     return f"`await hf.approval({row.id!r})` says how the question stands"
 
 
-def _checked_doubt(row: ApprovalRow, value: Any) -> str:
-    """One of the three answers to a question about a step in doubt."""
+def offers_result(shown: Any) -> bool:
+    """Does a question about a step in doubt, which shows this, offer the result that the step has come to before?"""
+    return isinstance(shown, dict) and "result" in shown
+
+
+def _checked_doubt(row: ApprovalRow, value: Any, recorded: str | None = None) -> str:
+    """One of the answers to a question about a step in doubt; the result that is `recorded`, if that is to be used."""
     if isinstance(value, str) and value in ("run", "fail"):
         return tagged.write(value)
-    if not isinstance(value, dict) or set(value) != {"result"}:
+    if recorded is None and (not isinstance(value, dict) or set(value) != {"result"}):
         raise BadArguments(
             f"{cut(show(value, 60), 60)} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it "
             "did not and should run, 'fail' to fail the step"
         )
     schema = json.loads(row.schema or "{}")
     wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
-    return _entered(wrapped, f'{{"result":{stored_text(value["result"])}}}', f"question {row.id!r}")
+    text = stored_text(value["result"]) if recorded is None else recorded
+    return _entered(wrapped, f'{{"result":{text}}}', f"question {row.id!r}")
 
 
 def _entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from holdfast.client.aside import aside
 from holdfast.client.base import Base
-from holdfast.errors import BadArguments
+from holdfast.errors import BadArguments, NotStorable
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.forks import NewFork
-from holdfast.values.codec import UNTYPED, checked_size
+from holdfast.values.codec import UNTYPED, checked_size, preview
+from holdfast.values.tagged import read_noting
 from holdfast.values.text import is_whole, short
 from holdfast.words.durations import moment
 from holdfast.words.model import RunRow, checked_run_id, is_awkward
 from holdfast.words.people import Actor
+from holdfast.worker.agents import results_of
 
 EFFECTS: Final = ("ask", "new", "refuse")
 _MESSAGE: Final = "message:"
+_SPAWN: Final = ":spawn."
 _ARGUMENTS: Final = "arguments"
 _LONGEST: Final = 180  # characters of a run's id that its fork's begins with
 _MOST: Final = 1_000  # forks in a tree that is shown
@@ -38,6 +41,7 @@ class ForkInfo:
         agent: The name of its agent; None if it was deleted.
         status: The state of the run, or "deleted".
         created_at: When it was made; None if it was deleted.
+        replaced: What it got instead of what that run had, by key, each value cut to a few words.
 
     Example:
         ```python
@@ -52,6 +56,7 @@ class ForkInfo:
     agent: str | None
     status: str
     created_at: datetime | None
+    replaced: dict[str, str] = field(default_factory=dict)
 
 
 def checked_point(at: Any) -> int | str | None:
@@ -110,6 +115,7 @@ async def fork(
             blobs |= more
             messages[_place(key)] = text
         else:
+            _check_fits(client, row, key, text)
             values[key] = text
     new = NewFork(
         row.id, name, secrets.token_hex(16), point, policy, actor, via, given, values, messages, blobs
@@ -117,6 +123,29 @@ async def fork(
     look = f"`await hf.get({name!r}).info()` says whether it was made; forking again with id={name!r} is safe"
     made, created = await client._written(client.store.fork(new), look)
     return made.id, created
+
+
+def _check_fits(client: Base, row: RunRow, key: str, text: str) -> None:
+    """Refuse a value that does not fit the type of the result that it replaces, if the code of the agent is at hand.
+
+    If it is not, the fork itself finds out when its code comes to the call, and says that another one is needed.
+    """
+    spec = client._spec(row.agent, row.version)
+    label = (key.rpartition("#")[0] or key).rpartition("/")[2]
+    shapes = [] if spec is None else results_of(spec, label.removeprefix(_SPAWN))
+    value, notes = read_noting(text)
+    refused: NotStorable | None = None
+    for shape in shapes:
+        try:
+            shape.revive(value, notes=notes)
+        except NotStorable as error:
+            refused = error
+        else:
+            return
+    if refused is not None:
+        raise BadArguments(
+            f"replace={{{short(key)}: {preview(text, 60)}}}: that does not fit the type of its result: {refused}. No fork was made"
+        )
 
 
 def _place(key: str) -> int:
@@ -156,7 +185,9 @@ async def tree(client: Base, run: str) -> list[ForkInfo]:
     while level and count < _MOST:
         rows = await store.forks(level)
         for each in rows:
-            info = ForkInfo(each.run, names[each.base], each.at, each.agent, each.status, moment(each.created_at))
+            info = ForkInfo(
+                each.run, names[each.base], each.at, each.agent, each.status, moment(each.created_at), each.instead
+            )
             found.setdefault(names[each.base], []).append(info)
             names[each.run] = each.run
         level, count = [each.run for each in rows], count + len(rows)

@@ -116,8 +116,11 @@ class ChildCall(Call):
         return self.read(event)
 
     def begin(self) -> None:
-        attempt = self.attempt
+        attempt, former = self.attempt, self.attempt.kept.former
         starts = self._starts()
+        if former is not None and self._input is not None and self.key in former.replaced:
+            self._take(former.replaced[self.key], starts)
+            return
         if starts and attempt.control.postpones():
             self.begun = False
             return
@@ -140,6 +143,22 @@ class ChildCall(Call):
         if self._spec is not None:
             attempt.host.serve(self._spec)
         _ = attempt.bodies.start(lambda: look_for_end(attempt, self._child))
+
+    def _take(self, given: str, starts: bool) -> None:
+        """Its result was given when the run was forked: no child is started."""
+        attempt, former = self.attempt, self.attempt.kept.former
+        assert self._spec is not None
+        assert self._input is not None
+        assert former is not None
+        if not former.fits(attempt, self._spec.signature.returns, self.key, given):
+            return
+        if starts:
+            self._child = child_id(attempt, self.key, self._spec.name)
+            self.whole, self.lean = self._input.whole, self._input.lean
+            attempt.inbox.mailbox.wait("child", self._child, self.future)
+            attempt.pen.record("child.started", self.key, self.facts(child=self._child, replaced=True))
+        data = {"child": self._child, "status": "completed", "error": None, "replaced": True}
+        attempt.pen.record("child.ended", None, data, given)
 
     def _starts(self) -> bool:
         """Is there no child yet?"""

@@ -23,9 +23,11 @@ from holdfast.engine.attempt import Attempt
 from holdfast.engine.host import RUN_IT, Ended
 from holdfast.errors import InDoubt, NotStorable, Suspended
 from holdfast.runtime import StepSpec
-from holdfast.store.forks import Done
+from holdfast.store.forks import USE, Done
 from holdfast.store.runs import Origin
+from holdfast.values.codec import Shape, preview
 from holdfast.values.tagged import read_noting
+from holdfast.words.durations import moment
 from holdfast.words.model import Event
 
 _CHILDREN: Final = frozenset({"child.started", "child.spawned"})
@@ -44,7 +46,10 @@ class Doubtful(Protocol):
     def replace(self) -> None:
         """Note for the record that its outcome was put there."""
 
-    async def ask_person(self, error: Exception, asks: str) -> Ended:
+    def idempotency_key(self) -> str:
+        """The key that its body would run with."""
+
+    async def ask_person(self, why: str, text: str, shown: Any) -> Ended:
         """Have a person decide."""
 
 
@@ -79,6 +84,8 @@ class Former:
                     self.salts[done.key] = done.dropped
             elif done.kind in _CHILDREN:
                 self.children[done.key] = done
+            elif done.kind == "step.failed" and (done.data.get("error") or {}).get("type") == InDoubt.__name__:
+                self._done.setdefault(done.key, (policy, done))  # nobody knows, or what was done before it is
             elif done.kind == "step.failed" or (done.kind == "step.cancelled" and not done.data.get("in_doubt")):
                 self._done.pop(done.key, None)  # an ordinary failure says that it was not done
             else:
@@ -106,24 +113,42 @@ class Former:
         policy, done = self._done.get(call.key, ("new", None))
         if done is None or done.data.get("name") != call.name or not call.spec.effects:
             return RUN_IT
-        error = InDoubt(_told(call, done))
+        told = _told(call, done)
         if policy == "refuse":
-            return Ended(error=error, final=True)
-        told = str(error)
-        return await call.ask_person(error, f"Do {call.name}({call.preview}) again? {told[:1].upper()}{told[1:]}.")
+            return Ended(error=InDoubt(told), final=True)
+        shown = {"call": f"{call.name}({call.preview})", "run": done.run, "event": done.seq}
+        uses = ""
+        if done.kind == "step.completed":
+            shown["result"] = done.preview or "a large value"
+            uses = f'"{USE}" to go on with the result that is recorded, '
+        key = f"with the {'new' if done.dropped is None else 'same'} idempotency key {call.idempotency_key()}"
+        text = (
+            f'Do {call.name}({call.preview}) again? {told[:1].upper()}{told[1:]}. Answer "run" to do it again, {key}, {uses}'
+            '{"result": ...} to go on with another one, "fail" to fail the step.'
+        )
+        return await call.ask_person(told, text, shown)
 
     def _given(self, call: Doubtful, text: str) -> Ended:
-        value, notes = read_noting(text)
         call.replace()
+        shape = call.spec.signature.returns
+        if not self.fits(call.attempt, shape, call.key, text):
+            raise Suspended
+        value, notes = read_noting(text)
+        return Ended(shape.revive(value, notes=notes))
+
+    def fits(self, attempt: Attempt, shape: Shape, key: str, text: str) -> bool:
+        """Tell whether a value fits that replaces a result; if not, the run leaves, and says so."""
+        value, notes = read_noting(text)
         try:
-            return Ended(call.spec.signature.returns.revive(value, notes=notes))
+            shape.revive(value, notes=notes)
         except NotStorable as error:
-            life = call.attempt.life
+            life = attempt.life
             life.does_not_fit(
-                f"run {life.run.id!r}: what is to replace the result of {call.key!r} does not fit its type: {error}. Nothing was "
-                "done. Fork again with a value that fits"
+                f"run {life.run.id!r} is a fork, and {preview(text, 60)}, which replaces the result of {key!r}, does not fit its "
+                f"type: {error}. Nothing was done. Fork again with a value that fits: to resume this one does not help"
             )
-            raise Suspended from None
+            return False
+        return True
 
     def carried(self) -> dict[str, Any]:
         """For the checkpoint, behind which nobody sees the events that said so."""
@@ -131,9 +156,8 @@ class Former:
 
 
 def _told(call: Doubtful, done: Done) -> str:
-    where = (
-        f"by run {done.run!r} (event {done.seq})" if done.dropped is None else f"before the retry (event {done.seq})"
-    )
+    whose = f"by run {done.run!r}" if done.dropped is None else "before the retry"
+    where = f"{whose} at {moment(done.at):%Y-%m-%d %H:%M:%S} UTC (event {done.seq})"
     same = "" if done.data.get("digest") == call.digest else f", with another input ({done.data.get('input', '')})"
     if done.kind != "step.completed":
         return f"it was begun {where}{same}, and whether it had its effect is not known"

@@ -305,9 +305,12 @@ class StepCall(Call):
                 return found
             return RUN_IT if crashed else Ended(error=error)
         if policy == "ask":
-            return await self.ask_person(
-                error, f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}."
+            text = (
+                f"Did {self.name}({self.preview}) happen? Its outcome is not known: {error}. Its idempotency key is "
+                f'{self.idempotency_key()}. Answer {{"result": ...}} if it happened, "run" if it did not and should run, "fail" '
+                "to fail the step."
             )
+            return await self.ask_person("whether the effect happened is not known", text, self.preview)
         if policy == "fail":
             timed_out = isinstance(error, StepTimeout)  # which says by itself that the effect is not known
             unknown = error if timed_out else InDoubt(f"whether the effect happened is not known: {error}")
@@ -337,31 +340,24 @@ class StepCall(Call):
                 return Ended(error=unknown, final=True)
             await self.put_off(wait_s, error, probes=past.probes)
 
-    async def ask_person(self, error: Exception, asks: str) -> Ended:
-        """Ask a person; the answer may come days later, in another process."""
+    async def ask_person(self, why: str, text: str, shown: Any) -> Ended:
+        """Ask a person; the answer may come days later, in another process. `why` is told if it is to fail."""
         attempt, past = self.attempt, self.so_far
         question = past.question or approval_id(attempt, self.key)
         if past.question is None:
-            text = (
-                f"{asks} Its idempotency key is {self.idempotency_key()}. "
-                'Answer {"result": ...} if it happened, "run" if it did not and should run, "fail" to fail the step.'
-            )
             past.question = question
-            await self._put_question(question, text)
+            await self._put_question(question, text, shown)
         decided = await answered(self, question)
         past.question = None
         answer, notes = read_noting(attempt.pen.text_of(decided))
         if answer == "run":
             return RUN_IT
         if answer == "fail":
-            by = decided.data.get("by")
-            unknown = InDoubt(f"whether the effect happened is not known; {by} decided to fail the step")
-            return Ended(error=unknown, final=True)
+            return Ended(error=InDoubt(f"{why}; {decided.data.get('by')} decided to fail the step"), final=True)
         return Ended(self.spec.signature.returns.revive(answer["result"], notes=notes))
 
-    async def _put_question(self, question: str, text: str) -> None:
-        shown = UNTYPED.store(self.preview)[0]
-        approval = NewApproval(question, self.key, "in_doubt", writable(text), shown, self.digest)
+    async def _put_question(self, question: str, text: str, shown: Any) -> None:
+        approval = NewApproval(question, self.key, "in_doubt", writable(text), UNTYPED.store(shown)[0], self.digest)
         approval.schema = json.dumps(self.spec.signature.returns.schema())
         data = self.facts(of="step", kind="in_doubt", approval=question, question=approval.question[:2000], to=[])
         await self.attempt.pen.durably("approval.asked", self.key, data, approvals=[approval])

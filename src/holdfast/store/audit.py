@@ -17,7 +17,7 @@ from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.work import ALL, Asking, Feature, Transaction, listed, rows, to_json
 
 Refusal = tuple[str, str, str, dict[str, Any]]  # the run, the actor, the door, and what was tried
-_FREE_TEXT: Final = frozenset({"question", "note", "reason", "votes", "address"})  # of a row's data
+_FREE_TEXT: Final = frozenset({"question", "note", "reason", "votes", "address", "values"})  # of a row's data
 _VOTE: Final = ("by", "yes", "at", "digest")  # what stays of a vote
 _ERASED_AT_ONCE: Final = 500  # rows per transaction
 _COLUMNS: Final = ("id", "at", "run", "actor", "action", "via", "value", "erased_at")

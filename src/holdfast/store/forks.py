@@ -24,20 +24,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import BadArguments, NotAllowed, RunFinished
 from holdfast.store import audit
 from holdfast.store.approvals import check_allowed
-from holdfast.store.blobs import insert_blobs
+from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.inbox import put_signal
 from holdfast.store.journal import events_of
 from holdfast.store.rewind import first_cause
 from holdfast.store.runs import NewRun, Origin, existing, insert_run
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.values.codec import BLOB_BYTES, preview
+from holdfast.values.schema import check_value
+from holdfast.values.tagged import read_noting
 from holdfast.values.text import show
 from holdfast.words.limits import Lane
 from holdfast.words.model import CLOSING, FINISHED, ApprovalRow, Event, RunRow, plain_id
@@ -46,6 +48,9 @@ from holdfast.words.people import Actor, may_decide, starters
 _ENDS: Final = ("run.completed", "run.failed", "run.cancelled")
 _STOPS: Final = ("run.cancelling",)
 _CLOSED: Final = sorted(CLOSING - {"stream.opened"})  # a block is over when it is closed
+USE: Final = "use"  # the answer that takes what is recorded: clients put the result itself in its place
+_TOLD: Final = 60  # characters of what is replaced, for people
+_MOST_TOLD: Final = 20  # replacements that the event names; the audit has all
 _NAMED: Final = 5  # keys, in an error
 SHOWN: Final = (  # of runs that are deleted
     "agent", "status", "version", "queue", "next_seq", "parent_id", "parent_key", "root_id", "labels", "error", "reason", "steps",
@@ -64,11 +69,12 @@ class Done:
     run: str
     seq: int
     dropped: int | None  # by which retry; None: another run did it
+    at: int
 
     @classmethod
     def of(cls, event: Event, run: str) -> Done:
         """Make it of an event of another run."""
-        return cls(event.kind, event.key or "", event.data, "", run, event.seq, None)
+        return cls(event.kind, event.key or "", event.data, "", run, event.seq, None, event.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ class ForkRow:
     created_at: int
     agent: str
     status: str
+    instead: dict[str, str]  # what was replaced, in a few words, by key
 
 
 class Forks(Feature):
@@ -130,9 +137,14 @@ class Forks(Feature):
                 name,
                 seq,
                 dropped,
+                at,
             )
-            for kind, key, data, value, name, seq, dropped, _ in found
+            for kind, key, data, value, name, seq, dropped, _, at in found
         ]
+
+    async def former_result(self, run: str, key: str) -> str | None:
+        """Read the text of what a step came to behind the point to which a run went back, whoever did it; None: to nothing."""
+        return await self._read(_former_result, run, key)
 
     async def origin(self, run: str) -> tuple[str, int, str] | None:
         """Read the run that this one was made from: its name, the first event that they do not share, and where that is kept."""
@@ -149,7 +161,11 @@ class Forks(Feature):
 
     async def forks(self, runs: Iterable[str]) -> list[ForkRow]:
         """Read the forks that were made from these runs, the oldest first."""
-        return [ForkRow(*row) for row in await self._read(rows, "forks_of", ids=to_json(list(runs)))]
+        found = await self._read(rows, "forks_of", ids=to_json(list(runs)))
+        return [
+            ForkRow(run, base, at, made, agent, status, json.loads(data or "{}").get("instead", {}))
+            for run, base, at, made, agent, status, data in found
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +184,7 @@ class Fork:
         if row is not None:
             return (yield from self._again(tx, RunRow(*row)))
         shares = yield from segments(tx, new.run)
-        until, replaced = yield from self._point(tx, base)
+        until, replaced, ends, named = yield from self._point(tx, base)
         yield from self._check(tx, until)
         fork = _row_of(base, new)
         if (yield from insert_run(tx, fork)) is None:
@@ -181,7 +197,10 @@ class Fork:
             "become_fork", run=new.id, next_seq=until + 1, epoch=base.lease_epoch, checkpoint_seq=checkpoint, steps=steps
         )  # fmt: skip
         origin = yield from self._origin(tx, base, until, last_at)
-        origin["children"] = yield from self._stand_ins(tx, origin, until)
+        origin["children"] = yield from self._stand_ins(tx, origin, until, ends)
+        told = self._told(named)
+        if told:
+            origin["instead"] = dict(sorted(told.items())[:_MOST_TOLD])
         text = to_json(replaced) if replaced else None
         yield from _begin(tx, new.id, until, base.lease_epoch + 1, origin, text)
         if new.blobs:
@@ -190,7 +209,11 @@ class Fork:
         for seq, value in sorted(new.messages.items()):
             topic = (yield from _event(tx, new.run, seq))[1]["topic"]
             yield from put_signal(tx, new.id, f"fork:{seq}", "message.received", topic, value, {})
-        yield from self._note(tx, base, until)
+        for child, (value, blobs) in sorted(ends.items()):
+            yield from insert_blobs(tx, blobs)
+            data = {"child": child, "status": "completed", "error": None, "replaced": True}
+            yield from put_signal(tx, new.id, f"fork:{child}", "child.ended", child, value, data)
+        yield from self._note(tx, base, until, told)
         made = yield from existing(tx, new.id)
         return made, True
 
@@ -205,8 +228,10 @@ class Fork:
 
     # The point
 
-    def _point(self, tx: Transaction, base: RunRow) -> Asking[tuple[int, dict[str, str]]]:
-        """Find the first event that is not shared, and what calls get instead of their outcomes."""
+    def _point(
+        self, tx: Transaction, base: RunRow
+    ) -> Asking[tuple[int, dict[str, str], dict[str, tuple[str, dict[str, bytes]]], dict[str, str]]]:
+        """Find the first event that is not shared, and what replaces outcomes: of calls, of spawned children, as it was given."""
         new, at = self.new, self.new.at
         places: list[int] = []
         if new.input is not None:
@@ -216,18 +241,26 @@ class Fork:
         if at is not None:
             places.append((yield from place_of(tx, base, at)))
         replaced: dict[str, str] = {}
+        ends: dict[str, tuple[str, dict[str, bytes]]] = {}
+        named: dict[str, str] = {}
         for name, text in new.replace.items():
             key = yield from key_of(tx, new.run, name)
+            named[key] = text
             place, found = yield from _outcome(tx, base, key)
             places.append(place)
             if any(event.kind == "approval.asked" and event.data.get("kind") in ("approve", "ask") for event in found):
                 replaced[key] = yield from self._decision(tx, key, found, text)
-            elif any(event.kind.startswith("step.") for event in found):
+            elif any(event.kind.startswith("step.") or event.kind == "child.started" for event in found):
                 replaced[key] = text
+            elif (spawned := next((each for each in found if each.kind == "child.spawned"), None)) is not None:
+                child = spawned.data["child"]
+                places[-1] = yield from _end_of_child(tx, base, child)
+                ends[child] = spilled(text)
             else:
                 kinds = ", ".join(sorted({event.kind for event in found}))
                 raise BadArguments(
-                    f"{key!r} of run {new.run!r} is no step and no question ({kinds}): only the outcomes of these can be replaced"
+                    f"{key!r} of run {new.run!r} is no step, no question and no child ({kinds}): only the outcomes of these can be "
+                    f"replaced. `fork(at={key!r})` goes on from before it"
                 )
         for seq in new.messages:
             event = yield from _event(tx, new.run, seq)
@@ -235,7 +268,14 @@ class Fork:
                 what = "there is no such event" if event is None else f"that is {event[0]}"
                 raise BadArguments(f"'message:{seq}' names no message of run {new.run!r}: {what}")
             places.append(seq)
-        return (min(places) if places else (yield from _end_of(tx, base))), replaced
+        return (min(places) if places else (yield from _end_of(tx, base))), replaced, ends, named
+
+    def _told(self, named: Mapping[str, str]) -> dict[str, str]:
+        """Write in a few words what is replaced, by key: for people, so of large values the beginning."""
+        new = self.new
+        told = {key: preview(text, _TOLD) for key, text in named.items()}
+        told |= {f"message:{seq}": preview(text, _TOLD) for seq, text in new.messages.items()}
+        return told | ({"arguments": preview(new.input[0], _TOLD)} if new.input else {})
 
     def _decision(self, tx: Transaction, key: str, found: Sequence[Event], text: str) -> Asking[str]:
         """Make of what is given the decision that the agent gets, if the one who forks may make it."""
@@ -252,8 +292,14 @@ class Fork:
         elif asked.data.get("not_by") or not may_decide(actor, asked.data["to"], ()):
             raise NotAllowed(f"{actor.name!r} may not decide {asked.data['question']!r}: it is for {asked.data['to']}")
         given = json.loads(text)
+        schema = (
+            None if row is None or ApprovalRow(*row).schema is None else json.loads(ApprovalRow(*row).schema or "{}")
+        )
         decision: dict[str, Any] = {"by": actor.name, "note": "", "yes": True, "decision": "answered"}
         if asked.data["kind"] == "ask":
+            if schema is not None:
+                value, notes = read_noting(text)
+                check_value(schema, value, f"what replaces {key!r}", notes)
             return to_json(decision | {"value": text})
         if isinstance(given, bool):
             given = {"yes": given}
@@ -300,7 +346,9 @@ class Fork:
             "copies": copies, "children": stand_ins,
         }  # fmt: skip
 
-    def _stand_ins(self, tx: Transaction, origin: dict[str, Any], until: int) -> Asking[dict[str, str]]:
+    def _stand_ins(
+        self, tx: Transaction, origin: dict[str, Any], until: int, ends: Collection[str]
+    ) -> Asking[dict[str, str]]:
         """Start others for children that were spawned and had not ended at the point; the code knows them by the old names."""
         new, known = self.new, dict(origin["children"])
         found = yield from tx.rows("left_children", run=new.run, until=until)
@@ -308,7 +356,7 @@ class Fork:
         ended = {data["child"] for kind, _, data in events if kind == "child.ended"}
         for kind, key, data in events:
             before = known.get(data["child"], data["child"])
-            if kind != "child.spawned" or before in ended:
+            if kind != "child.spawned" or before in ended or data["child"] in ends:
                 continue
             row = yield from tx.row("run", run=before)
             if row is None:
@@ -321,7 +369,7 @@ class Fork:
                 known[data["child"]] = child.id
         return known
 
-    def _note(self, tx: Transaction, base: RunRow, until: int) -> Asking[None]:
+    def _note(self, tx: Transaction, base: RunRow, until: int, told: dict[str, str]) -> Asking[None]:
         new = self.new
         named: list[str] = []
         started = yield from tx.row("starter", run=base.root_id)
@@ -333,10 +381,7 @@ class Fork:
         yield from tx.rows("insert_fork", run=new.id, base=base.id, seq=until, names=to_json(sorted(set(named))))
         by, via = new.actor.name, new.via
         yield from audit.note(tx, new.id, by, via, "start", {"agent": base.agent, "fork_of": base.id, "at": until})
-        changed = sorted(
-            [*new.replace, *(f"message:{seq}" for seq in new.messages), *(["arguments"] if new.input else [])]
-        )
-        noted = {"fork": new.id, "at": until, "effects": new.effects, "replace": changed}
+        noted = {"fork": new.id, "at": until, "effects": new.effects, "replace": sorted(told), "values": told}
         yield from audit.note(tx, base.id, by, via, "fork", noted)
 
 
@@ -506,6 +551,14 @@ def _outcome(tx: Transaction, run: RunRow, key: str) -> Asking[tuple[int, list[E
     return (yield from _end_of(tx, run, whole=True)) if closed is None else closed, own
 
 
+def _end_of_child(tx: Transaction, run: RunRow, child: str) -> Asking[int]:
+    """Find where a run heard of the end of a child; the end of the history if it did not."""
+    for kind, seq, data in (yield from tx.rows("ends_of_children", run=run.id)):
+        if kind == "child.ended" and json.loads(data or "{}").get("child") == child:
+            return int(seq)
+    return (yield from _end_of(tx, run, whole=True))
+
+
 def _end_of(tx: Transaction, run: RunRow, *, whole: bool = False) -> Asking[int]:
     """Find where a history ends: before its end, if the run has one; of a failed run, unless `whole`, before its failure."""
     if run.status not in FINISHED:
@@ -559,6 +612,17 @@ def keep_shared(tx: Transaction, runs: Sequence[str], mark: str) -> Asking[list[
 def _archived(row: RunRow) -> dict[str, str]:
     """Write what is shown of a run as it is kept; what it came to is in the history of the run above it."""
     return {"input": row.input, "data": to_json({name: getattr(row, name) for name in SHOWN})}
+
+
+def _former_result(run: str, key: str) -> Asking[str | None]:
+    found = yield from rows("former_result", run=run, key=key)
+    if not found:
+        return None
+    value, blob, *_ = found[-1]
+    if blob is None:
+        return None if value is None else str(value)
+    content: bytes = (yield from rows("blob", digest=blob))[0][0]
+    return content.decode()
 
 
 def archived(name: str) -> Asking[list[tuple[str, str]]]:

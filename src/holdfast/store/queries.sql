@@ -769,15 +769,25 @@ ORDER BY seq LIMIT :limit
 
 -- name: former
 -- What was done behind the point where a fork began, and what retries have dropped, in order.
-SELECT kind, events.key, data, CASE WHEN blob IS NULL THEN substr(value, 1, 400) END, name, seq, NULL, lineage.first
+SELECT kind, events.key, data, CASE WHEN blob IS NULL THEN substr(value, 1, 400) END, name, seq, NULL, lineage.first, at
 FROM lineage CROSS JOIN events
 WHERE lineage.run_id = :run AND part = 'behind' AND events.run_id = base_id AND seq >= first AND seq < until AND kind IN
   ('step.completed', 'step.started', 'step.failed', 'step.cancelled', 'child.started', 'child.spawned', 'conversation.added')
 UNION ALL
-SELECT kind, events.key, data, CASE WHEN blob IS NULL THEN substr(value, 1, 400) END, run_id, seq, dropped, seq FROM events
+SELECT kind, events.key, data, CASE WHEN blob IS NULL THEN substr(value, 1, 400) END, run_id, seq, dropped, seq, at FROM events
 WHERE run_id = :run AND dropped IS NOT NULL AND kind IN
   ('step.completed', 'step.started', 'step.failed', 'step.cancelled', 'child.started', 'child.spawned')
 ORDER BY 8, 6
+
+-- name: former_result
+-- What a step came to there, the last at the end.
+SELECT value, blob, lineage.first, seq FROM lineage CROSS JOIN events
+WHERE lineage.run_id = :run AND part = 'behind' AND events.run_id = base_id AND seq >= first AND seq < until
+  AND events.key = :key AND kind = 'step.completed'
+UNION ALL
+SELECT value, blob, seq, seq FROM events
+WHERE run_id = :run AND dropped IS NOT NULL AND events.key = :key AND kind = 'step.completed'
+ORDER BY 3, 4
 
 -- name: segments
 -- Which events of others count for a run.
@@ -841,7 +851,9 @@ SELECT name, at, starters, base_id FROM forks WHERE run_id = :run
 
 -- name: forks_of
 -- The forks made from these runs, the oldest first.
-SELECT forks.run_id, base_id, at, created_at, agent, status FROM forks CROSS JOIN runs
+SELECT forks.run_id, base_id, forks.at, created_at, agent, status,
+       (SELECT data FROM events WHERE events.run_id = forks.run_id AND seq = forks.at AND kind = 'run.forked')
+FROM forks CROSS JOIN runs
 WHERE runs.id = forks.run_id AND base_id IN (SELECT value FROM json_each(:ids)) ORDER BY created_at, forks.run_id
 
 -- name: become_fork
@@ -861,6 +873,13 @@ SELECT kind, key, data FROM events
 WHERE run_id = :run AND dropped IS NULL AND seq < :until AND kind IN ('child.spawned', 'child.ended')
 UNION ALL
 SELECT kind, events.key, data FROM {shared} AND seq < :until AND kind IN ('child.spawned', 'child.ended')
+
+-- name: ends_of_children
+-- Where a run heard of the ends of its children.
+SELECT kind, seq, data FROM events WHERE run_id = :run AND dropped IS NULL AND kind = 'child.ended'
+UNION ALL
+SELECT kind, seq, data FROM {shared} AND kind = 'child.ended'
+ORDER BY seq
 
 -- name: copied_streams
 -- Where each call's text ends in each stream of a run.

@@ -22,6 +22,7 @@ from holdfast.words.spent import NOTHING, Spent
 PREVIEW_CHARACTERS: Final = 160
 _INPUT_CHARACTERS: Final = 80
 _VALUE_CHARACTERS: Final = 80
+_INSTEAD: Final = 5  # replacements of a fork, in a line
 
 Says = Callable[[Event], str]
 
@@ -261,7 +262,10 @@ def _foreign(event: Event) -> str:
 def _forked(event: Event) -> str:
     data = event.data
     what = f"forked from run {data.get('of')} before event {data.get('at')}" if data.get("of") else "begun in a fork"
-    return _by(what)(event)
+    instead = data.get("instead") or {}
+    told = ", ".join(f"{key} = {value}" for key, value in list(instead.items())[:_INSTEAD])
+    more = f" and {len(instead) - _INSTEAD} more" if len(instead) > _INSTEAD else ""
+    return _by(what)(event) + (f"; replaced: {told}{more}" if told else "")
 
 
 def _retried(event: Event) -> str:

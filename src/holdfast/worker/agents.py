@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from holdfast.declare import Agent
+from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments
 from holdfast.runtime import AgentSpec
 from holdfast.store.contract import WorkerStore
+from holdfast.values.codec import Shape
 from holdfast.words.limits import default_texts
 
 # Which agents an agent may call, as far as its code tells: a worker that serves it serves them too.
@@ -32,6 +33,23 @@ _MOST_VALUES = 100
 def called_by(spec: AgentSpec) -> list[AgentSpec]:
     """Every other agent that this one's code can be seen to use."""
     found: dict[str, AgentSpec] = {}
+    for value in _reached(spec):
+        if isinstance(value, Agent):
+            found.setdefault(value.name, value.spec)
+    return [other for other in found.values() if other is not spec]
+
+
+def results_of(spec: AgentSpec, name: str) -> list[Shape]:
+    """The types of what steps and agents of this name return, of those that this agent's code can be seen to use."""
+    return [
+        value.spec.signature.returns
+        for value in _reached(spec)
+        if isinstance(value, Agent | Step) and value.name == name
+    ]
+
+
+def _reached(spec: AgentSpec) -> Iterator[Any]:
+    """Everything that the code of an agent names, and that of the agents and plain functions among it."""
     seen: set[int] = set()
     waiting: list[Any] = [spec.fn]
     while waiting and len(seen) < _MOST_FUNCTIONS:
@@ -40,12 +58,11 @@ def called_by(spec: AgentSpec) -> list[AgentSpec]:
             continue
         seen.add(id(function))
         for value in _used(function):
+            yield value
             if isinstance(value, Agent):
-                found.setdefault(value.name, value.spec)
                 waiting.append(value.fn)
             elif isinstance(value, FunctionType):
                 waiting.append(value)
-    return [other for other in found.values() if other is not spec]
 
 
 def _is_standard(function: FunctionType) -> bool:

@@ -13,7 +13,7 @@ from holdfast.cli.stores import BundleFile
 from holdfast.cli.view.advice import command
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
-from holdfast.client.approvals import Approval
+from holdfast.client.approvals import Approval, offers_result
 from holdfast.client.documents import plain
 from holdfast.client.edge import user
 from holdfast.values.text import cut
@@ -31,11 +31,20 @@ def choices(question: Approval, url: str | None) -> list[tuple[str, str]]:
     elif question.kind == "ask":
         said = [(f"Answer it, {VALUE} being what you say:", "answer", VALUE)]
     else:
-        said = [
-            ("It did not happen, run it:", "answer", "run"),
-            (f"It happened, and {VALUE} came of it:", "answer", f'{{"result": {VALUE}}}'),
-            ("Nobody knows, fail the step:", "answer", "fail"),
-        ]
+        said = (
+            [
+                ("Do it again:", "answer", "run"),
+                ("Go on with the result that is recorded:", "answer", "use"),
+                (f"Go on with {VALUE} as its result:", "answer", f'{{"result": {VALUE}}}'),
+                ("Fail the step:", "answer", "fail"),
+            ]
+            if offers_result(question.shown)
+            else [
+                ("It did not happen, run it:", "answer", "run"),
+                (f"It happened, and {VALUE} came of it:", "answer", f'{{"result": {VALUE}}}'),
+                ("Nobody knows, fail the step:", "answer", "fail"),
+            ]
+        )
     where, db = ([str(url)], None) if isinstance(url, BundleFile) else ([], url)
     return [(what, command(verb, *where, question.id, *more, db=db)) for what, verb, *more in said]
 

@@ -224,6 +224,8 @@ class History:
             node.warn("its outcome was not known; its probe found it done, so it was not done again")
         node.began, node.ended = data.get("began") or node.began, event.at
         node.attempts, node.due = data.get("attempts", node.attempts), None
+        if data.get("replaced"):
+            node.remarks.append(Remark(_REPLACED))
         if event.kind == "step.completed":
             node.state, node.result = "done", said_by_model(event) or value_preview(event)
         elif event.kind == "step.failed":
@@ -273,6 +275,8 @@ class History:
             good = event.kind == "approval.decided" and data.get("yes")
             node.state, node.ended, node.seq = "done" if good else "failed", event.at, event.seq
             node.result = said + (f": {value_preview(event)}" if value_preview(event) and good else "")
+            if data.get("replaced"):
+                node.remarks.append(Remark(_REPLACED))
         else:
             value = value_preview(event)
             node.warn(f"{said}: {value}" if value else said)
@@ -299,6 +303,8 @@ class History:
         if node is not None:
             node.state = _STATES.get(str(event.data.get("status")), "cancelled")
             node.ended, node.result, node.seq = event.at, value_preview(event), event.seq
+            if event.data.get("replaced"):
+                node.remarks.append(Remark(_REPLACED))
         return node
 
     def _tell(self, event: Event, sort: str, name: str) -> Node:
@@ -353,6 +359,9 @@ class History:
         text = told(event, error=not self._is_told(event))
         mark = self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said")
         self.marks.append(mark)
+        if event.data.get("instead"):  # on a line of its own, or it would be cut
+            mark.name, _, replaced = text.partition("; replaced: ")
+            self.marks.append(self._top(event, "mark", f"replaced: {replaced}"))
         return mark
 
     def _is_told(self, event: Event) -> bool:
@@ -417,6 +426,7 @@ def _agent_name(agent: str) -> str:
     return f"{name}, run {int(nth) + 1}"
 
 
+_REPLACED: Final = "replaced when the run was forked"
 _UNTAKEN: Final = "no worker has taken this yet"
 _STATES: Final = {"completed": "done", "failed": "failed", "cancelled": "cancelled", "running": "running"}
 
