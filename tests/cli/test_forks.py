@@ -70,7 +70,9 @@ def test_a_run_is_forked_with_another_result(url):
     shown = told(url, "show", "f")
     assert "forked from run r before event 0 by ana" in shown and "replaced: fetch#0 = 'put'" in shown
     assert "replaced when the run was forked" in shown
-    assert "f before event 0, replaced: fetch#0 = 'put'" in " ".join(told(url, "audit", "r", "--action", "fork").split())
+    assert "f before event 0, replaced: fetch#0 = 'put'" in " ".join(
+        told(url, "audit", "r", "--action", "fork").split()
+    )
     (deed,) = json.loads(told(url, "audit", "r", "--action", "fork", "--json"))["audit"]
     assert (deed["by"], deed["data"]["replace"]) == ("ana", ["fetch#0"])
 
