@@ -172,11 +172,11 @@ class Attempt:
         self.bodies = bodies = Bodies(life, host, pen, tasks, self._begin_asked)
         self.inbox = inbox = Inbox(life, host, journal, pen, bodies, tasks, signals)
         self.unrecorded = Unrecorded(life, host, journal, pen, bodies, tasks)
-        self.parking = Parking(life, host, journal, pen, bodies, tasks, inbox, self.unrecorded, self._all_begun)
+        self.parking = Parking(life, host, journal, pen, bodies, tasks, inbox, self.unrecorded, self.all_begun)
         self.control = Control(life, host, journal, pen, bodies, tasks, inbox, self.parking)
         self.patches = Patches(life, host, journal, pen)
         self.streams = Streams(run, host, pen.outflow, self.calls)
-        self.talks = Talks(journal, self.identity, pen, inbox.mailbox, self.parking)
+        self.talks = Talks(journal, self.identity, pen, bodies, inbox.mailbox, self.parking)
         life.when_closing(self._let_go, self.parking.disarm, self.control.disarm, bodies.stop_all, tasks.cancel_all)
 
     @property
@@ -232,8 +232,11 @@ class Attempt:
         call.asked = journal.delivered
         self.calls[call.key] = call
         self.tasks.asked()
-        if self.life.live and self.bodies.may_begin.up:
+        if self.life.live and (self.bodies.may_begin.up or self._may_begin(call)):
             self._begin(call)
+
+    def _may_begin(self, call: Call) -> bool:
+        return not (self.bodies.holding or (self.bodies.out_of_turn and call.needs_turn()))
 
     def _begin(self, call: Call) -> None:
         call.begun = True
@@ -244,14 +247,15 @@ class Attempt:
             _here.reset(token)
 
     def _begin_asked(self) -> None:
-        """Nothing holds the run back any more: what was asked meanwhile begins."""
+        """A reason to hold the run back is over: what was asked meanwhile begins."""
         for call in list(self.calls.values()):
-            if self.life.live and not call.begun and not call.withdrawn:
+            if self.life.live and not call.begun and not call.withdrawn and self._may_begin(call):
                 self._begin(call)
         self.tasks.gate.kick()
 
-    def _all_begun(self) -> bool:
-        return all(call.begun for call in self.calls.values())
+    def all_begun(self) -> bool:
+        """Has every call begun that need not wait until the run has its conversations again?"""
+        return all(call.begun or (self.bodies.out_of_turn and call.needs_turn()) for call in self.calls.values())
 
     def rest(self, call: Call) -> Generator[Any, Any, Event]:
         """Wait until the gate has delivered the call's outcome.
@@ -400,7 +404,7 @@ class Attempt:
         pending = self.edge_due = []
         self.control.look_ahead()
         for call in list(self.calls.values()):
-            if not (call.begun or call.withdrawn or self.bodies.holding):
+            if not (call.begun or call.withdrawn) and self._may_begin(call):
                 self._begin(call)
         # What was pending while nobody looked comes in the order of its own times; signals in the order in which they came.
         signals = self.inbox.take_signals()
@@ -537,6 +541,10 @@ class Call:
     def begin(self) -> None:
         """Start, now that the run is live."""
         raise NotImplementedError
+
+    def needs_turn(self) -> bool:
+        """Must a run that was retried have its conversations again before this begins?"""
+        return True
 
     def settle(self, event: Event) -> None:
         """Take the outcome."""

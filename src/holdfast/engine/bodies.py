@@ -6,6 +6,9 @@ A driver is no task of the run: it does not stir it and has no keys. It ends whe
 
 Nothing begins while a reason holds it back: the run is being parked, paused, released or ended, or the store is putting what
 came for it into its journal. A body needs more: the lease must surely be this worker's.
+
+One reason is of another kind, `TURN`: a run that was retried waits until it has its conversations again. That may take days, so
+the run may leave memory meanwhile, and what needs no turn begins (`Call.needs_turn`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine.host import Host
 from holdfast.engine.life import Life
@@ -25,6 +28,8 @@ from holdfast.words.flag import Flag
 from holdfast.words.harmless import logger
 
 _log = logger("holdfast")
+TURN: Final = "turn"
+_OUT_OF_TURN: Final = {TURN}
 
 
 class NotBegun(Exception):
@@ -72,20 +77,26 @@ class Bodies:
         self.resume()
 
     def resume(self) -> None:
-        """If nothing holds it back, what was asked and has not begun begins."""
+        """What was asked and has not begun begins, unless something holds it back."""
         if not self._held_back:
             self.may_begin.set()
+        if not self.holding:
             self.on_allowed()
 
     @property
     def holding(self) -> bool:
-        """Is something new held back?"""
-        return not self.may_begin.up
+        """Is everything new held back, for a reason that is over soon?"""
+        return not self.may_begin.up and self._held_back != _OUT_OF_TURN
+
+    @property
+    def out_of_turn(self) -> bool:
+        """Does the run wait until it has its conversations again?"""
+        return TURN in self._held_back
 
     async def permission(self) -> None:
         """Begin no effect unless the lease is surely ours and nothing holds it back."""
         while not self.permitted:
-            await (self.may_begin.wait() if self.holding else self._host.trust())
+            await (self._host.trust() if self.may_begin.up else self.may_begin.wait())
 
     @property
     def permitted(self) -> bool:

@@ -44,6 +44,9 @@ class TimerCall(Call):
             data = self.facts(ms=self._delay_ms, until=self._until_ms)
             self.attempt.pen.record("timer.set", self.key, data, then=self._arm)
 
+    def needs_turn(self) -> bool:
+        return not self.past()  # one that was set is waited for already
+
     def _arm(self, was_set: Event) -> None:
         if self.withdrawn:
             return

@@ -7,8 +7,8 @@ long it is, and every slice it names is fixed. What it adds is written with the 
 Messages never change. A read is recorded as positions and a digest, and when the run is loaded the messages are read again
 (`recollect`), before its code runs: replay waits for no database.
 
-A run that failed has left its conversations. When it is retried from inside one, it stands in line again (`regain`), and what
-it adds comes after all that was said meanwhile.
+A run that failed has left its conversations. When it is retried from inside one, it stands in line again (`Talks.rejoin`) and
+begins nothing until it has its turn; what it adds comes after all that was said meanwhile.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 from holdfast.engine.attempt import Call, Site, tagged
 from holdfast.engine.parking import Wait
-from holdfast.engine.talks import Talk
-from holdfast.errors import ConversationBusy, HoldfastError, NotStorable, Suspended
+from holdfast.engine.talks import Talk, busy
+from holdfast.errors import HoldfastError, NotStorable, Suspended
 from holdfast.runtime import AddToConversation, EnterConversation, LeaveConversation, ReadConversation
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.contract import EngineStore
@@ -96,21 +96,12 @@ class EnterCall(Call):
             attempt.pen.record("conversation.asked", self.key, data, talks=[enter])
 
     def read(self, event: Event) -> Talk:
-        talk, data = self._talk, event.data
+        talk = self._talk
         if event.kind == "conversation.entered":
             talk.taken(event)
             return talk
         self.attempt.talks.open.pop(talk.conversation, None)
-        reason = f"conversation {talk.conversation!r} is taken by run {data['by']!r}"
-        advice = "; enter it with busy='wait', or later"
-        if data["has"] is not None:
-            advice = (
-                f", and a run that has a conversation (here {data['has']!r}), or was started by one that has, does not wait "
-                "for another: two of them could wait for each other for ever. Leave the first one before, or try again later"
-            )
-        raise tagged(
-            ConversationBusy(reason + advice, conversation=talk.conversation, run=data["by"]), self.key, event.seq
-        )
+        raise tagged(busy(talk.conversation, event), self.key, event.seq)
 
     def abandon(self) -> None:
         self.attempt.parking.waits.pop(self.key, None)
@@ -194,11 +185,6 @@ class AddCall(Call):
         return self._thin
 
     def begin(self) -> None:
-        self._talk.once_held(self._write)
-
-    def _write(self) -> None:
-        if self.withdrawn:
-            return
         self.numbered = True
         talk = self._talk
         self.whole = self.weigh() if self._varies else ""
@@ -243,14 +229,15 @@ class LeaveCall(Call):
         if talks.get(self._talk.conversation) is self._talk:  # else it was entered again meanwhile
             del talks[self._talk.conversation]
 
-    def begin(self) -> None:
-        self._talk.once_held(self._write)
+    def needs_turn(self) -> bool:
+        return False  # a run that waits for its turn goes out of the line
 
-    def _write(self) -> None:
+    def begin(self) -> None:
         self.numbered = True
         talk = self._talk
         leave = Leave(talk.where, talk.request)
         self.attempt.pen.record("conversation.left", self.key, self.facts(conversation=talk.where), talks=[leave])
+        self.attempt.talks.waits_no_more(talk)
 
     def settle(self, event: Event) -> None:
         self._gone()

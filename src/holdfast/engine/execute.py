@@ -108,6 +108,7 @@ def assemble(host: Host, run: RunRow, spec: AgentSpec, events: list[Event], sign
         }
     )
     # When the run goes live: what was found out on the way is written before anything else.
+    talks.on_refused = loop.fail
     attempt.life.when_live(
         attempt.patches.write,
         attempt.unrecorded.write,
@@ -188,6 +189,10 @@ class Loop:
                 return
         control.finish("failed", None, _error_record(error))
 
+    def fail(self, error: Exception) -> None:
+        """The run cannot have what it needs to go on: it ends where it is, and its code hears nothing of it."""
+        self.attempt.control.finish("failed", None, _error_record(error))
+
     # When it does not go on
 
     def _stalled(self, missing: Divergence) -> None:
@@ -215,8 +220,7 @@ class Loop:
         if self._told_anyway():
             gate.kick()
             return
-        begins = any(not call.begun and not call.withdrawn for call in attempt.calls.values())
-        if journal.next() is None and not begins:
+        if journal.next() is None and attempt.all_begun():
             if not attempt.life.live and journal.left_over() is None:
                 attempt.tasks.go_on_forever()
                 attempt.reach_edge()  # nothing is recorded that it has not seen, and requests must be heard

@@ -155,6 +155,8 @@ class Parking:
         waits, life = list(self.waits.values()), self._life
         dues = [wait.due for wait in waits if wait.due is not None]
         named = min((wait.waits_for for wait in waits), key=_ORDER.index)
+        if self._bodies.out_of_turn:
+            named = "conversation"  # whatever comes first, that is what keeps the run from going on
         tokens = sorted({wait.token for wait in waits if wait.token is not None})
         waiting = life.leaves(Transition("waiting", min(dues, default=None), named, tokens, self._inbox.seen))
         return Append(life.run.id, life.run.lease_epoch, self._pen.next_seq, transition=waiting)

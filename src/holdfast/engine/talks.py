@@ -1,6 +1,11 @@
 """The conversations that a run has, or asks for: who may write to each, and how long it is as far as the agent has seen.
 
 The calls that enter, read, add and leave are in `conversations.py`.
+
+A run that is retried inside a conversation has lost it (`Talks.rejoin`). It asks for what it has lost, one conversation after the
+other in the order in which it had entered them, and until it has all of them nothing begins that needs its turn. It waits for
+the first only: a run that has one does not wait for another, and is refused if that is taken. Then the run fails as it had
+before the retry, and may be retried later.
 """
 
 from __future__ import annotations
@@ -8,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.engine.bodies import TURN, Bodies
 from holdfast.engine.identity import Identity
 from holdfast.engine.inbox import Mailbox
 from holdfast.engine.journal import Journal
 from holdfast.engine.parking import Parking, Wait
 from holdfast.engine.recorder import Recorder
-from holdfast.runtime import Placed
+from holdfast.errors import ConversationBusy
 from holdfast.store.conversations import Copied, Enter, Leave, copy_of
 from holdfast.words.model import Event
 
@@ -21,35 +27,22 @@ from holdfast.words.model import Event
 class Talk:
     """A conversation that this run has, or asks for."""
 
-    __slots__ = ("_kept", "_talks", "conversation", "entered", "held", "left", "length", "request", "said", "where")
+    __slots__ = ("conversation", "entered", "left", "length", "refused", "request", "said", "where")
 
-    def __init__(self, talks: Talks, conversation: str) -> None:
-        self._talks, self.conversation, self.request = talks, conversation, ""
+    def __init__(self, conversation: str) -> None:
+        self.conversation, self.request = conversation, ""
         self.where = conversation  # its name in the store, which is another one for the copy that a fork has
         self.entered = -1  # where the journal says so
+        self.refused = -1  # where it says that a retried run did not get it again
         self.length = 0  # messages, as far as the agent has seen
         self.said = 0  # and those on their way
-        self.held = self.left = False
-        self._kept: list[Callable[[], None]] = []
+        self.left = False
 
     def taken(self, event: Event) -> None:
         """The conversation is this run's, from where this says so."""
         self.request, self.entered = event.data["request"], event.seq
         self.where = event.data["conversation"]
         self.length = self.said = event.data["length"]
-        self.held = True
-        self._talks.parking.waits.pop(_waiting(self.conversation), None)
-        kept, self._kept = self._kept, []
-        with Placed(None):
-            for write in kept:
-                write()
-
-    def once_held(self, write: Callable[[], None]) -> None:
-        """Write this now, or when the run has the conversation again."""
-        if self.held:
-            write()
-        else:
-            self._kept.append(write)
 
     def leave(self) -> None:
         """The agent has no more to do with it."""
@@ -65,38 +58,28 @@ class Talk:
         self.length = end
         self.said = max(self.said, end)
 
-    def regain(self, retried: int) -> None:
-        """Stand in line again. To repeat this is to ask by the same request, which the store answers once."""
-        self.held = False
-        talks = self._talks
-        request = f"c-{talks.identity.derived(f'{self.conversation}:{retried}')[:16]}"
-        talks.parking.waits[_waiting(self.conversation)] = Wait("conversation", None, f"conversation:{request}")
-        where, copied = talks.where(self.conversation), None
-        if where != self.where:
-            copied = [(self.where, None, self.length)]  # as it was where the fork began
-        data = {"conversation": where, "request": request, "again": True}
-        enter = Enter(where, request, None, True, copied)
-        talks.pen.record("conversation.asked", None, data, talks=[enter])
-
-
-def _waiting(conversation: str) -> str:
-    return f"conversation:{conversation}"
-
 
 class Talks:
     """All conversations of one attempt."""
 
-    __slots__ = ("_journal", "_mailbox", "_unwanted", "copies", "identity", "open", "parking", "pen")
+    __slots__ = (
+        "_bodies", "_identity", "_journal", "_lost", "_mailbox", "_parking", "_pen", "_unwanted", "copies", "on_refused", "open",
+    )  # fmt: skip
 
-    def __init__(self, journal: Journal, identity: Identity, pen: Recorder, mailbox: Mailbox, parking: Parking) -> None:
-        self._journal, self.identity, self.pen, self._mailbox, self.parking = journal, identity, pen, mailbox, parking
+    def __init__(
+        self, journal: Journal, identity: Identity, pen: Recorder, bodies: Bodies, mailbox: Mailbox, parking: Parking
+    ) -> None:
+        self._journal, self._identity, self._pen, self._bodies = journal, identity, pen, bodies
+        self._mailbox, self._parking = mailbox, parking
         self.open: dict[str, Talk] = {}
+        self._lost: list[Talk] = []  # that the run asks for again, one after the other
+        self.on_refused: Callable[[Exception], None] | None = None  # the run does not get one of them
         self.copies: list[list[Any]] = []  # of a fork: under whose names it has copies, and as of when; the last counts
         self._unwanted: tuple[tuple[str, str, str], ...] = ()  # that nobody waits for: call, conversation, request
 
     def enter(self, conversation: str) -> Talk:
         """Ask for one."""
-        talk = self.open[conversation] = Talk(self, conversation)
+        talk = self.open[conversation] = Talk(conversation)
         return talk
 
     def copy(self, copies: list[list[Any]]) -> None:
@@ -122,8 +105,15 @@ class Talks:
             (each for each in self.open.values() if where in (each.conversation, self.where(each.conversation))), None
         )
         asked = self._mailbox.wake_one("conversation", event.data["request"], event)
-        if not asked and talk is not None and talk.entered >= 0:
+        if asked or talk is None or talk.entered < 0:
+            return
+        if event.kind == "conversation.entered":
             talk.taken(event)
+            self.waits_no_more(talk)
+            return
+        talk.refused = event.seq
+        if talk in self._lost and self.on_refused is not None:
+            self.on_refused(busy(talk.conversation, event))
 
     def forsake(self, key: str, conversation: str, request: str) -> None:
         """An earlier life asked for this, and the one that is replayed now was seen not to wait for it."""
@@ -132,13 +122,57 @@ class Talks:
     def withdraw(self, key: str, conversation: str, request: str) -> None:
         """Nobody waits for this conversation any more: out of the line, or on to the next."""
         data = {"conversation": conversation, "request": request}
-        self.pen.record("conversation.withdrawn", key, data, talks=[Leave(conversation, request)])
+        self._pen.record("conversation.withdrawn", key, data, talks=[Leave(conversation, request)])
 
     def rejoin(self) -> None:
         """The run is live: give up what it does not wait for any more, and ask again for what it has lost."""
         unwanted, self._unwanted = self._unwanted, ()
         for asked in unwanted:
             self.withdraw(*asked)
-        for talk in self.open.values():
-            if 0 <= talk.entered < self._journal.retried:
-                talk.regain(self._journal.retried)
+        retried = self._journal.retried
+        self._lost = [talk for talk in self.open.values() if 0 <= talk.entered < retried and not talk.left]
+        if self._lost:
+            self._bodies.hold(TURN)
+            self._ask_again(self._lost[0])
+
+    def _ask_again(self, talk: Talk) -> None:
+        """Stand in line again. To repeat this is to ask by the same request, which the store answers once."""
+        since = max(self._journal.retried, talk.refused)
+        request = f"c-{self._identity.derived(f'{talk.conversation}:{since}')[:16]}"
+        where, copied = self.where(talk.conversation), None
+        if where != talk.where:
+            copied = [(talk.where, None, talk.length)]  # as it was where the fork began
+        talk.where, talk.request = where, request
+        self._parking.waits[_waiting(talk)] = Wait("conversation", None, f"conversation:{request}")
+        data = {"conversation": where, "request": request, "again": True}
+        self._pen.record("conversation.asked", None, data, talks=[Enter(where, request, None, True, copied)])
+
+    def waits_no_more(self, talk: Talk) -> None:
+        """The run has a conversation that it had lost, or has left it: the next is asked for, or the run has its turn."""
+        if talk not in self._lost:
+            return
+        self._parking.waits.pop(_waiting(talk), None)
+        waited = talk is self._lost[0]
+        self._lost.remove(talk)
+        if not self._lost:
+            self._bodies.allow(TURN)
+        elif waited:
+            self._ask_again(self._lost[0])
+
+
+def _waiting(talk: Talk) -> str:
+    return f"conversation:{talk.conversation}"
+
+
+def busy(conversation: str, refused: Event) -> ConversationBusy:
+    """Say why a run does not get a conversation."""
+    by, has = refused.data["by"], refused.data["has"]
+    advice = "; enter it with busy='wait', or later"
+    if has is not None:
+        advice = (
+            f", and a run that has a conversation (here {has!r}), or was started by one that has, does not wait "
+            "for another: two of them could wait for each other for ever. Leave the first one before, or try again later"
+        )
+    return ConversationBusy(
+        f"conversation {conversation!r} is taken by run {by!r}{advice}", conversation=conversation, run=by
+    )
