@@ -77,7 +77,7 @@ class Bodies:
         self.resume()
 
     def resume(self) -> None:
-        """What was asked and has not begun begins, unless something holds it back."""
+        """Begin what was asked and has not begun, unless something holds it back."""
         if not self._held_back:
             self.may_begin.set()
         if not self.holding:
