@@ -108,7 +108,7 @@ def assemble(host: Host, run: RunRow, spec: AgentSpec, events: list[Event], sign
         }
     )
     # When the run goes live: what was found out on the way is written before anything else.
-    talks.on_refused = loop.fail
+    talks.when_refused(loop.fail)
     attempt.life.when_live(
         attempt.patches.write,
         attempt.unrecorded.write,

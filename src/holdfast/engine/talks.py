@@ -63,7 +63,7 @@ class Talks:
     """All conversations of one attempt."""
 
     __slots__ = (
-        "_bodies", "_identity", "_journal", "_lost", "_mailbox", "_parking", "_pen", "_unwanted", "copies", "on_refused", "open",
+        "_bodies", "_identity", "_journal", "_lost", "_mailbox", "_on_refused", "_parking", "_pen", "_unwanted", "copies", "open",
     )  # fmt: skip
 
     def __init__(
@@ -73,9 +73,13 @@ class Talks:
         self._mailbox, self._parking = mailbox, parking
         self.open: dict[str, Talk] = {}
         self._lost: list[Talk] = []  # that the run asks for again, one after the other
-        self.on_refused: Callable[[Exception], None] | None = None  # the run does not get one of them
+        self._on_refused: Callable[[Exception], None] | None = None
         self.copies: list[list[Any]] = []  # of a fork: under whose names it has copies, and as of when; the last counts
         self._unwanted: tuple[tuple[str, str, str], ...] = ()  # that nobody waits for: call, conversation, request
+
+    def when_refused(self, follow: Callable[[Exception], None]) -> None:
+        """Say what follows when a retried run does not get a conversation again."""
+        self._on_refused = follow
 
     def enter(self, conversation: str) -> Talk:
         """Ask for one."""
@@ -112,8 +116,8 @@ class Talks:
             self.waits_no_more(talk)
             return
         talk.refused = event.seq
-        if talk in self._lost and self.on_refused is not None:
-            self.on_refused(busy(talk.conversation, event))
+        if talk in self._lost and self._on_refused is not None:
+            self._on_refused(busy(talk.conversation, event))
 
     def forsake(self, key: str, conversation: str, request: str) -> None:
         """An earlier life asked for this, and the one that is replayed now was seen not to wait for it."""
