@@ -1,5 +1,7 @@
 """Agents that talk, for workers in processes of their own. Each says three things in one turn, with waits between them."""
 
+from pathlib import Path
+
 import holdfast
 
 TURNS = 3
@@ -32,3 +34,23 @@ async def listen(conversation: str) -> str:
         answer = await holdfast.receive("answer", str)
         await talk.add(f"{answer} after {len(heard)}")
         return "; ".join(await talk.messages(last=4))
+
+
+@holdfast.step
+def chore(folder: str, who: str) -> str:
+    """Leaves a line where the test can see it."""
+    if Path(folder, "broken").exists():
+        raise holdfast.Permanent("told to fail")
+    with Path(folder, "ran").open("a") as ran:
+        ran.write(f"{who}\n")
+    return f"{who} did"
+
+
+@holdfast.agent
+async def serve(conversation: str, folder: str) -> list[str]:
+    """A turn with a step that may fail in its middle."""
+    async with holdfast.conversation(conversation, str) as talk:
+        who = holdfast.this_run().id
+        await talk.add(f"{who} asks")
+        await talk.add(await chore(folder, who))
+        return await talk.messages()

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.processes.conversation_agents import TURNS, chat, listen
+from tests.processes.conversation_agents import TURNS, chat, listen, serve
 
 import holdfast
 import holdfast.testing
@@ -40,6 +40,30 @@ def test_killed_between_each_two_actions(workers):
     said = ["a asks", "a answers after 0", "b asks", "b answers after 2"]
     assert [each.value for each in workers.ask(lambda hf: hf.conversation("user-42").messages())] == said
     assert results == {"a": "; ".join(said[:2]), "b": "; ".join(said)}
+
+
+@pytest.mark.by_day("postgres")
+def test_a_retried_run_waits_for_its_turn_over_kills(workers, tmp_path):
+    """A run that was retried inside a conversation runs nothing before its turn, whichever worker dies, and one body then."""
+    workers.start()
+    broken, ran = tmp_path / "broken", tmp_path / "ran"
+    broken.touch()
+    workers.ask(lambda hf: hf.start(serve, "user-42", str(tmp_path), id="a"))
+    workers.ask(lambda hf: hf.get("a").wait("failed", timeout=40))
+    broken.unlink()
+    workers.ask(lambda hf: hf.start(listen, "user-42", id="b"))
+    workers.ask(lambda hf: hf.get("b").wait("waiting", timeout=40))
+    workers.ask(lambda hf: hf.get("a").retry())
+    for _ in range(2):
+        workers.ask(lambda hf: hf.get("a").wait("waiting", timeout=40))
+        assert workers.ask(lambda hf: hf.get("a").info()).waits_for == "conversation"
+        workers.restart()
+    assert not ran.exists()
+    workers.ask(lambda hf: hf.get("b").send("answer", "b answers"))
+    workers.restart()
+    said = ["a asks", "b asks", "b answers after 1", "a did"]
+    assert workers.ask(lambda hf: hf.get("a").result(timeout=40)) == said
+    assert ran.read_text() == "a\n"
 
 
 @pytest.mark.by_day("postgres")
@@ -114,6 +138,68 @@ async def wander(seed: int, names: list[str]) -> tuple[list[str], list[str]]:
         except (TimeoutError, holdfast.ConversationBusy):
             continue
     return meant, done
+
+
+flaky = random.Random(1)
+
+
+@holdfast.step
+async def stumble(most: float) -> None:
+    if flaky.random() < most:
+        raise holdfast.Permanent("stumbled")
+
+
+@holdfast.agent
+async def stumbles(seed: int, name: str) -> list[str]:
+    """A turn of which each step may fail the run: what it heard last."""
+    async with holdfast.conversation(name, str) as talk:
+        alone[name] = alone.get(name, 0)
+        for n in range(3):
+            await talk.add(f"{seed}.{n}")
+            await stumble(0.3)
+            await busy(name)
+        return await talk.messages()
+
+
+alone: dict[str, int] = {}
+
+
+@holdfast.step
+async def busy(name: str) -> None:
+    """Sees whether another body of the same conversation runs."""
+    alone[name] += 1
+    assert alone[name] == 1, "two runs had their turn at once"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    alone[name] -= 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_retries(seed):
+    """Runs that fail in their turn and are retried at once: no two bodies of one conversation run at a time, and all end."""
+    park = bool(seed % 2)
+    alone.clear()
+    flaky.seed(seed)
+    async with holdfast.testing.open(agents=[stumbles], park=park) as hf:
+        runs = [await hf.start(stumbles, n, "pq"[n % 2], id=f"s{n}") for n in range(6)]
+
+        async def persist(run):
+            while True:
+                try:
+                    return await run.result()
+                except holdfast.RunFailed as error:
+                    if "stumbled" not in str(error):
+                        raise
+                    await run.retry()
+
+        heard = await asyncio.wait_for(asyncio.gather(*map(persist, runs)), 40)
+        for number, told in enumerate(heard):
+            name = "pq"[number % 2]
+            messages = [each.value for each in await hf.conversation(name, str).messages()]
+            assert told == messages[: len(told)]
+            assert [word for word in messages if word.startswith(f"{number}.")] == [f"{number}.{n}" for n in range(3)]
+            info = await hf.conversation(name).info()
+            assert (info.run, info.waiting) == (None, 0)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -102,6 +102,21 @@ async def test_an_end_leaves_all(place: Place, end: str) -> None:
         assert await who(store, "c") == ("c", 0, 0)
 
 
+async def test_a_turn_that_was_over_before_it_was_seen(place: Place) -> None:
+    """A run that fails before it has heard of its turn is not told of that turn when it is retried: another has it by then."""
+    async with place.open(ManualClock()) as store:
+        rows = [await owned(store, run) for run in "abc"]
+        for row in rows:
+            await enter(store, row)
+        await talk(store, rows[0], leave(rows[0]))
+        assert await who(store) == ("b", 1, 0)
+        await finish(store, rows[1], "failed")
+        assert await who(store) == ("c", 0, 0)
+        await store.resume("b", by="ana", retry=True)
+        (signal,) = await store.inbox("b", 0)
+        assert (signal.kind, signal.recorded()) == ("conversation.entered", None)
+
+
 async def test_cancelled_without_its_code(place: Place) -> None:
     """A run that is ended from outside leaves what it has."""
     async with place.open(ManualClock()) as store:

@@ -867,7 +867,7 @@ class Move:
         ids = to_json(gone)
         state = [[getattr(row, name) for name in _STATE] for row in members if row.id in gone]
         talks = [[*row] for row in (yield from tx.rows("holding", ids=ids))]
-        talks += [[*row] for row in (yield from tx.rows("waiting_for", ids=ids))]
+        talks += [[*row, "waits"] for row in (yield from tx.rows("waiting_for", ids=ids))]
         yield from tx.rows("make_moved", ids=ids, reason=self.reason)
         closed = [question for (question,) in (yield from tx.rows("close_questions", ids=ids, note=self.reason))]
         yield from leave_all(tx, gone)
@@ -906,9 +906,9 @@ class TakeBack:
             yield from tx.rows("take_back", **dict(zip(_STATE, state, strict=True)))
             tx.changed(state[0], News.DUE)
         yield from tx.rows("reopen_questions", ids=to_json(before["questions"]))
-        for conversation, run, request, key in before["talks"]:
+        for conversation, run, request, key, *waits in before["talks"]:
             owner = (yield from tx.row("hold_conversation", conversation=conversation))[2]
-            if key is None and owner is not None:
+            if key is None and not waits and owner is not None:
                 raise ConversationBusy(
                     f"run {run!r} had conversation {conversation!r}, which run {owner!r} has now; cancel that one, or wait for it",
                     conversation=conversation, run=owner,

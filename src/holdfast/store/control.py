@@ -270,6 +270,7 @@ def _ready(
     if retry and found.budget is not None:
         yield from tx.rows("reconsider", run=run)
     if found.status == "failed":
+        yield from tx.rows("void_turns", run=run)
         cut, children = first_cause(found.error) if back is None else back[0], failed.get(run, {})
         mended = yield from _drop(tx, run, seq, cut, children)
         for child in sorted(mended & children.keys()):

@@ -310,6 +310,11 @@ UPDATE signals SET data = NULL
 WHERE run_id = :run AND kind = 'child.ended' AND topic = :topic
   AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
 
+-- name: void_turns
+-- Void the word that conversations are a run's which has not taken it in: the run has ended since, and left them.
+UPDATE signals SET data = NULL
+WHERE run_id = :run AND kind = 'conversation.entered' AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
+
 -- name: paused_by
 -- What the event says with which a run was paused, if this is one.
 SELECT data FROM events WHERE run_id = :run AND seq = :seq AND kind = 'run.paused'

@@ -198,6 +198,13 @@ _TOPICS: Final = {  # kinds of signals whose topic is part of what their event s
 }
 
 
+_VOIDED: Final = (
+    "run.pausing",
+    "child.ended",
+    "conversation.entered",
+)  # kinds that may be taken back before they are seen
+
+
 @dataclass(slots=True)
 class Signal:
     """Something that came to a run from outside: a message, a child's end, a person's decision."""
@@ -210,8 +217,11 @@ class Signal:
     sent_at: int
 
     def recorded(self) -> dict[str, Any] | None:
-        """Data for its event; None if there will be none: a pause was called off, a child that was retried ends again."""
-        if self.kind in ("run.pausing", "child.ended") and not self.data:
+        """Data for its event; None if there will be none.
+
+        A pause was called off, a child that was retried ends again, or a turn in a conversation was over before it was seen.
+        """
+        if self.kind in _VOIDED and not self.data:
             return None
         name = _TOPICS.get(self.kind)
         return self.data if name is None else {**self.data, name: self.topic}
