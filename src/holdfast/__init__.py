@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.client.approvals import Approval
-    from holdfast.client.bundles import Bundle, Imported
+    from holdfast.client.bundles import Bundle, Imported, MoveReceipt
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
     from holdfast.client.forks import ForkInfo
@@ -140,6 +140,7 @@ __all__ = [
     "Made",
     "Message",
     "MessageInfo",
+    "MoveReceipt",
     "NewerJournal",
     "NondeterminismError",
     "NotAllowed",
@@ -249,7 +250,7 @@ _HOMES = {
     "holdfast.words.people": "Actor",
     "holdfast.words.progress": "Progress",
     "holdfast.client.approvals": "Approval",
-    "holdfast.client.bundles": "Bundle Imported",
+    "holdfast.client.bundles": "Bundle Imported MoveReceipt",
     "holdfast.client.keys": "Key Keys",
     "holdfast.resources": "Resource resource",
     "holdfast.words.retry": "Retry",

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client.approvals import Approval
-from holdfast.client.bundles import Bundle, Imported
+from holdfast.client.bundles import Bundle, Imported, MoveReceipt
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import Pending
@@ -324,12 +324,40 @@ class Run(Generic[R_co]):
             UnknownRun: There is no such run.
         """
 
-    def confirm_move(self, *, by: str = ...) -> None:
+    def confirm_move(
+        self,
+        receipt: str | os.PathLike[str] | MoveReceipt | None = ...,
+        *,
+        keys: str | os.PathLike[str] | Keys | None = ...,
+        by: str = ...,
+    ) -> None:
         """Note that the store it was moved to has it: its bundle is not kept here any longer, and the run can be deleted.
 
+        From then on its bundle is not written again, and the move cannot be undone. Without a receipt it is your word, and the
+        audit has that.
+
+        Args:
+            receipt: The receipt of the destination, as `hf.import_run(receipt=...)` writes it and `run.move_receipt()` gives it,
+                or its file. It must be of this very move, and signed by a key that is trusted here for bundles.
+            keys: The folder of keys; `Keys` says which it is unless given.
+            by: Who confirms it.
+
         Raises:
-            RunActive: It was not moved.
+            BadBundle: It is no receipt, not signed by anybody who is trusted, or of another move. Nothing was changed.
+            RunActive: It was not moved, or was taken back.
             UnknownRun: There is no such run.
+        """
+
+    def move_receipt(self, *, key: str | None = ..., keys: str | os.PathLike[str] | Keys | None = ...) -> MoveReceipt:
+        """Sign that it was moved into this store, for the store it came from; also of a run that is not here any more.
+
+        Args:
+            key: The name of the key that signs; the only one there is unless given.
+            keys: The folder of keys; `Keys` says which it is unless given.
+
+        Raises:
+            UnknownRun: No such run was ever moved here.
+            BadArguments: There is no key to sign with, or there are several.
         """
 
     def take_back(self, *, force: bool = ..., by: str = ...) -> None:
@@ -898,6 +926,9 @@ class Client:
         id: str | None = ...,
         dry_run: bool = ...,
         agents: Iterable[Agent[..., Any] | ModuleType] = ...,
+        without: Iterable[int] = ...,
+        receipt: str | os.PathLike[str] | None = ...,
+        key: str | None = ...,
         keys: str | os.PathLike[str] | Keys | None = ...,
         by: str = ...,
     ) -> Imported:
@@ -910,6 +941,11 @@ class Client:
             id: Of a copy: the id of the run that it becomes here. A move keeps its id.
             dry_run: Change nothing, and tell what would happen.
             agents: With `dry_run`: code that the runs are held against; none of it has effects.
+            without: Places of decisions in the file that are left out, from 1: their questions stay open. An error that a
+                decision does not count names its place.
+            receipt: Of a move: a new file for the receipt, which the source confirms the move by; `run.move_receipt` gives it
+                later too.
+            key: With `receipt`: the name of the key that signs it; the only one there is unless given.
             keys: The folder of keys; `Keys` says which it is unless given.
             by: Who imports it.
 
@@ -917,6 +953,8 @@ class Client:
             BadBundle: The file is no whole bundle, is signed by nobody who is trusted here, is for another store, or was
                 imported before. Nothing was imported.
             RunExists: There is a run with one of its ids.
+            NotAllowed: A person may not decide what they decided in the file. Nothing was imported.
+            BadArguments: There is no key for the receipt, or its file is there already. Nothing was imported.
         """
 
     @overload

@@ -59,7 +59,7 @@ def test_a_run_is_moved_decided_in_the_file_and_imported(store):
     assert told == [("ana", "own", []), ("ana-at-home", "trusted", ["editors"])]
     ok(store("token", "x", "--db", "sqlite:other.db"))  # makes the store
     said = ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
-    assert "Moved r to r.bundle: 2 runs" in said and "holdfast import r.bundle" in said
+    assert "Moved r to r.bundle: 2 runs" in said and "holdfast import r.bundle --receipt r.bundle.receipt" in said
 
     shown = ok(store("show", "r.bundle"))
     assert "\\n" not in shown
@@ -91,8 +91,20 @@ def test_a_run_is_moved_decided_in_the_file_and_imported(store):
             return await hf.get("r").result(timeout=20)
 
     assert asyncio.run(result()) == "published"
-    assert "not confirmed" in store("delete", "r", "--yes").output or True
-    ok(store("export", "r", "--confirm"))
+    kept = store("delete", "r")
+    assert kept.exit_code == 2 and "holdfast export r --confirm" in kept.output and "moved to store" in kept.output
+    for words in (("cancel", "r"), ("resume", "r"), ("retry", "r"), ("pause", "r")):
+        gone = store(*words)
+        assert gone.exit_code == 2 and "moved to store" in gone.output and "--undo --force" in gone.output, gone.output
+    (store.folder / "ana.key").rename(store.folder / "keys" / "ana.key")
+    ok(store("receipt", "r", "--to", "r.receipt", "--db", "sqlite:other.db"))
+    assert ok(store("receipt", "r", "--db", "sqlite:other.db")) == (store.folder / "r.receipt").read_text()
+    assert "as the receipt proves" in ok(store("export", "r", "--confirm", "r.receipt"))
+    assert "on your word" in ok(store("export", "r", "--confirm"))
+    assert [row["data"]["receipt"] is None for row in store.json("audit", "--action", "confirm_move")["audit"]] == [
+        False,
+        True,
+    ]
     undone = store("export", "r", "--undo", "--force")
     assert undone.exit_code == 2 and "it came there" in undone.output
 
@@ -116,6 +128,73 @@ def test_a_move_is_taken_back(store):
     assert refused.exit_code == 2 and "--force" in refused.output
     assert "goes on here" in ok(store("export", "r", "--undo", "--force"))
     assert store.json("runs")["runs"][0]["status"] == "waiting"
+
+
+def test_an_import_writes_the_receipt_by_which_the_source_confirms(store):
+    ok(store("key", "new", "ana"))
+    ok(store("token", "x", "--db", "sqlite:other.db"))  # makes the store
+    ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
+    said = ok(store("import", "r.bundle", "--receipt", "r.receipt", "--db", "sqlite:other.db"))
+    assert "holdfast export r --confirm r.receipt" in said
+    again = store("import", "r.bundle", "--db", "sqlite:other.db")
+    assert again.exit_code == 2 and "holdfast receipt r" in again.output
+    assert "as the receipt proves" in ok(store("export", "r", "--confirm", "r.receipt"))
+
+
+def test_a_dry_run_makes_no_store(store):
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "r.bundle"))
+    said = store("import", "r.bundle", "--dry-run", "--db", "sqlite:new.db")
+    assert "Would import run r-" in ok(said) and "the import would make it" in said.output
+    assert not list(store.folder.glob("new.db*"))
+
+
+def test_a_decider_with_two_keys_is_told_how_to_name_one(store):
+    for name in ("ana", "bob"):
+        ok(store("key", "new", name))
+    ok(store("export", "r", "--to", "r.bundle", "--move", "0" * 32, "--key", "ana"))
+    refused = store("approve", "r.bundle")
+    assert refused.exit_code == 2 and "--key NAME" in refused.output
+    assert "Signed as bob" in ok(store("approve", "r.bundle", "--key", "bob"))
+    assert store("approve", "r", "--key", "bob").exit_code == 2
+
+
+def test_a_key_is_known_without_being_trusted(store):
+    ok(store("key", "new", "ana"))
+    line = holdfast.Keys(store.folder / "theirs").new("bob").public
+    assert "count for nothing" in ok(store("key", "add", line))
+    assert [(key["name"], key["uses"]) for key in store.json("key", "list")["keys"]][1] == ("bob", [])
+    assert "nothing" in ok(store("key", "list"))
+    ok(store("export", "r", "--to", "r.bundle", "--for", "bob"))
+    unknown = store("export", "r", "--to", "x.bundle", "--for", "eve")
+    assert unknown.exit_code == 2 and "holdfast key add LINE" in unknown.output
+
+
+def test_a_run_in_a_bundle_is_looked_into_without_a_store(store):
+    """`steps FILE` and `snapshot FILE` as `show FILE`."""
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "r.bundle"))
+    (store.folder / "holdfast.db").rename(store.folder / "away.db")
+    assert "publishing" in ok(store("steps", "r.bundle"))
+    assert [step["name"] for step in store.json("steps", "r.bundle")["steps"]] == ["publishing"]
+    assert store.json("steps", "r.bundle", "publishing#0")["step"]["status"] == "waiting"
+    assert "Publish this?" in ok(store("snapshot", "r.bundle"))
+    assert store.json("snapshot", "r.bundle")["snapshot"]["run"]["id"] == "r"
+
+
+def test_a_damaged_file_says_what_to_do(store):
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "r.bundle"))
+    whole = (store.folder / "r.bundle").read_bytes()
+    for damaged in (
+        whole[:-10],
+        whole[:100],
+        whole[:-1] + bytes([whole[-1] ^ 1]),
+        whole.replace(b'"agent"', b'"agenT"', 1),
+    ):
+        (store.folder / "r.bundle").write_bytes(damaged)
+        said = store("show", "r.bundle")
+        assert said.exit_code == 2 and "sha256sum" in said.output, said.output
 
 
 @pytest.mark.parametrize(

@@ -86,4 +86,22 @@ async def host() -> str:
     return await holdfast.receive("end", str)
 
 
+@holdfast.agent
+async def two_of_us() -> str:
+    return "agreed" if await holdfast.approve("Sell the house?", to="owners", needs=2) else "kept"
+
+
+@holdfast.agent
+async def by_another() -> str:
+    return "fine" if await holdfast.approve("Is this fine?", not_by="starter") else "no"
+
+
+@holdfast.agent
+async def planner(topic: str, more: list[int]) -> str:
+    todo = await holdfast.plan(["read", "write"])
+    await todo.done("read")
+    await holdfast.progress(1, 3, "half way")
+    return "yes" if await holdfast.approve("This?", show={"title": topic, "body": "x" * 20}) else "no"
+
+
 AGENTS = [clerk, house, all_there_is, house_of_cards, sleeper, talker, fails, guest, host]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -15,19 +16,22 @@ from tests.client.bundle_agents import (
     LARGE,
     act,
     all_there_is,
+    by_another,
     clerk,
     fails,
     host,
     house,
     house_of_cards,
+    planner,
     sleeper,
     talker,
+    two_of_us,
 )
 from tests.security.fuzzers.bundles import Apart
 
 import holdfast
 import holdfast.testing
-from holdfast.client.bundles import read_from
+from holdfast.client.bundles import read, read_from
 from holdfast.client.edge import open_bundle
 from holdfast.errors import BadBundle
 from holdfast.store.bundles import CONTENT, Mark, Move
@@ -510,8 +514,291 @@ async def test_a_move_is_confirmed_or_taken_back(road):
         made = await road.move(run)
         await run.take_back(force=True)
         with pytest.raises(holdfast.RunActive, match="taken back, and there is nothing to confirm"):
-            await hf.store.confirm("r", made.id, by="", via="")  # by one who read it before
+            await hf.store.confirm("r", made.id, {}, by="", via="")  # by one who read it before
         assert (await hf.store.moved("r")).confirmed_at is None
+
+
+async def test_the_receipt_of_the_destination_confirms_a_move(road):
+    """Signed there, checked here; from then on the bundle is not written again, and the move is not undone."""
+    theirs = holdfast.Keys(road.folder / "theirs")
+    theirs.new("bob")
+    theirs.trust(road.keys.own().public)
+    slip = road.folder / "r.receipt"
+    async with road.open("source") as hf, road.open("destination") as there:
+        run = await waiting(hf, sleeper)
+        made = await road.move(run)
+        with pytest.raises(holdfast.BadArguments, match="no key to sign with"):
+            await there.import_run(road.file, keys=_only_trusting(road), receipt=slip)
+        assert not await there.runs()
+        await there.import_run(road.file, keys=theirs, receipt=slip)
+        receipt = await there.get("r").move_receipt(keys=theirs)
+        assert receipt.text == slip.read_text()
+        assert (receipt.bundle, receipt.run, receipt.destination) == (made.id, "r", made.destination)
+        with pytest.raises(holdfast.BadBundle, match=r"'bob' .* not trusted here"):
+            await run.confirm_move(slip, keys=road.keys)
+        road.keys.trust(theirs.own().public, uses=["decisions"])
+        with pytest.raises(holdfast.BadBundle, match="not for bundles"):
+            await run.confirm_move(slip, keys=road.keys)
+        road.keys.trust(theirs.own().public)
+        slip.write_text(slip.read_text().replace('"run":"r"', '"run":"q"'))
+        with pytest.raises(holdfast.BadBundle, match="changed after 'bob' signed it"):
+            await run.confirm_move(slip, keys=road.keys)
+        assert (await hf.store.moved("r")).confirmed_at is None
+        await run.confirm_move(receipt, keys=road.keys, by="ben")
+        with pytest.raises(holdfast.RunFinished, match="it came there"):
+            await run.export(road.folder / "again.bundle", keys=road.keys)
+        with pytest.raises(holdfast.RunFinished, match="it came there"):
+            await run.take_back(force=True)
+        (deed,) = await hf.audit(action="confirm_move")
+        assert deed.by == "ben" and deed.data["receipt"]["by"] == "bob"
+        await there.get("r").cancel()
+        await there.get("r").wait()
+        await there.get("r").delete()
+        assert (await there.get("r").move_receipt(keys=theirs)).bundle == made.id
+        with pytest.raises(holdfast.UnknownRun, match="was moved into this store"):
+            await hf.get("r").move_receipt(keys=road.keys)
+
+
+def _only_trusting(road):
+    keys = holdfast.Keys(road.folder / "trusting")
+    keys.trust(road.keys.own().public)
+    return keys
+
+
+async def test_a_receipt_is_for_one_move_alone(files):
+    async with files.open("source") as hf, holdfast.open(files.destination) as there:
+        receipts = []
+        for id in ("a", "b"):
+            run = await waiting(hf, sleeper, id=id)
+            files.file = files.folder / f"{id}.bundle"
+            await files.move(run)
+            await there.import_run(files.file, keys=files.keys)
+            receipts.append(await there.get(id).move_receipt(keys=files.keys))
+        with pytest.raises(holdfast.BadBundle, match="is for run 'b'"):
+            await hf.get("a").confirm_move(receipts[1], keys=files.keys)
+        # It comes back, and is moved once more: the receipt of the first time proves nothing of the second.
+        back = files.folder / "back.bundle"
+        await there.get("a").export(back, move=await hf.store_id(), keys=files.keys)
+        await hf.import_run(back, keys=files.keys)
+        await hf.get("a").wait("waiting")
+        files.file = files.folder / "again.bundle"
+        await files.move(hf.get("a"))
+        with pytest.raises(holdfast.BadBundle, match="holdfast receipt a"):
+            await hf.get("a").confirm_move(receipts[0], keys=files.keys)
+        await hf.get("b").take_back(force=True)
+        with pytest.raises(holdfast.RunActive, match="two stores go on"):
+            await hf.get("b").confirm_move(receipts[1], keys=files.keys)
+        for bad in (files.file, files.folder / "nothing", files.folder):
+            with pytest.raises((holdfast.BadBundle, holdfast.BadArguments), match="receipt"):
+                await hf.get("a").confirm_move(bad, keys=files.keys)
+        copied = files.folder / "copy.bundle"
+        await hf.get("b").export(copied, keys=files.keys)
+        with pytest.raises(holdfast.BadArguments, match="only a move has a receipt"):
+            await there.import_run(copied, keys=files.keys, receipt=files.folder / "x.receipt")
+
+
+async def test_two_exports_to_one_file_never_take_it_from_each_other(files, monkeypatch):
+    """Moves of one run, and copies of two: the file is always that of one that succeeded, whole and released."""
+    async with files.open("source") as hf, holdfast.open(files.source) as other:
+        for place in range(12):
+            run = await waiting(hf, sleeper, id=f"r{place}")
+            file = files.folder / f"{place}.bundle"
+            both = threading.Barrier(2, timeout=20)
+            slow_disk(
+                monkeypatch, both.wait, times=2 * (place % 2)
+            )  # each has written its file before it gets its name
+            told = await asyncio.gather(
+                *(each.get(run.id).export(file, move="0" * 32, keys=files.keys, timeout=20) for each in (hf, other)),
+                return_exceptions=True,
+            )
+            (made,) = [each for each in told if isinstance(each, holdfast.Bundle)]
+            (error,) = [each for each in told if isinstance(each, holdfast.RunFinished | holdfast.BadArguments)]
+            assert read(file, files.keys).told() == dataclasses.replace(made, size_bytes=file.stat().st_size), error
+        assert not list(files.folder.glob(".*part"))
+        for place in range(12):
+            file = files.folder / f"copies{place}.bundle"
+            runs = [(hf, "r0"), (other, "r1")]
+            told = await asyncio.gather(
+                *(_exported(each, run, file, files) for each, run in runs), return_exceptions=True
+            )
+            (made,) = [each for each in told if isinstance(each, holdfast.Bundle)]
+            (error,) = [each for each in told if each is not made]
+            assert "name another file for the bundle" in str(error)
+            assert read(file, files.keys).head.manifest.id == made.id
+
+
+async def _exported(hf, run, file, files):
+    with contextlib.suppress(holdfast.HoldfastError):
+        await hf.get(run).take_back(force=True)
+    return await hf.get(run).export(file, keys=files.keys)
+
+
+async def test_a_file_that_took_the_place_of_a_move_stays(files, monkeypatch):
+    """The run is moved, and its bundle is written again under another name."""
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+        moves = hf.store.move
+
+        async def move(work):
+            await moves(work)
+            files.file.write_text("mine")
+
+        monkeypatch.setattr(hf.store, "move", move, raising=False)
+        with pytest.raises(holdfast.BadArguments, match="write it again: `holdfast export r --to FILE`"):
+            await files.move(run)
+        assert files.file.read_text() == "mine" and (await run.info()).status == "moved"
+        made = await run.export(files.folder / "again.bundle", keys=files.keys)
+        assert made.released
+
+
+@pytest.mark.parametrize("in_doubt", ["retry", "ask"])
+async def test_a_copy_of_a_run_at_work_says_so(files, in_doubt):
+    """Nothing tells of a plain step that its body was running there: it runs again in the copy. One that is to ask does."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    @holdfast.step(in_doubt=in_doubt)
+    async def slow() -> str:
+        entered.set()
+        await leave.wait()
+        return "slowly"
+
+    @holdfast.agent
+    async def bee() -> str:
+        return await slow()
+
+    async with files.open("source", agents=[bee]) as hf:
+        run = await hf.start(bee, id="r")
+        await entered.wait()
+        made = await run.export(files.file, keys=files.keys)
+        assert made.at_work == ("r",) and made.summary["at_work"] == ["r"]
+        leave.set()
+        await run.result(timeout=20)
+        done = await run.export(files.folder / "done.bundle", keys=files.keys)
+        assert done.at_work == ()
+    entered.clear()
+    async with files.open("destination", agents=[bee]) as hf:
+        told = await hf.import_run(files.file, keys=files.keys)
+        assert told.at_work == ("r",)
+        copy = hf.get(told.run)
+        if in_doubt == "ask":
+            question = await copy.wait_for_question(timeout=20)
+            assert question.kind == "in_doubt" and not entered.is_set()
+            await hf.answer(question, "run", by="ana")
+        assert await copy.result(timeout=20) == "slowly"
+        assert entered.is_set()
+
+
+async def test_a_decision_that_does_not_count_is_left_out_and_no_other(road):
+    """Two must agree: one who may, and one whose key nobody knows there."""
+    hers, his = holdfast.Keys(road.folder / "hers"), holdfast.Keys(road.folder / "his")
+    ring = {"zoe": hers, "eve": his}
+    for name, keys in ring.items():
+        keys.new(name)
+        keys.trust(road.keys.own().public)
+    his.trust(hers.own().public)
+    hers.trust(his.own().public)
+    async with road.open("source", agents=[two_of_us]) as hf:
+        run = await hf.start(two_of_us, id="r")
+        question = await run.wait_for_question()
+        await run.wait("waiting")
+        await road.move(run)
+    for name, keys in ring.items():
+        async with open_bundle(str(road.file), Actor(name), f"cli:{name}", keys.own, keys) as look:
+            await look.approve(question.id, by=Actor(name, via=f"cli:{name}"))
+    road.keys.trust(hers.own().public, uses=["decisions"], groups=["owners"])
+    async with road.open("destination", agents=[two_of_us]) as hf:
+        with pytest.raises(
+            holdfast.BadBundle, match=r"decision 2 in it, by 'eve', .* not trusted .* --without-decision 2"
+        ):
+            await hf.import_run(road.file, keys=road.keys)
+        road.keys.trust(his.own().public, uses=["decisions"])
+        with pytest.raises(
+            holdfast.NotAllowed, match=r"decision 2 in it, by 'eve', .* it is for owners.*without=\[2\]"
+        ):
+            await hf.import_run(road.file, keys=road.keys)
+        with pytest.raises(holdfast.BadArguments, match="no decision 3"):
+            await hf.import_run(road.file, keys=road.keys, without=[2, 3])
+        assert not await hf.runs()
+        told = await hf.import_run(road.file, keys=road.keys, without=[2])
+        assert (told.decisions, told.questions) == (1, (question.id,))
+        (asked,) = await hf.approvals()
+        assert [vote.by for vote in asked.votes] == ["zoe"]
+        await hf.approve(asked, by=holdfast.Actor("ida", groups=["owners"]))
+        assert await hf.get("r").result(timeout=20) == "agreed"
+        (deed,) = await hf.audit(action="import")
+        assert deed.data["without"] == [2]
+
+
+async def test_a_person_who_may_not_decide_anywhere_is_refused_at_the_file(files):
+    """The run was started by the decider: another person is to decide."""
+    files.keys.new("zoe")
+    async with files.open("source", agents=[by_another]) as hf:
+        run = await hf.acting_as("zoe").start(by_another, id="r")
+        question = await run.wait_for_question()
+        await run.wait("waiting")
+        async with holdfast.open(files.destination) as there:
+            await run.export(files.file, move=await there.store_id(), keys=files.keys, key="ana")
+    before = files.file.read_bytes()
+    for key in ("zoe", "ana"):
+        own = files.keys.own(key)
+        look = open_bundle(str(files.file), Actor(key), "cli:root", lambda own=own: own, files.keys)
+        if key == "zoe":
+            with pytest.raises(holdfast.NotAllowed, match="zoe"):
+                async with look as hf:
+                    await hf.approve(question.id, by=Actor("zoe", via="cli:root"))
+            assert files.file.read_bytes() == before
+        else:
+            async with look as hf:
+                await hf.approve(question.id, by=Actor("ana", via="cli:root"))
+    async with files.open("destination", agents=[by_another]) as hf:
+        await hf.import_run(files.file, keys=files.keys)
+        assert await hf.get("r").result(timeout=20) == "fine"
+
+
+async def test_a_bundle_is_encrypted_for_somebody_who_is_known_and_not_trusted(files):
+    theirs = holdfast.Keys(files.folder / "theirs")
+    bob = theirs.new("bob")
+    theirs.trust(files.keys.own().public)
+    known = files.keys.add(bob.public)
+    assert (known.kind, known.uses, known.groups) == ("known", (), ())
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+        await run.export(files.file, recipient="bob", keys=files.keys)
+        await run.export(files.folder / "his.bundle", keys=theirs)
+        with pytest.raises(holdfast.BadBundle, match="not trusted here"):
+            await hf.import_run(files.folder / "his.bundle", keys=files.keys)
+        with pytest.raises(holdfast.BadArguments, match="holdfast key add LINE"):
+            await run.export(files.folder / "x.bundle", recipient="eve", keys=files.keys)
+    async with files.open("destination") as hf:
+        assert (await hf.import_run(files.file, keys=theirs, dry_run=True)).kind == "copy"
+    assert files.keys.own().name == "ana"  # somebody else's signs nothing
+    with pytest.raises(holdfast.BadArguments, match="another key of 'bob' is known"):
+        files.keys.add(holdfast.Keys(files.folder / "more").new("bob").public)
+    assert files.keys.trust(bob.public).kind == "trusted"
+    assert [(key.name, key.kind) for key in files.keys.all()] == [("ana", "own"), ("bob", "trusted")]
+    with pytest.raises(holdfast.BadArguments, match="trusted already"):
+        files.keys.add(bob.public, name="robert")
+
+
+async def test_the_summary_says_what_a_person_would(files):
+    async with files.open("source", agents=[planner]) as hf:
+        run = await hf.start(planner, "otters", [1, 2], id="r")
+        await run.wait_for_question()
+        made = await run.export(files.file, keys=files.keys)
+    told = made.summary
+    assert told["arguments"] == {"topic": "otters", "more": [1, 2]}
+    assert told["progress"] == {"done": 1, "total": 3, "text": "half way"}
+    assert told["plan"] == [{"item": "read", "done": True}, {"item": "write", "done": False}]
+    assert told["asks"][0]["shown"] == {"title": "otters", "body": "x" * 20}
+
+
+async def test_a_copy_does_not_take_the_name_of_the_original(files):
+    async with files.open("source") as hf:
+        run = await waiting(hf, sleeper)
+        await run.export(files.file, keys=files.keys)
+    async with files.open("destination") as hf:
+        with pytest.raises(holdfast.BadArguments, match="may be moved here one day"):
+            await hf.import_run(files.file, keys=files.keys, id="r")
 
 
 async def test_a_copy_of_a_cancelled_run_goes_on_from_before_that(road):

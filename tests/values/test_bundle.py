@@ -47,7 +47,8 @@ def read(content):
     found = {each.name: files.read_section(file, head, each, None) for each in head.manifest.sections}
     rows = files.read_rows(found["runs"], head.manifest.sections[0])
     decisions = files.read_decisions(file, head)
-    files.check_decisions(head, decisions, KEY.check)
+    for each, message in files.signed_decisions(head, decisions):
+        KEY.check(each.signed.key, each.signed.signature, message)
     return head, rows, found["content"], decisions
 
 

@@ -157,6 +157,7 @@ def _decider_options(wanted: F) -> Callable[..., Any]:
         question: tuple[str, ...],
         digest: str | None,
         by: str | None,
+        key: str | None,
         note: str,
         db: str | None,
         as_json: bool,
@@ -166,9 +167,11 @@ def _decider_options(wanted: F) -> Callable[..., Any]:
             raise click.UsageError(f"{len(question)} ids were given; give one, or the FILE of a bundle and one")
         id = question[-1]
         if len(question) == 2 or is_bundle(id):
-            db, by = _bundle(question[0], db), Keys().own(by).name
+            db, by = _bundle(question[0], db), Keys().own(key or by).name
             if len(question) == 1:
                 id = describe(id).run  # if it asks one thing only, that is meant
+        elif key is not None:
+            raise click.UsageError("--key signs decisions in the FILE of a bundle; in a store, --by names the person")
         return wanted(Wanted(db, id, digest, by, note, as_json), **more)
 
     made: Callable[..., Any] = call
@@ -180,6 +183,11 @@ def _decider_options(wanted: F) -> Callable[..., Any]:
             "--note", default="", metavar="TEXT", help="A note; of a denial it is the reason that the agent sees."
         ),
         click.option("--by", metavar="NAME", help="The person who decides. Default: the user of this computer."),
+        click.option(
+            "--key",
+            metavar="NAME",
+            help="In a bundle: the key that signs. Default: that of --by, $HOLDFAST_KEY, the only one.",
+        ),
         click.argument("question", metavar="[FILE] ID", nargs=-1, required=True, shell_complete=run_ids),
     ):
         made = option(made)
@@ -278,6 +286,9 @@ async def _do(
     else:
         prompts.report(console(), decided)
     if bundle and not wanted.as_json:
+        if question.to and wanted.by not in question.to:
+            named = clean(", ".join(question.to))
+            say(f"It is for {named}: where it is imported, {wanted.by} must be one of them.", "yellow")
         tell(
             f"Signed as {wanted.by} and written into {bundle}. It counts where that is imported:",
             "",

@@ -1,18 +1,21 @@
-"""`holdfast export` and `holdfast import`: a run and all below it as a file, and back into a store."""
+"""`holdfast export`, `import` and `receipt`: a run and all below it as a file, into another store, and the word that it came."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import AsyncIterator
+from typing import Final
 
 import click
 
 from holdfast.cli.agents import load_apps
 from holdfast.cli.options import db_option, json_option, run_argument, seconds_of, subcommand
-from holdfast.cli.stores import at_terminal, existing
+from holdfast.cli.stores import at_terminal, existing, tried
 from holdfast.cli.view.advice import command
 from holdfast.cli.view.console import FAILED, answer, print_json, say
 from holdfast.cli.view.draw import clean
-from holdfast.client.bundles import Bundle, Imported
+from holdfast.client.bundles import Bundle, Imported, write_receipt
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.documents import plain
@@ -20,6 +23,11 @@ from holdfast.rehearsal.replay import Replay
 from holdfast.values.bundle import EFFECTS
 from holdfast.values.text import size
 from holdfast.words.spent import count
+
+_WORD: Final = "-"  # no receipt: the word of whoever says it
+_AGAIN: Final = (
+    'a step whose body was running runs again in the copy, without asking, unless it says in_doubt="ask" or "fail".'
+)
 
 
 @subcommand()
@@ -40,27 +48,26 @@ from holdfast.words.spent import count
 @click.option(
     "--timeout", metavar="TIME", callback=seconds_of, help="Of a move: how long to wait until bodies have ended."
 )
-@click.option(
-    "--confirm", is_flag=True, help="Say that the destination of a move has the run: its bundle is kept no longer."
-)
+@click.option("--confirm", metavar="[RECEIPT]", is_flag=False, flag_value=_WORD,
+              help="The destination of a move has the run: its receipt, or your word. Its bundle is not kept.")  # fmt: skip
 @click.option("--undo", is_flag=True, help="Take back a run that was moved; needs --force.")
 @click.option("--force", is_flag=True, help="With --undo: nobody has imported its bundle, and nobody will.")
 @db_option
 @json_option
 async def export(
     run: str, file: str | None, move: str | None, effects: str, key: str | None, recipient: str | None, now: bool,
-    timeout: float | None, confirm: bool, undo: bool, force: bool, db: str | None, as_json: bool,
+    timeout: float | None, confirm: str | None, undo: bool, force: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a run and all below it to a file.
 
     A copy leaves the run as it is; a move makes it a run of another store. The file is signed with your key (`holdfast key new`).
     The same command finishes an export that was interrupted.
     """
-    if confirm and undo:
+    if confirm is not None and undo:
         raise click.UsageError("--confirm says that the run came, --undo that it never will: give one of them")
     async with existing(db) as hf:
-        if confirm or undo:
-            await _settle(hf, run, confirm=confirm, force=force)
+        if confirm is not None or undo:
+            await _settle(hf, run, confirm, force=force)
             return
         info = await hf.get(run).info()
         if file is None and (move is not None or info.status == "moved"):
@@ -88,13 +95,14 @@ async def _store_of(named: str) -> str:
         return await hf.store_id()
 
 
-async def _settle(hf: Client, run: str, *, confirm: bool, force: bool) -> None:
-    if confirm:
-        await hf.get(run).confirm_move()
-        answer(f"Run {clean(run)} came to its destination: its bundle is kept here no longer.")
-    else:
+async def _settle(hf: Client, run: str, confirm: str | None, *, force: bool) -> None:
+    if confirm is None:
         await hf.get(run).take_back(force=force)
         answer(f"Run {clean(run)} is this store's again, and goes on here.")
+        return
+    await hf.get(run).confirm_move(None if confirm == _WORD else confirm)
+    how = ", on your word: a receipt of that store would prove it" if confirm == _WORD else ", as the receipt proves"
+    answer(f"Run {clean(run)} came to its destination{how}. Its bundle is kept here no longer.")
 
 
 def _report(made: Bundle, file: str) -> None:
@@ -104,20 +112,36 @@ def _report(made: Bundle, file: str) -> None:
         f"{what} {clean(made.run)} to {file}: {count(runs, 'run')}, {size(made.size_bytes)}, signed by {clean(made.signed_by)}."
     )
     if made.kind == "move":
-        answer(f"Only store {made.destination} can go on with it now. There:", "", command("import", file))
+        receipt = f"{file}.receipt"
+        answer(
+            f"Only store {made.destination} can go on with it now. There:",
+            "",
+            command("import", file, "--receipt", receipt),
+        )
+        answer("Then here, with the receipt:", "", command("export", made.run, "--confirm", receipt))
+    for run in made.at_work:
+        say(f"A worker was on run {clean(run)}: {_AGAIN}", "yellow")
 
 
 @subcommand()
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--id", "run_id", metavar="ID", help="Of a copy: the id of the run that it becomes here.")
 @click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would happen.")
+@click.option("--receipt", metavar="FILE", type=click.Path(dir_okay=False),
+              help="Of a move: write a signed receipt, by which its source confirms the move.")  # fmt: skip
+@click.option(
+    "--key", metavar="NAME", help="The key that signs the receipt. Default: $HOLDFAST_KEY, else the only one."
+)
+@click.option("--without-decision", "without", metavar="N", type=click.IntRange(1), multiple=True,
+              help="Leave the Nth decision in FILE out; repeatable.")  # fmt: skip
 @click.option("--code", "apps", metavar="APP", multiple=True,
               help="With --dry-run: a file or module with agents that the runs are held against; repeatable.")  # fmt: skip
 @db_option
 @json_option
 async def import_(
-    file: str, run_id: str | None, dry_run: bool, apps: tuple[str, ...], db: str | None, as_json: bool
-) -> int:
+    file: str, run_id: str | None, dry_run: bool, receipt: str | None, key: str | None, without: tuple[int, ...],
+    apps: tuple[str, ...], db: str | None, as_json: bool,
+) -> int:  # fmt: skip
     """Put the run of a bundle into this store.
 
     All of it or nothing. It goes on at once if a worker serves its agents; decisions that were written into FILE count. Who signed
@@ -128,16 +152,54 @@ async def import_(
     if apps and not dry_run:
         raise click.UsageError("--code is held against the runs by --dry-run; what serves them here is a worker's")
     agents = load_apps(apps) if apps else []
-    async with at_terminal(open_store(db)) as hf:
-        told = await hf.import_run(file, id=run_id, dry_run=dry_run, agents=agents)
+    async with tried(db) if dry_run else _existing_or_new(db) as (hf, is_there):
+        told = await hf.import_run(
+            file, id=run_id, dry_run=dry_run, agents=agents, without=without, receipt=receipt, key=key
+        )
     if as_json:
         print_json(plain(told))
     else:
         _print(told, db)
+        if not is_there:
+            say("There is no such store yet: the import would make it. Nothing was made.", "yellow")
+        if receipt is not None and not dry_run:
+            answer(f"The receipt is in {receipt}. Where the run came from:", "",
+                   command("export", told.run, "--confirm", receipt))  # fmt: skip
     return FAILED if any(each.stops for each in told.replays) else 0
 
 
 import_.name = "import"
+
+
+@contextlib.asynccontextmanager
+async def _existing_or_new(url: str | None) -> AsyncIterator[tuple[Client, bool]]:
+    async with at_terminal(open_store(url)) as hf:
+        yield hf, True
+
+
+@subcommand()
+@run_argument
+@click.option("--to", "file", metavar="FILE", type=click.Path(dir_okay=False), help="A new file. Default: stdout.")
+@click.option("--key", metavar="NAME", help="The key that signs. Default: $HOLDFAST_KEY, else the only one.")
+@db_option
+@json_option
+async def receipt(run: str, file: str | None, key: str | None, db: str | None, as_json: bool) -> None:
+    """Sign that a run was moved into this store.
+
+    Its source takes the receipt: `holdfast export ID --confirm RECEIPT`. `holdfast import --receipt` writes the same.
+    """
+    async with existing(db) as hf:
+        word = await hf.get(run).move_receipt(key=key)
+    if file is not None:
+        write_receipt(word, file)
+    if as_json:
+        print_json(word)
+    elif file is None:
+        click.echo(word.text, nl=False)
+    else:
+        answer(
+            f"The receipt is in {file}. Where the run came from:", "", command("export", word.run, "--confirm", file)
+        )
 
 
 def _print(told: Imported, url: str | None) -> None:
@@ -149,6 +211,8 @@ def _print(told: Imported, url: str | None) -> None:
     if told.questions:
         asks = ", ".join(told.questions[:5]) + (" and others" if len(told.questions) > 5 else "")
         answer(f"It waits for people: {asks}")
+    for run in told.at_work:
+        say(f"A worker was on run {clean(run)} when it was copied: {_AGAIN}", "yellow")
     for agent in told.missing:
         say(f"No worker here serves {clean(agent)!r}: it waits until one does.", "yellow")
     for agent in told.changed:

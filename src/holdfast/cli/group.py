@@ -65,6 +65,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Carry": {
         "export": ("bundles", "Write a run and all below it to a file."),
         "import": ("bundles", "Put the run of a bundle into this store."),
+        "receipt": ("bundles", "Sign that a run was moved into this store."),
         "key": ("keys", "Make, list and trust keys that sign bundles."),
     },
     "Try": {

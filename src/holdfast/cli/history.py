@@ -9,7 +9,7 @@ import click
 from rich.cells import cell_len
 
 from holdfast.cli.options import db_option, json_option, run_argument, subcommand
-from holdfast.cli.stores import existing
+from holdfast.cli.stores import existing, looked_into, run_in
 from holdfast.cli.view.advice import command
 from holdfast.cli.view.console import Glyphs, answer, block, console, glyphs, print_json, say, shown_value
 from holdfast.cli.view.draw import MARGIN, clean, fit, print_lines, progress_line, status_text, wrapped
@@ -43,12 +43,12 @@ _PLAN: Final = 12
 async def steps(
     run: str, step: str | None, after: int | None, limit: int, dropped: bool, db: str | None, as_json: bool
 ) -> None:
-    """List the calls of a run, or show one whole.
+    """List the calls of a run, or show one whole. ID may be the FILE of a bundle.
 
     STEP is the number or the key of a call. Then its arguments and its result are printed too, as far as they are kept.
     """
-    async with existing(db) as hf:
-        found = hf.get(run)
+    async with looked_into(run, db) as hf:
+        found = hf.get(run_in(run))
         if step is not None:
             one = await found.step(int(step) if step.isascii() and step.isdigit() else step)
             whole = await step_document(one)
@@ -156,12 +156,12 @@ def _print_value(title: str, value: Any) -> None:
 @db_option
 @json_option
 async def snapshot(run: str, db: str | None, as_json: bool) -> None:
-    """Show what a run has come to.
+    """Show what a run has come to. ID may be the FILE of a bundle.
 
     Its goal, its plan, what it waits for, its messages, what it spent, the state it stored, and the runs below it.
     """
-    async with existing(db) as hf:
-        found = await hf.get(run).snapshot()
+    async with looked_into(run, db) as hf:
+        found = await hf.get(run_in(run)).snapshot()
         if as_json:
             print_json({"snapshot": await snapshot_document(hf, found)})
             return

@@ -12,14 +12,16 @@ from holdfast.cli.view.console import answer, console, print_json, say, table
 from holdfast.cli.view.screen import Text
 from holdfast.client.keys import USES, Key, Keys
 
-_ACTIONS = ("new", "list", "show", "trust")
+_ACTIONS = ("new", "list", "show", "trust", "add")
 
 
 @subcommand()
 @click.argument("action", type=click.Choice(_ACTIONS))
 @click.argument("what", metavar="[NAME|LINE|FILE]", required=False)
 @click.option("--shared", is_flag=True, help="With new: make a secret that both sides have, instead of a pair.")
-@click.option("--name", metavar="NAME", help="With trust: the person whose key it is. Default: the name in the line.")
+@click.option(
+    "--name", metavar="NAME", help="With trust and add: the person whose key it is. Default: the name in the line."
+)
 @click.option(
     "--group", "groups", metavar="GROUP", multiple=True, help="With trust: a group that the person is in; repeatable."
 )
@@ -37,11 +39,12 @@ def key(
 ) -> None:
     """Make, list and trust keys that sign bundles.
 
-    new NAME makes a key. show [NAME] prints the line that others need to trust it. trust LINE, or a FILE that has it, lets the
-    signatures of somebody else's key count. list lists all. They are in $HOLDFAST_KEYS, else in ~/.config/holdfast/keys.
+    new NAME makes a key. show [NAME] prints the line that others need of it. trust LINE, or a FILE that has it, lets the
+    signatures of somebody else's key count. add LINE lets you encrypt for its owner (`export --for`), and believes nothing of it.
+    list lists all. They are in $HOLDFAST_KEYS, else in ~/.config/holdfast/keys.
     """
     keys = Keys()
-    if action in ("new", "trust") and what is None:
+    if action in ("new", "trust", "add") and what is None:
         raise click.UsageError(
             "say whose: holdfast key new NAME" if action == "new" else "give the LINE of a key, or its FILE"
         )
@@ -52,6 +55,8 @@ def key(
         found = keys.new(what or "", shared=shared)
     elif action == "trust":
         found = keys.trust(_line(what or ""), name=name, groups=groups, uses=uses or USES)
+    elif action == "add":
+        found = keys.add(_line(what or ""), name=name)
     else:
         found = keys.own() if what is None else keys.named(what)
     if as_json:
@@ -60,6 +65,10 @@ def key(
         answer(found.public or f"The key of {found.name} is a shared secret, and has no public line.")
     elif action == "trust":
         answer(f"Trusted: {found.name}, key {found.id}, for {' and '.join(found.uses)}.")
+    elif action == "add":
+        answer(
+            f"Known: {found.name}, key {found.id}. Bundles can be encrypted for it; its signatures count for nothing."
+        )
     else:
         say(f"A key of {found.name} is in {keys.folder}. Who is to trust it needs this line:" if found.public else
             f"A shared secret of {found.name} is in {keys.folder}: carry its file to the other side by a safe way.")  # fmt: skip
@@ -98,5 +107,11 @@ def _list(keys: Keys, *, as_json: bool) -> None:
         return
     shown = table("name", "kind", "counts for", "groups", "id")
     for key in found:
-        shown.add_row(Text(key.name, "bold"), key.kind, ", ".join(key.uses), ", ".join(key.groups), Text(key.id, "dim"))
+        shown.add_row(
+            Text(key.name, "bold"),
+            key.kind,
+            ", ".join(key.uses) or "nothing",
+            ", ".join(key.groups),
+            Text(key.id, "dim"),
+        )
     console().print(shown)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.cli.view.advice import command
 from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
-from holdfast.client.edge import Edge, open_bundle, open_existing, user
+from holdfast.client.edge import Edge, describe, open_bundle, open_existing, open_trial, user
 from holdfast.client.keys import Keys
 from holdfast.words.people import Actor
 
@@ -21,6 +21,11 @@ def existing(url: str | None) -> AbstractAsyncContextManager[Client]:
 def looked_at(url: str | None) -> AbstractAsyncContextManager[Client]:
     """Open a store that must be there, and refuse every write to it."""
     return open_existing(url, Actor(user()), door(), only_looks=True)
+
+
+def tried(url: str | None) -> AbstractAsyncContextManager[tuple[Client, bool]]:
+    """Open a store to try something in that leaves nothing behind; also tells whether it is there."""
+    return open_trial(url, Actor(user()), door())
 
 
 def at_terminal(hf: Client) -> Client:
@@ -44,6 +49,11 @@ def looked_into(target: str, url: str | None, by: str | None = None) -> Abstract
     if not is_bundle(target):
         return existing(url)
     return open_bundle(target, Actor(user()), door(), lambda: Keys().own(by))
+
+
+def run_in(target: str) -> str:
+    """Name the run that a bundle is about; an id is itself."""
+    return describe(target).run if is_bundle(target) else target
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,12 @@ class Base:
         """Make a run that was moved one of this store again."""
         raise NotImplementedError
 
-    async def _confirm_move(self, run: str, *, by: str) -> None:
+    async def _confirm_move(self, run: str, receipt: Any, *, keys: Any, by: str) -> None:
         """Note that the destination of a move has the run."""
+        raise NotImplementedError
+
+    async def _move_receipt(self, run: str, *, key: str | None, keys: Any) -> Any:
+        """Sign that a run was moved here."""
         raise NotImplementedError
 
     async def _changed_input(self, row: RunRow, before: str, changed: Mapping[str, Any]) -> Input:

@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,9 +25,19 @@ from types import ModuleType
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from holdfast.client.base import Base
+from holdfast.client.documents import plain
 from holdfast.client.keys import Key, Keys, opened, sealed_for, signer_of
 from holdfast.declare import Agent
-from holdfast.errors import BadArguments, BadBundle, RunActive, RunFinished, StoreUnavailable, Unconfirmed
+from holdfast.errors import (
+    BadArguments,
+    BadBundle,
+    NotStorable,
+    RunActive,
+    RunFinished,
+    StoreUnavailable,
+    Unconfirmed,
+    UnknownRun,
+)
 from holdfast.rehearsal.replay import Ground, Replay
 from holdfast.runtime import AgentSpec
 from holdfast.store.blobs import spilled
@@ -40,10 +50,13 @@ from holdfast.store.bundles import (
     Import,
     Mark,
     Move,
+    Moved,
+    Offline,
     TakeBack,
     Unchanged,
     check_movable,
     checked,
+    refused_decision,
     sections_of,
 )
 from holdfast.store.changes import News
@@ -52,7 +65,7 @@ from holdfast.store.forks import NewFork
 from holdfast.store.streams import Piece
 from holdfast.values import bundle as files
 from holdfast.values.bundle import EFFECTS, Decision, Head, Manifest
-from holdfast.values.codec import preview
+from holdfast.values.codec import UNTYPED
 from holdfast.values.text import cut, is_whole
 from holdfast.words.durations import Duration, moment, seconds, spoken
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow, checked_run_id, is_served
@@ -66,6 +79,7 @@ _SAID: Final = 300  # characters of a text in it
 _STORE: Final = re.compile(r"[0-9a-f]{32}")
 _BALLOT: Final = ("id", "question", "yes", "note", "at", "seen", "value", "digest")
 _NONCE: Final = 12
+_MOST_RECEIPT: Final = 20_000  # bytes that are read of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,8 @@ class Bundle:
         released: Whether its source has given the run up; a copy is always released.
         summary: Goal, what is done, what is pending and who is asked what, as the second line of the file has it.
         size_bytes: The size of the file.
+        at_work: Of a copy: the runs that a worker had when it was made. Nothing tells which step's body was running there
+            then, so the copy runs that step again, and asks only if the step says `in_doubt="ask"`.
 
     Example:
         ```python
@@ -102,6 +118,7 @@ class Bundle:
     released: bool
     summary: dict[str, Any]
     size_bytes: int
+    at_work: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +139,7 @@ class Imported:
         changed: Agents whose arguments are others here than where the run comes from.
         diverges: Of a dry run that was given code: the runs that would not go on with it, each with the step and the line.
         replays: Of a dry run that was given code: each run that could go on here, and whether the code fits it.
+        at_work: Of a copy: the runs that a worker had when it was made; a step that was running there then runs again here.
 
     Example:
         ```python
@@ -146,6 +164,40 @@ class Imported:
     changed: tuple[str, ...]
     diverges: tuple[Replay, ...] = ()
     replays: tuple[Replay, ...] = ()
+    at_work: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReceipt:
+    """The signed word of a store that the run of a move came to it, for the source: `run.confirm_move(receipt)`.
+
+    Attributes:
+        bundle: The id of the bundle that was imported.
+        run: The run above all.
+        source: The id of the store it came from.
+        destination: The id of the store that has it.
+        imported_at: When it came.
+        signed_by: The owner of the key that signed it.
+        text: All of it, as it stands in a file.
+
+    Example:
+        ```python
+        holdfast.Keys("keys").new("ana")
+        async with holdfast.open("sqlite:other.db") as other:
+            await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
+            await other.import_run("r-1.bundle", keys="keys")
+            receipt = await other.get("r-1").move_receipt(keys="keys")
+        assert (receipt.run, receipt.signed_by) == ("r-1", "ana")
+        ```
+    """
+
+    bundle: str
+    run: str
+    source: str
+    destination: str
+    imported_at: datetime
+    signed_by: str
+    text: str
 
 
 # Files
@@ -157,7 +209,7 @@ class Opened(NamedTuple):
     head: Head
     found: Belongings
     decisions: list[Decision]
-    ballots: list[tuple[str, Ballot, dict[str, bytes], int]]
+    ballots: list[Offline]
     signer: Key
     size_bytes: int
 
@@ -170,7 +222,7 @@ def _told(head: Head, run: str, signer: str, size_bytes: int, summary: dict[str,
     manifest = head.manifest
     return Bundle(
         manifest.id, run, manifest.kind, manifest.source, manifest.destination, moment(manifest.made_at), signer,
-        head.is_released, summary, size_bytes,
+        head.is_released, summary, size_bytes, tuple(summary.get("at_work", ())),
     )  # fmt: skip
 
 
@@ -183,23 +235,26 @@ def is_bundle(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def read(path: str | os.PathLike[str], keys: Keys) -> Opened:
-    """Read a bundle: all of it is checked before anything of it is believed. `BadBundle` says what is wrong."""
+def read(path: str | os.PathLike[str], keys: Keys, without: Collection[int] = ()) -> Opened:
+    """Read a bundle: all of it is checked before anything of it is believed. `BadBundle` says what is wrong.
+
+    `without`: the places of decisions in it that are left out, whoever signed them.
+    """
     try:
         with Path(path).open("rb") as file:
-            return read_from(file, keys)
+            return read_from(file, keys, without)
     except OSError as error:
         raise BadArguments(f"{str(path)!r} cannot be read: {error.strerror}") from None
 
 
-def read_from(file: BinaryIO, keys: Keys) -> Opened:
+def read_from(file: BinaryIO, keys: Keys, without: Collection[int] = ()) -> Opened:
     """Read a bundle from a file that is open."""
     head = files.read_head(file)
     signer = signer_of(keys, head.signed.key, "bundles", head.signed.by)
     head.check_signed(functools.partial(_check, keys, "bundles", head.signed.by))
     end = file.seek(0, os.SEEK_END)
     if end < head.ends:
-        raise BadBundle("it ends in the middle: it was not copied whole")
+        raise files.damaged("it ends in the middle: it was not copied whole")
     manifest = head.manifest
     inside = [] if manifest.sealed is None else ["summary"]  # outside there is no more of it than for whom it is
     if [section.name for section in manifest.sections] != [*SECTIONS, CONTENT, *inside]:
@@ -218,24 +273,34 @@ def read_from(file: BinaryIO, keys: Keys) -> Opened:
     decisions = files.read_decisions(file, head)
     if decisions and manifest.kind == "copy":
         raise BadBundle("decisions stand behind a copy, which asks its questions anew")
-    signers = {  # each is looked up once, however much it has decided
-        key: signer_of(keys, key, "decisions", by)
-        for key, by in {each.signed.key: each.signed.by for each in decisions}.items()
-    }
-
-    def check(key: str, signature: bytes, message: bytes) -> None:
-        if not signers[key].check(signature, message):
-            raise BadBundle(f"a decision in it was changed after {signers[key].name!r} signed it, or stands elsewhere")
-
-    files.check_decisions(head, decisions, check)
+    if missing := set(without) - set(range(1, len(decisions) + 1)):
+        raise BadArguments(f"there is no decision {min(missing)} in it to leave out; it has {len(decisions)}")
     questions = {each.id: each for each in found.questions}
+    signers: dict[str, Key] = {}  # each is looked up once, however much it has decided
     ballots = []
-    for decision in decisions:
-        by, text = signers[decision.signed.key], decision.content
-        if cipher is not None:
-            text = cipher.decrypt(int.from_bytes(text[:_NONCE], "big"), text[_NONCE:])
-        ballots.append(_ballot(text, by, questions))
+    for place, (decision, message) in enumerate(files.signed_decisions(head, decisions), 1):
+        if place in without:
+            continue
+        by = decision.signed
+        with _placed(place, by.by):
+            if by.key not in signers:
+                signers[by.key] = signer_of(keys, by.key, "decisions", by.by)
+            if not signers[by.key].check(by.signature, message):
+                raise BadBundle(f"it was changed after {signers[by.key].name!r} signed it, or stands elsewhere")
+            text = decision.content
+            if cipher is not None:
+                text = cipher.decrypt(int.from_bytes(text[:_NONCE], "big"), text[_NONCE:])
+            ballots.append(Offline(place, *_ballot(text, signers[by.key], questions)))
     return Opened(head, found, decisions, ballots, signer, end)
+
+
+@contextlib.contextmanager
+def _placed(place: int, by: str) -> Iterator[None]:
+    """Say of which decision it is that something is wrong."""
+    try:
+        yield
+    except BadBundle as error:
+        raise BadBundle(refused_decision(place, by, str(error))) from None
 
 
 def _inner_summary(rows: list[list[Any]]) -> dict[str, Any]:
@@ -247,7 +312,7 @@ def _inner_summary(rows: list[list[Any]]) -> dict[str, Any]:
 
 def _check(keys: Keys, use: Any, by: str, key: str, signature: bytes, message: bytes) -> None:
     if not signer_of(keys, key, use, by).check(signature, message):
-        raise BadBundle(f"it was changed after {by!r} signed it")
+        raise files.damaged(f"it was changed after {by!r} signed it")
 
 
 def _ballot(text: bytes, key: Key, questions: Mapping[str, ApprovalRow]) -> tuple[str, Ballot, dict[str, bytes], int]:
@@ -281,8 +346,11 @@ def _ballot(text: bytes, key: Key, questions: Mapping[str, ApprovalRow]) -> tupl
     return asked.id, ballot, blobs, told["at"]
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, and stays."""
+def write(path: Path, content: bytes, check: Callable[[], object] | None = None) -> None:
+    """Write a file so that it is there whole or not at all, and stays.
+
+    `check` says, in the moment it gets its name and before anybody else can take that, whether the name is to be had.
+    """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -291,7 +359,12 @@ def write(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            part.rename(path)
+            if check is None:
+                part.rename(path)
+            else:
+                with _names_in(path.parent):
+                    check()
+                    part.rename(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 part.unlink()
@@ -308,6 +381,41 @@ def flush_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def read_receipt(receipt: str | os.PathLike[str] | MoveReceipt, keys: Keys) -> MoveReceipt:
+    """Read a receipt, whether from a file or not; `BadBundle` unless a key signed it that is trusted here for bundles."""
+    if isinstance(receipt, MoveReceipt):
+        content = receipt.text.encode("utf-8", "replace")
+    else:
+        try:
+            with Path(os.fspath(receipt)).open("rb") as file:
+                content = file.read(_MOST_RECEIPT)
+        except (OSError, ValueError, TypeError) as error:
+            why = getattr(error, "strerror", None) or "it is no name of a file"
+            raise BadArguments(f"the receipt {str(receipt)!r} cannot be read: {why}") from None
+    word, signed, message = files.read_receipt(content)
+    signer = signer_of(keys, signed.key, "bundles", signed.by)
+    if not signer.check(signed.signature, message):
+        raise BadBundle(f"the receipt was changed after {signed.by!r} signed it; ask for it again")
+    return _receipt(word, signer.name, content)
+
+
+def write_receipt(receipt: MoveReceipt, to: str | os.PathLike[str]) -> None:
+    """Write a receipt to a new file, whole or not at all."""
+    write(_new_file(to), receipt.text.encode())
+
+
+def _new_file(to: Any) -> Path:
+    path = Path(os.fspath(to)).absolute()
+    if path.exists() or not path.parent.is_dir():
+        raise BadArguments(f"{str(path)!r} is there already, or its folder is not; name a new file for the receipt")
+    return path
+
+
+def _receipt(word: files.Receipt, signer: str, text: bytes) -> MoveReceipt:
+    at = moment(word.imported_at)
+    return MoveReceipt(word.bundle, word.run, word.source, word.destination, at, signer, text.decode("ascii"))
 
 
 def _checked_path(to: Any, run: str) -> Path:
@@ -330,22 +438,29 @@ def _is_unfinished(path: Path, run: str) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[BinaryIO]:
-    """Have a file to oneself. A file that another has replaced meanwhile is opened anew."""
-    while True:
-        with path.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-                    yield file
-                    return
+def _names_in(folder: Path) -> Iterator[None]:
+    """Have the names in a folder to oneself, among those that write bundles there; who dies lets go of them.
+
+    A file under its name is replaced, and never locked itself: a lock on one that was replaced would be nobody's.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _put(path: Path, content: bytes, run: str) -> None:
+    """Write a bundle under a name that is free, or over one of the same run that its source has not given up yet."""
+    write(path, content, lambda: _checked_path(path, run))
 
 
 def add_decision(path: str | os.PathLike[str], keys: Keys, signer: Key, told: dict[str, Any]) -> None:
     """Write a decision into a bundle, behind those that are there."""
     where = Path(path).absolute()
     try:
-        with _alone(where) as file:
+        with _names_in(where.parent), where.open("rb") as file:
             head = files.read_head(file)
             if head.manifest.kind == "copy":
                 raise BadArguments(
@@ -371,14 +486,12 @@ def summary(found: Belongings, made_at: int, kind: str) -> dict[str, Any]:
     runs, root = found.runs, found.runs[0]
     done = [row for row in found.rows["events"] if row[2] == "step.completed" and row[9] is None]
     asked = [each for each in found.questions if each.status == "open"]
-    said = [
-        row for row in found.rows["events"] if row[0] == root.id and row[2] in ("plan", "progress") and row[9] is None
-    ]
+    said = {row[2]: json.loads(row[4] or "{}") for row in found.rows["events"] if row[0] == root.id and row[9] is None}
     pending = [row for row in runs if row.status not in FINISHED]
     return {
         "run": root.id,
         "agent": root.agent,
-        "arguments": cut(preview(root.input), _SAID),
+        "arguments": _arguments(found, root.input),
         "status": root.status,
         "kind": kind,
         "made_at": _when(made_at),
@@ -386,18 +499,46 @@ def summary(found: Belongings, made_at: int, kind: str) -> dict[str, Any]:
         "runs": len(runs),
         "events": len(found.rows["events"]),
         "done": {"steps": len(done), "last": [_step(row) for row in done[-5:]]},
-        "progress": cut(said[-1][4], _SAID) if said else None,
+        "progress": _progress(said.get("progress")),
+        "plan": [{"item": cut(item, _SAID), "done": is_done} for item, is_done in said.get("plan", {}).get("items", ())[:_LISTED]],
         "pending": [_pending(row) for row in pending[:_LISTED]],
+        "at_work": [row.id for row in runs if row.status == "running"][:_LISTED],
         "asks": [
             {
                 "id": each.id, "run": each.run_id, "question": cut(each.question, _SAID), "to": json.loads(each.recipients),
-                "shown": None if each.shown is None else cut(preview(each.shown), _SAID), "asked_at": _when(each.asked_at),
-                "expires_at": _when(each.expires_at),
+                "shown": None if each.shown is None else _readable(_value(found, each.shown)),
+                "asked_at": _when(each.asked_at), "expires_at": _when(each.expires_at),
             }
             for each in asked[:_LISTED]
         ],
         "agents": [[name, version] for name, version, _ in found.rows["agents"][:_LISTED]],
     }  # fmt: skip
+
+
+def _value(found: Belongings, text: str) -> Any:
+    """Read a value as JSON has it, wherever it lies; one that cannot be read is told as it is stored."""
+    if text.startswith('{"$blob":'):
+        text = found.blobs[text[10:74]].decode()
+    try:
+        return plain(UNTYPED.load(text))
+    except NotStorable:
+        return text
+
+
+def _arguments(found: Belongings, text: str) -> dict[str, Any]:
+    told = _value(found, text)
+    named = told if isinstance(told, dict) else {"": told}
+    return {cut(name, 100): _readable(value) for name, value in list(named.items())[:_LISTED]}
+
+
+def _readable(value: Any) -> Any:
+    """The value, or of a large one its beginning as text."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if len(text) <= _SAID else cut(text, _SAID)
+
+
+def _progress(told: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if told is None else {"done": told["done"], "total": told["total"], "text": cut(told["text"], _SAID)}
 
 
 def _step(row: list[Any]) -> str:
@@ -420,6 +561,10 @@ def _when(at: int | None) -> str | None:
 
 
 # Going and coming
+
+
+def _ring(keys: str | os.PathLike[str] | Keys | None) -> Keys:
+    return keys if isinstance(keys, Keys) else Keys(keys)
 
 
 class _Pen(NamedTuple):
@@ -452,6 +597,11 @@ def _copy_of(bundle: Opened, id: str | None, author: Author) -> NewFork | None:
             raise BadArguments(f"id={id!r}: a move keeps its id, {root!r}; only a copy gets another")
         return None
     name = checked_run_id(id if id is not None else f"{root[:190]}-{manifest.id[:8]}")
+    if name in {row.id for row in bundle.found.runs}:
+        raise BadArguments(
+            f"id={name!r} is that of the original, which goes on where it is and may be moved here one day; a copy is another run: "
+            "give it another id, or none. To have the run itself here, move it: `holdfast export ID --move STORE`"
+        )
     # One that was told to stop goes on from before that: behind it the copy would be told to stop, too.
     stops = [
         event.seq for event in bundle.found.events(root) if event.kind == "run.cancelling" and event.dropped is None
@@ -526,6 +676,9 @@ class Bundles(Base):
         id: str | None = None,
         dry_run: bool = False,
         agents: Iterable[Agent[..., Any] | ModuleType] = (),
+        without: Iterable[int] = (),
+        receipt: str | os.PathLike[str] | None = None,
+        key: str | None = None,
         keys: str | os.PathLike[str] | Keys | None = None,
         by: str = "",
     ) -> Imported:
@@ -538,6 +691,11 @@ class Bundles(Base):
             id: Of a copy: the id of the run that it becomes here. A move keeps its id.
             dry_run: Change nothing, and tell what would happen.
             agents: With `dry_run`: code that the runs are held against; none of it has effects.
+            without: Places of decisions in the file that are left out, from 1: their questions stay open. An error that a
+                decision does not count names its place.
+            receipt: Of a move: a new file for the receipt, which the source confirms the move by; `run.move_receipt` gives it
+                later too.
+            key: With `receipt`: the name of the key that signs it; the only one there is unless given.
             keys: The folder of keys; `Keys` says which it is unless given.
             by: Who imports it.
 
@@ -545,48 +703,106 @@ class Bundles(Base):
             BadBundle: The file is no whole bundle, is signed by nobody who is trusted here, is for another store, or was
                 imported before. Nothing was imported.
             RunExists: There is a run with one of its ids.
+            NotAllowed: A person may not decide what they decided in the file. Nothing was imported.
+            BadArguments: There is no key for the receipt, or its file is there already. Nothing was imported.
 
         Example:
             ```python
             holdfast.Keys("keys").new("ana")
             async with holdfast.open("sqlite:other.db") as other:
                 await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
-                await other.import_run("r-1.bundle", keys="keys")
+                await other.import_run("r-1.bundle", receipt="r-1.receipt", keys="keys")
+            await run.confirm_move("r-1.receipt", keys="keys")
             ```
         """
-        ring = keys if isinstance(keys, Keys) else Keys(keys)
-        bundle = await asyncio.to_thread(read, path, ring)
+        ring = _ring(keys)
+        left_out = sorted(set(without))
+        bundle = await asyncio.to_thread(read, path, ring, left_out)
         head, found = bundle.head, bundle.found
+        if receipt is not None:
+            self._check_receipt_path(receipt, head.manifest.kind, ring, key)
         copy = _copy_of(bundle, id, self._author(by))
         if not head.is_released:
             raise BadBundle(
                 f"the source of this bundle still has run {found.root!r}: its export was interrupted. Export it again there, to "
                 "the same file"
             )
-        work = Import(head.manifest, found, bundle.ballots, **self._author(by), copy=copy, dry_run=dry_run)
-        with contextlib.suppress(Unchanged):
-            await self.store.import_bundle(work)
+        work = Import(
+            head.manifest, found, bundle.ballots, **self._author(by), without=left_out, copy=copy, dry_run=dry_run
+        )
+        try:
+            questions = await self.store.import_bundle(work)
+        except Unchanged as tried:
+            questions = tried.questions
+        if receipt is not None and not dry_run:
+            word = await self._move_receipt(found.root, key=key, keys=ring)
+            await asyncio.to_thread(write_receipt, word, receipt)
         replays = await _replayed(found, specs_of(agents)) if dry_run else ()
         served = await self.store.agents()
         unfinished = {row.agent: row for row in found.runs if row.status not in FINISHED}
         here = {name: told[1] for name, told in served.items()}
-        questions = {each.id for each in found.questions if each.status == "open" and copy is None}
         return Imported(
             found.root if copy is None else copy.id,
             head.manifest.id, head.manifest.kind, dry_run, len(found.rows["runs"]), len(found.rows["events"]),
-            bundle.size_bytes, tuple(sorted(questions - {question for question, *_ in bundle.ballots})), len(bundle.ballots),
+            bundle.size_bytes, questions, len(bundle.ballots),
             tuple(sorted(name for name, row in unfinished.items() if not is_served(row, served))),
             tuple(sorted(name for name, _, schema in found.rows["agents"] if here.get(name, schema) != schema)),
             tuple(each for each in replays if each.verdict in ("diverges", "unfit")), replays,
+            () if copy is None else tuple(row.id for row in found.runs if row.status == "running"),
         )  # fmt: skip
 
-    async def _confirm_move(self, run: str, *, by: str) -> None:
+    @staticmethod
+    def _check_receipt_path(receipt: Any, kind: str, ring: Keys, key: str | None) -> None:
+        """Refuse a receipt that could not be written, before anything is imported."""
+        if kind == "copy":
+            raise BadArguments("only a move has a receipt: a copy leaves the original where it is")
+        _new_file(receipt)
+        ring.own(key)
+
+    async def _confirm_move(
+        self, run: str, receipt: str | os.PathLike[str] | MoveReceipt | None, *, keys: Any, by: str
+    ) -> None:
         """Note that the destination of a move has the run; `Run.confirm_move` says what for."""
         row = await self._run_row(run)
-        moved = await self.store.moved(run) if row.status == "moved" else None
-        if moved is None:
+        moved = await self.store.moved(run)
+        told: dict[str, Any] = {"receipt": None}  # the word of somebody here
+        if receipt is not None:
+            proof = await asyncio.to_thread(read_receipt, receipt, _ring(keys))
+            await self._check_receipt(proof, run, moved)
+            told = {"receipt": {"by": proof.signed_by, "imported_at": round(proof.imported_at.timestamp() * 1000)}}
+        if row.status != "moved" or moved is None:
             raise RunActive(f"run {run!r} is {row.status}: it was not moved, and there is nothing to confirm")
-        await self._written(self.store.confirm(run, moved.bundle, **self._author(by)), "Confirming it again is safe")
+        write = self.store.confirm(run, moved.bundle, told, **self._author(by))
+        await self._written(write, "Confirming it again is safe")
+
+    async def _check_receipt(self, proof: MoveReceipt, run: str, moved: Moved | None) -> None:
+        """Refuse a receipt that is not of the last move of this run."""
+        own = await self.store.store_id()
+        if moved is None or (proof.source, proof.run) != (own, run):
+            raise BadBundle(
+                f"the receipt is for run {proof.run!r}, moved from store {proof.source}; this is run {run!r} of store {own}, and "
+                "it is no receipt of that"
+            )
+        if (proof.bundle, proof.destination) != (moved.bundle, moved.destination):
+            raise BadBundle(
+                f"the receipt is for bundle {proof.bundle}, imported into store {proof.destination}; the last move of run {run!r} "
+                f"is bundle {moved.bundle}, for store {moved.destination}. Ask that store for its receipt: `holdfast receipt {run}`"
+            )
+        if moved.undone_at is not None:
+            raise RunActive(
+                f"run {run!r} was taken back here, and store {proof.destination} has it too, since "
+                f"{proof.imported_at:%Y-%m-%d %H:%M:%S %Z}: two stores go on with it. Cancel it in one of them"
+            )
+
+    async def _move_receipt(self, run: str, *, key: str | None, keys: Any) -> MoveReceipt:
+        """Sign that a run came here; `Run.move_receipt` says what for."""
+        came = await self.store.came(run)
+        if came is None:
+            raise UnknownRun(f"no run {run!r} was moved into this store, so there is no receipt for it")
+        signer = _ring(keys).own(key)
+        word = files.Receipt(came.bundle, run, came.source, await self.store.store_id(), came.at)
+        text = await asyncio.to_thread(word.signed, signer)
+        return _receipt(word, signer.name, text)
 
     async def _export(self, run: str, to: Any, **how: Any) -> Bundle:
         return await self._exported(run, to, **how)
@@ -605,7 +821,7 @@ class Bundles(Base):
             raise BadArguments(f"effects={effects!r}: use one of {', '.join(EFFECTS)}")
         if row.status == "moved":
             return await self._write_again(row, to, move)
-        ring = keys if isinstance(keys, Keys) else Keys(keys)
+        ring = _ring(keys)
         pen = _Pen(ring.own(key), None if recipient is None else ring.named(recipient))
         if move is None:
             return await self._copy(run, to, pen, effects, by)
@@ -638,7 +854,7 @@ class Bundles(Base):
         note = self.store.note_copy(run, told, **self._author(by))  # first: no copy leaves without its row
         await self._written(note, "Exporting it again is safe")
         if path is not None:
-            await asyncio.to_thread(write, path, made.content)
+            await asyncio.to_thread(_put, path, made.content, run)
         else:
             await asyncio.to_thread(to.write, made.content)
         return _made(made.content, run, found, manifest)
@@ -661,10 +877,8 @@ class Bundles(Base):
                 if any(row.status not in MOVABLE for row in found.runs):
                     continue
                 made = await asyncio.to_thread(pen.write, found, manifest)
-                if not written:
-                    await asyncio.to_thread(_checked_path, path, run)  # another export may have written it meanwhile
+                await asyncio.to_thread(_put, path, made.unreleased, run)
                 written = manifest.id
-                await asyncio.to_thread(write, path, made.unreleased)
                 if ends is not None and clock() > ends:
                     raise TimeoutError  # here, because nothing is known of a commit that is broken off
                 marks = {row.id: Mark.of(row) for row in found.runs}
@@ -685,7 +899,7 @@ class Bundles(Base):
                 waited = spoken(limit_s or 0)
                 raise TimeoutError(f"run {run!r} came to no safe point within {waited}; nothing was moved") from None
             raise
-        await asyncio.to_thread(_release, path, made)
+        await asyncio.to_thread(_release, path, made, run)
         return _made(made.content, run, found, manifest)
 
     async def _quiesce(self, run: str, request: str, reason: str, by: str, *, now: bool, every: bool) -> None:
@@ -731,8 +945,7 @@ class Bundles(Base):
             )
         if not isinstance(to, str | os.PathLike):
             raise BadArguments("a move goes to a file; give its name")
-        path = await asyncio.to_thread(_checked_path_again, to, row.id, moved.bundle)
-        await asyncio.to_thread(write, path, content)
+        await asyncio.to_thread(_put_again, to, row.id, moved.bundle, content)
         return await asyncio.to_thread(_described, content, row.id)
 
     async def _take_back(self, run: str, *, force: bool, by: str) -> None:
@@ -748,24 +961,29 @@ class Bundles(Base):
         await self._written(write, f"`await hf.get({run!r}).info()` says how the run stands")
 
 
-def _release(path: Path, made: files.Bundle) -> None:
+def _release(path: Path, made: files.Bundle, run: str) -> None:
     """Write the release into its place. Where the file is not as it was written, all of it is written again."""
-    try:
-        with path.open("r+b") as file:
-            if file.read(len(made.head)) == made.head:
-                file.seek(len(made.unreleased) - len(made.body) - len(made.release) - 1)
-                file.write(made.release)
-                file.flush()
-                os.fsync(file.fileno())
-                return
-    except OSError:
-        pass
-    write(path, made.content)
+    with _names_in(path.parent), contextlib.suppress(OSError), path.open("r+b") as file:
+        if file.read(len(made.head)) == made.head:
+            file.seek(len(made.unreleased) - len(made.body) - len(made.release) - 1)
+            file.write(made.release)
+            file.flush()
+            os.fsync(file.fileno())
+            return
+
+    def check() -> None:
+        if path.exists() and not _is_unfinished(path, run):
+            raise BadArguments(
+                f"run {run!r} was moved, but another file is in the place of its bundle, {str(path)!r}; write it again: "
+                f"`holdfast export {run} --to FILE`"
+            )
+
+    write(path, made.content, check)
 
 
 def _remove(path: Path, bundle: str) -> None:
     """Remove a file if it holds this bundle, and not that of another export."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), _names_in(path.parent):
         if _holds(path, bundle):
             path.unlink()
 
@@ -776,10 +994,16 @@ def _holds(path: Path, bundle: str) -> bool:
     return False
 
 
-def _checked_path_again(to: Any, run: str, bundle: str) -> Path:
-    """Find where a bundle goes that is written again: over itself, too."""
+def _put_again(to: Any, run: str, bundle: str, content: bytes) -> None:
+    """Write a bundle once more: over itself, too."""
     path = Path(os.fspath(to)).absolute()
-    return path if _holds(path, bundle) else _checked_path(to, run)
+
+    def check() -> None:
+        if not _holds(path, bundle):
+            _checked_path(path, run)
+
+    check()
+    write(path, content, check)
 
 
 def _made(content: bytes, run: str, found: Belongings, manifest: Manifest) -> Bundle:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import json
 import os
 import shutil
 import tempfile
@@ -23,14 +24,14 @@ from holdfast.client.client import Client, open, store_for
 from holdfast.client.info import Deed, bury_owners
 from holdfast.client.keys import Key, Keys
 from holdfast.client.refusals import Try
-from holdfast.errors import StoreUnavailable, UnknownRun
-from holdfast.store.approvals import QuestionAges
+from holdfast.errors import NotAllowed, StoreUnavailable, UnknownRun
+from holdfast.store.approvals import QuestionAges, check_allowed
 from holdfast.store.blobs import unspilled
 from holdfast.store.bundles import Import
 from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
-from holdfast.words.model import Event, Published, RunRow, Signal
-from holdfast.words.people import Actor, Ballot
+from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal
+from holdfast.words.people import GROUP, Actor, Ballot, passed_on
 from holdfast.worker.worker import Worker
 
 
@@ -262,16 +263,50 @@ async def open_bundle(
         async with open(url)._through(actor, door) as hf:
             manifest, found = bundle.head.manifest, bundle.found
             # Whether each of them may decide is known where it is imported: here nobody knows who is in which group.
-            ballots = [(asked, _trusted(ballot, door), blobs, at) for asked, ballot, blobs, at in bundle.ballots]
+            ballots = [each._replace(ballot=_trusted(each.ballot, door)) for each in bundle.ballots]
             await hf.store.import_bundle(Import(manifest, found, ballots, actor.name, door, look=True))
             hf.store.url = f"bundle {path}"
             asked = [row.id for row in found.questions]
             before = [await hf.store.approval(question) for question in asked]
             yield hf
             after = [await hf.store.approval(question) for question in asked]
+            refused: NotAllowed | None = None
             for decision in new_decisions(before, after):
+                key = signer()
+                try:
+                    _check_decider(before[asked.index(decision["question"])], key)
+                except NotAllowed as error:
+                    refused = NotAllowed(f"{error}. It would count nowhere, and was not written into {path!r}")
+                    continue
                 decision["value"] = await unspilled(hf.store, decision["value"])
-                await asyncio.to_thread(add_decision, path, ring, signer(), decision)
+                await asyncio.to_thread(add_decision, path, ring, key, decision)
+            if refused is not None:
+                raise refused
+
+
+def _check_decider(asked: ApprovalRow, key: Key) -> None:
+    """Refuse a person who may not decide wherever it is imported: one who started the run, or passed the question on.
+
+    Who is in which group is known there alone, so the person is taken to be in every one that the question is for.
+    """
+    names = [*json.loads(asked.recipients), *(to for _, to in passed_on(asked.delegations))]
+    check_allowed(asked, Actor(key.name, [name.removeprefix(GROUP) for name in names]))
+
+
+@asynccontextmanager
+async def open_trial(url: str | None, actor: Actor, door: str) -> AsyncIterator[tuple[Client, bool]]:
+    """Open a store to try something in that leaves nothing behind; also tells whether it is there.
+
+    In place of a file that is not there stands an empty one, which is gone with the block.
+    """
+    path = getattr(store_for(url), "path", None)
+    if path is None or os.path.exists(path):  # noqa: ASYNC240, PTH110
+        async with open(url)._through(actor, door) as hf:
+            yield hf, True
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        async with open(f"sqlite:{folder}/trial.db?durability=process")._through(actor, door) as hf:
+            yield hf, False
 
 
 def _trusted(ballot: Ballot, door: str) -> Ballot:

@@ -4,8 +4,9 @@ A key is a pair of pairs in one file, which `holdfast key new NAME` writes: Ed25
 need of it is one line of text (`Key.public`). A shared key is a secret that both sides have; it signs by HMAC and encrypts nothing.
 
 The folder is `$HOLDFAST_KEYS`, else `~/.config/holdfast/keys`. `NAME.key` is a key of one's own, `NAME.secret` a shared one,
-`trusted/NAME.pub` the public part of somebody else's. The name of a trusted key is the name of the person, as whom its signatures
-count, whatever the file says that they are on; so are the groups.
+`trusted/NAME.pub` the public part of somebody else's, and `known/NAME.pub` that of somebody for whom bundles are encrypted, and
+whose signatures count for nothing. The name of a trusted key is the name of the person, as whom its signatures count, whatever the
+file says that they are on; so are the groups.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _INFO: Final = b"holdfast bundle key"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it is known here: one's own, a shared one, or the public part of somebody else's.
+    """A key as it is here: one's own, a shared one, or the public part of somebody else's.
 
     Attributes:
         name: The person or program that signs with it.
         id: Names the key itself: a digest of its public part.
-        kind: "own", "shared" or "trusted".
+        kind: "own", "shared", "trusted", or "known": one that bundles are encrypted for, and that nothing is believed of.
         groups: Of a trusted key: the groups that the person is in.
-        uses: What its signatures are believed for: "bundles", "decisions" or both.
+        uses: What its signatures are believed for: "bundles", "decisions" or both; nothing of a key that is only known.
         public: The line that others need to trust it; empty for a shared key.
 
     Example:
@@ -58,7 +59,7 @@ class Key:
 
     name: str
     id: str
-    kind: Literal["own", "shared", "trusted"]
+    kind: Literal["own", "shared", "trusted", "known"]
     groups: tuple[str, ...] = ()
     uses: tuple[Use, ...] = USES
     public: str = ""
@@ -165,27 +166,51 @@ class Keys:
             holdfast.Keys("ours").trust(ana.public, groups=["it-admins"], uses=["decisions"])
             ```
         """
-        words = public.split() if isinstance(public, str) else []
-        if len(words) != 4 or words[0] != _PUBLIC:
-            raise BadArguments(
-                f"this is not the line of a public key; `holdfast key show` prints it: {_PUBLIC} NAME ..."
-            )
-        chosen, may = _checked(name or words[1]), tuple(dict.fromkeys(uses))
+        may = tuple(dict.fromkeys(uses))
         if not may or any(use not in USES for use in may):
             raise BadArguments(f"uses={may!r}: use one or both of {', '.join(USES)}")
-        told: dict[str, Any] = {
-            "name": chosen,
-            "groups": [checked_name(group, "groups") for group in groups],
-            "uses": list(may),
-            "sign": _tagged(words[2], "ed25519"),
-            "receive": _tagged(words[3], "x25519"),
-        }
-        path = self._path(chosen, "pub")
-        if path.exists():
-            found = _read(path)
-            if found.id != _id(base64.b64decode(told["sign"])):
+        told = _public_parts(public, name)
+        told |= {"groups": [checked_name(group, "groups") for group in groups], "uses": list(may)}
+        found = self._keep(told, "trusted")
+        known = self._path(found.name, "known")
+        if known.exists() and _read(known).id == found.id:
+            known.unlink()  # it is trusted now, which is more
+        return found
+
+    def add(self, public: str, *, name: str | None = None) -> Key:
+        """Know somebody else's key, so that bundles can be encrypted for its owner. Its signatures count for nothing.
+
+        Args:
+            public: The line of the key, as `key.public` and `holdfast key show` give it.
+            name: The person; the name in the line unless given.
+
+        Raises:
+            BadArguments: It is no such line, another key of that name is known, or the key is trusted already.
+
+        Example:
+            ```python
+            bob = holdfast.Keys("his").new("bob")
+            holdfast.Keys("ours").add(bob.public)
+            assert holdfast.Keys("ours").named("bob").uses == ()
+            ```
+        """
+        told = _public_parts(public, name)
+        id = _id(base64.b64decode(told["sign"]))
+        for key in self._each():
+            if key.kind == "trusted" and (key.id == id or key.name == told["name"]):
                 raise BadArguments(
-                    f"another key of {chosen!r} is trusted already; remove {str(path)!r} first, or name it otherwise"
+                    f"a key of {key.name!r} is trusted already, and bundles can be encrypted for that; it was not touched. To know "
+                    f"it only, remove {str(self._path(key.name, 'trusted'))!r} first"
+                )
+        return self._keep(told | {"groups": [], "uses": []}, "known")
+
+    def _keep(self, told: dict[str, Any], kind: str) -> Key:
+        """Write the public part of a key; one of the same name must be the same."""
+        path = self._path(told["name"], kind)
+        if path.exists():
+            if _read(path).id != _id(base64.b64decode(told["sign"])):
+                raise BadArguments(
+                    f"another key of {told['name']!r} is {kind} already; remove {str(path)!r} first, or name it otherwise"
                 )
             path.unlink()
         self._write(path, told)
@@ -217,7 +242,7 @@ class Keys:
             ```
         """
         wanted = name or os.environ.get("HOLDFAST_KEY")
-        found = [key for key in self._each() if key.kind != "trusted" and wanted in (None, key.name)]
+        found = [key for key in self._each() if key.kind in ("own", "shared") and wanted in (None, key.name)]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -226,7 +251,7 @@ class Keys:
                 f"there is {which} in {str(self.folder)!r}; make one with `holdfast key new {wanted or 'NAME'}`"
             )
         raise BadArguments(
-            f"several keys can sign: {', '.join(key.name for key in found)}; say which, with --key or key="
+            f"several keys can sign: {', '.join(key.name for key in found)}; say which, with --key NAME, key= or $HOLDFAST_KEY"
         )
 
     def named(self, name: str) -> Key:
@@ -244,17 +269,19 @@ class Keys:
         found = next((key for key in self._each() if key.name == name), None)
         if found is None:
             raise BadArguments(
-                f"there is no key of {name!r} in {str(self.folder)!r}; `holdfast key list` lists those there are"
+                f"there is no key of {name!r} in {str(self.folder)!r}; `holdfast key list` lists those there are. To encrypt for "
+                "somebody else, let them say `holdfast key show`, and here `holdfast key add LINE`"
             )
         return found
 
     def _each(self) -> Iterator[Key]:
-        for pattern in ("*.key", "*.secret", "trusted/*.pub"):
+        for pattern in ("*.key", "*.secret", "trusted/*.pub", "known/*.pub"):
             for path in sorted(self.folder.glob(pattern)):
                 yield _read(path)
 
     def _path(self, name: str, kind: str) -> Path:
-        return self.folder / "trusted" / f"{name}.pub" if kind == "pub" else self.folder / f"{name}.{kind}"
+        public = kind in ("trusted", "known")
+        return self.folder / kind / f"{name}.pub" if public else self.folder / f"{name}.{kind}"
 
     def _write(self, path: Path, told: dict[str, Any]) -> None:
         try:
@@ -270,8 +297,8 @@ class Keys:
 
 def signer_of(keys: Keys, id: str, use: Use, by: str) -> Key:
     """Find the key that is said to have signed; `BadBundle` if it is not known here, or not for this use."""
-    found = next((key for key in keys.all() if key.id == id), None)
-    if found is None:
+    found = min((key for key in keys.all() if key.id == id), key=lambda key: key.kind == "known", default=None)
+    if found is None or found.kind == "known":
         raise BadBundle(
             f"it is signed with a key of {by!r} ({id}) that is not trusted here; get their public line, and "
             "`holdfast key trust LINE`"
@@ -314,7 +341,10 @@ def _key(path: Path, told: dict[str, Any]) -> Key:
     if path.suffix == ".pub":
         verify, receive = _exactly(told["sign"]), _exactly(told["receive"])
         groups, uses = tuple(map(str, told["groups"])), tuple(use for use in USES if use in told["uses"])
-        return Key(name, _id(verify), "trusted", groups, uses, _line(name, verify, receive), verify, receive)
+        kind: Literal["trusted", "known"] = "known" if path.parent.name == "known" else "trusted"
+        if kind == "known":
+            groups, uses = (), ()
+        return Key(name, _id(verify), kind, groups, uses, _line(name, verify, receive), verify, receive)
     sign, opens = _exactly(told["sign"]), _exactly(told["receive"])
     verify = _ed25519().Ed25519PrivateKey.from_private_bytes(sign).public_key().public_bytes_raw()
     receive = _x25519().X25519PrivateKey.from_private_bytes(opens).public_key().public_bytes_raw()
@@ -339,6 +369,15 @@ def _exactly(text: str) -> bytes:
     if len(content) != _SECRET_BYTES:
         raise ValueError(text)
     return content
+
+
+def _public_parts(public: str, name: str | None) -> dict[str, Any]:
+    """Read the line of a public key."""
+    words = public.split() if isinstance(public, str) else []
+    if len(words) != 4 or words[0] != _PUBLIC:
+        raise BadArguments(f"this is not the line of a public key; `holdfast key show` prints it: {_PUBLIC} NAME ...")
+    parts = {"sign": _tagged(words[2], "ed25519"), "receive": _tagged(words[3], "x25519")}
+    return {"name": _checked(name or words[1]), **parts}
 
 
 def _tagged(word: str, kind: str) -> str:

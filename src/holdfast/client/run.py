@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, Generic, Literal, NoReturn, TypeVar
 from holdfast.client import forks
 from holdfast.client.approvals import Approval, Questions, stored_text
 from holdfast.client.aside import aside
-from holdfast.client.bundles import Bundle
+from holdfast.client.bundles import Bundle, MoveReceipt
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import Snapshot, State, StepInfo, snapshot, state, step_at, steps
 from holdfast.client.info import RunEvent, RunInfo, bury_owners, wants_worker
@@ -49,6 +49,7 @@ from holdfast.words.model import (
     checked_place,
     checked_statuses,
     is_served,
+    where_it_went,
 )
 from holdfast.words.people import Actor, checked_note, checked_text
 
@@ -700,7 +701,9 @@ class Run(Generic[R_co]):
             return
         if row.status != "failed":
             kind = RunFinished if row.status in FINISHED else RunActive
-            raise kind(f"run {self.id!r} is {row.status}; only a failed or paused run can be retried")
+            raise kind(
+                f"run {self.id!r} is {row.status}; only a failed or paused run can be retried{where_it_went(row)}"
+            )
         await self._go_on(row, by, retry=True, budget=budget, back=back)
 
     async def _go_on(
@@ -774,11 +777,27 @@ class Run(Generic[R_co]):
         bundle: Bundle = await self._client._export(self.id, to, **how, timeout=timeout, by=by)
         return bundle
 
-    async def confirm_move(self, *, by: str = "") -> None:
+    async def confirm_move(
+        self,
+        receipt: str | os.PathLike[str] | MoveReceipt | None = None,
+        *,
+        keys: str | os.PathLike[str] | Keys | None = None,
+        by: str = "",
+    ) -> None:
         """Note that the store it was moved to has it: its bundle is not kept here any longer, and the run can be deleted.
 
+        From then on its bundle is not written again, and the move cannot be undone. Without a receipt it is your word, and the
+        audit has that.
+
+        Args:
+            receipt: The receipt of the destination, as `hf.import_run(receipt=...)` writes it and `run.move_receipt()` gives it,
+                or its file. It must be of this very move, and signed by a key that is trusted here for bundles.
+            keys: The folder of keys; `Keys` says which it is unless given.
+            by: Who confirms it.
+
         Raises:
-            RunActive: It was not moved.
+            BadBundle: It is no receipt, not signed by anybody who is trusted, or of another move. Nothing was changed.
+            RunActive: It was not moved, or was taken back.
             UnknownRun: There is no such run.
 
         Example:
@@ -786,11 +805,37 @@ class Run(Generic[R_co]):
             holdfast.Keys("keys").new("ana")
             async with holdfast.open("sqlite:other.db") as other:
                 await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
-                await other.import_run("r-1.bundle", keys="keys")
-            await run.confirm_move()
+                await other.import_run("r-1.bundle", receipt="r-1.receipt", keys="keys")
+            await run.confirm_move("r-1.receipt", keys="keys")
             ```
         """
-        await self._client._confirm_move(self.id, by=by)
+        await self._client._confirm_move(self.id, receipt, keys=keys, by=by)
+
+    async def move_receipt(
+        self, *, key: str | None = None, keys: str | os.PathLike[str] | Keys | None = None
+    ) -> MoveReceipt:
+        """Sign that it was moved into this store, for the store it came from; also of a run that is not here any more.
+
+        Args:
+            key: The name of the key that signs; the only one there is unless given.
+            keys: The folder of keys; `Keys` says which it is unless given.
+
+        Raises:
+            UnknownRun: No such run was ever moved here.
+            BadArguments: There is no key to sign with, or there are several.
+
+        Example:
+            ```python
+            holdfast.Keys("keys").new("ana")
+            async with holdfast.open("sqlite:other.db") as other:
+                await run.export("r-1.bundle", move=await other.store_id(), keys="keys")
+                await other.import_run("r-1.bundle", keys="keys")
+                receipt = await other.get("r-1").move_receipt(keys="keys")
+            await run.confirm_move(receipt, keys="keys")
+            ```
+        """
+        receipt: MoveReceipt = await self._client._move_receipt(self.id, key=key, keys=keys)
+        return receipt
 
     async def take_back(self, *, force: bool = False, by: str = "") -> None:
         """Go on with it here although it was moved to another store. The audit has that you did.

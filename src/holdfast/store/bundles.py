@@ -28,13 +28,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple, get_args
 
 from holdfast.errors import (
+    AlreadyDecided,
     BadArguments,
     BadBundle,
     ConversationBusy,
+    Expired,
     HoldfastError,
+    NotAllowed,
     RunActive,
     RunExists,
     RunFinished,
+    Stale,
     UnknownRun,
 )
 from holdfast.store import audit
@@ -62,6 +66,7 @@ _ENDS: Final = {"run.completed": "completed", "run.failed": "failed", "run.cance
 _SIGNALS: Final = frozenset(name for name, kind in KINDS.items() if kind.arrives) | {"run.pausing", "run.resumed"}
 _BEGINS: Final = ("child.started", "child.spawned")
 MOVABLE: Final = frozenset({"waiting", "paused", "failed", "completed", "cancelled"})  # in these no worker has a run
+_REFUSALS: Final = (AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale)  # of a decision
 _COPYABLE: Final = frozenset({"ready", "running", *MOVABLE})
 
 
@@ -70,7 +75,11 @@ class Changed(HoldfastError):
 
 
 class Unchanged(HoldfastError):
-    """Nothing was changed, as was wished: it would have been done."""
+    """Nothing was changed, as was wished: it would have been done, and these questions would be open."""
+
+    def __init__(self, questions: tuple[str, ...]) -> None:
+        super().__init__("nothing was changed")
+        self.questions = questions
 
 
 # What a section has
@@ -769,18 +778,26 @@ class Bundles(Feature):
         """Make what was moved this store's again."""
         await self._submit(work)
 
-    async def confirm(self, root: str, bundle: str, *, by: str, via: str) -> None:
-        """Note that the destination has what was moved: the file is kept no longer. `RunActive` if it was taken back."""
-        await self._submit(lambda tx: _confirm(tx, root, bundle, by, via))
+    async def confirm(self, root: str, bundle: str, told: dict[str, Any], *, by: str, via: str) -> None:
+        """Note that the destination has what was moved: the file is kept no longer. `RunActive` if it was taken back.
 
-    async def import_bundle(self, work: Import) -> None:
-        """Put a family into the store, whole or not at all."""
-        await self._submit(work)
+        `told` says for the audit how that is known.
+        """
+        await self._submit(lambda tx: _confirm(tx, root, bundle, told, by, via))
+
+    async def import_bundle(self, work: Import) -> tuple[str, ...]:
+        """Put a family into the store, whole or not at all; returns the questions that are open. `Unchanged` of a dry run."""
+        return await self._submit(work)
 
     async def imported(self, bundle: str) -> int | None:
         """Tell when a bundle was imported here; None if it was not."""
         found = await self._read(rows, "imported", bundle=bundle)
         return found[0][1] if found else None
+
+    async def came(self, run: str) -> Came | None:
+        """Find the last move by which a run came here, whether it is still here or not."""
+        found = await self._read(rows, "came", run=run)
+        return Came(*found[0]) if found else None
 
     async def store_id(self) -> str:
         """Read the name of this store, which no other one has."""
@@ -797,6 +814,14 @@ class Moved(NamedTuple):
     made_at: int
     confirmed_at: int | None
     undone_at: int | None
+
+
+class Came(NamedTuple):
+    """A move, as its destination remembers it."""
+
+    bundle: str
+    source: str
+    at: int
 
 
 def check_movable(root: RunRow) -> None:
@@ -927,41 +952,63 @@ def let_go(tx: Transaction, runs: Iterable[str], request: str | None, by: str) -
             yield from go_on(tx, row, by)
 
 
-def _confirm(tx: Transaction, root: str, bundle: str, by: str, via: str) -> Asking[None]:
+def _confirm(tx: Transaction, root: str, bundle: str, told: dict[str, Any], by: str, via: str) -> Asking[None]:
     yield from tx.rows("hold_run", run=root)  # first: whoever takes it back has the run too
     row = yield from existing(tx, root)
     last = yield from tx.row("export", run=root)
     if row.status != "moved" or last is None or last[0] != bundle or last[5] is not None:
         raise RunActive(f"run {root!r} is {row.status}: that move was taken back, and there is nothing to confirm")
     yield from tx.rows("confirm_export", bundle=bundle)
-    yield from audit.note(tx, root, by, via, "confirm_move", {"bundle": bundle})
+    yield from audit.note(tx, root, by, via, "confirm_move", {"bundle": bundle, **told})
+
+
+class Offline(NamedTuple):
+    """A decision that was written into a bundle: its place there, and what it says."""
+
+    place: int
+    question: str
+    ballot: Ballot
+    blobs: dict[str, bytes]
+    at: int
+
+
+def refused_decision(place: int, by: str, why: str) -> str:
+    """Say that a decision in a bundle does not count, and how to go on without it."""
+    return (
+        f"decision {place} in it, by {by!r}, does not count: {why}. Nothing was imported; --without-decision {place}, or "
+        f"without=[{place}], leaves it out, and its question stays open"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Put a family into this store. `ballots`: what people decided in the file, with when.
+    """Put a family into this store. `ballots`: what people decided in the file; `without`: places of those that are left out.
 
     Locks nothing that another transaction could wait for it with: all rows are new, but for what is left of a run that comes back.
     """
 
     manifest: Manifest
     found: Belongings
-    ballots: Sequence[tuple[str, Ballot, dict[str, bytes], int]]
+    ballots: Sequence[Offline]
     by: str
     via: str
+    without: Sequence[int] = ()
     copy: NewFork | None = None  # of a copy: the run that it becomes here
     look: bool = False  # the store is one to look at the bundle in: nothing goes on
     dry_run: bool = False  # do everything, and then nothing of it: `Unchanged`
 
-    def __call__(self, tx: Transaction) -> Asking[None]:
+    def __call__(self, tx: Transaction) -> Asking[tuple[str, ...]]:
         manifest, found = self.manifest, self.found
         ((identity, *_),) = yield from tx.rows("identity")
         own = public_id(identity)
         before = yield from tx.row("imported", bundle=manifest.id)
         if before is not None and tx.again:
-            return  # our own, whose commit was unknown
+            return (yield from self._open_questions(tx))  # our own, whose commit was unknown
         if manifest.kind == "move" and before is not None:
-            raise BadBundle(f"this bundle was imported here before, as run {before[0]!r}: a run is moved once")
+            raise BadBundle(
+                f"this bundle was imported here before, as run {before[0]!r}: a run is moved once. The receipt for its source: "
+                f"`holdfast receipt {before[0]}`"
+            )
         if manifest.kind == "move" and manifest.destination != own and not self.look:
             raise BadBundle(
                 f"this bundle is for the store {manifest.destination}, and this is {own}; import it there, or export it again "
@@ -980,14 +1027,29 @@ class Import:
             yield from self._insert_talks(tx)
         if not self.look and self.copy is None:
             yield from let_go(tx, [row.id for row in found.runs], manifest.pause, self.by)
-        for question, ballot, blobs, at in self.ballots:
-            yield from Decide(question, ballot, blobs, at=at)(tx)
+        for place, question, ballot, blobs, at in self.ballots:
+            try:
+                yield from Decide(question, ballot, blobs, at=at)(tx)
+            except _REFUSALS as error:
+                raise type(error)(refused_decision(place, ballot.by.name, str(error))) from None
         told = {"bundle": manifest.id, "from": manifest.source, "kind": manifest.kind, "runs": len(found.rows["runs"])}
+        if self.without:
+            told["without"] = list(self.without)
         came = found.root if self.copy is None else self.copy.id
         yield from tx.rows("insert_import", bundle=manifest.id, run=came, kind=manifest.kind, source=manifest.source)
         yield from audit.note(tx, came, self.by, self.via, "import", told)
+        still_open = yield from self._open_questions(tx)
         if self.dry_run:
-            raise Unchanged
+            raise Unchanged(still_open)
+        return still_open
+
+    def _open_questions(self, tx: Transaction) -> Asking[tuple[str, ...]]:
+        found = []
+        for question in sorted(each.id for each in self.found.questions if self.copy is None and each.status == "open"):
+            row = yield from tx.row("approval", approval=question)
+            if row is not None and ApprovalRow(*row).status == "open":
+                found.append(question)
+        return tuple(found)
 
     def _make_room(self, tx: Transaction) -> Asking[None]:
         """Delete what is left of a run that comes back; refuse to take the place of any other."""

@@ -35,7 +35,7 @@ from holdfast.store.inbox import put_signal
 from holdfast.store.rewind import dropped_by_cut, first_cause, mended_by_cut
 from holdfast.store.runs import existing
 from holdfast.store.work import Asking, Feature, Transaction
-from holdfast.words.model import CRASHES_PAUSED, FINISHED, RunRow
+from holdfast.words.model import CRASHES_PAUSED, FINISHED, RunRow, where_it_went
 
 
 class Control(Feature):
@@ -119,7 +119,7 @@ class Pause:
         if (yield from tx.row("signal_position", run=run, signal_id=request)) is not None:
             return found.status  # our own, whose commit was unknown
         if found.status in FINISHED:
-            raise RunFinished(f"run {run!r} is {found.status} and cannot be paused")
+            raise RunFinished(f"run {run!r} is {found.status} and cannot be paused{where_it_went(found)}")
         if (yield from asked_to_stop(tx, run)):
             raise RunActive(f"run {run!r} was told to stop and cannot be paused; cancel it again to end it at once")
         takes_others = self.family and (yield from tx.row("has_children", run=run)) is not None
@@ -159,7 +159,7 @@ class Cancel:
         if found.status == "cancelled":
             return "cancelled"
         if found.status in FINISHED:
-            raise RunFinished(f"run {run!r} is {found.status} and cannot be cancelled")
+            raise RunFinished(f"run {run!r} is {found.status} and cannot be cancelled{where_it_went(found)}")
         if (yield from tx.row("signal_position", run=run, signal_id=self.request)) is not None:
             return found.status  # our own, whose commit was unknown
         before = yield from asked_to_stop(tx, run)
@@ -230,7 +230,7 @@ class Resume:
         if found.status in FINISHED and not retries:
             if resumed:
                 return True  # it has ended meanwhile, and what was paused with it goes on
-            advice = "; retry it instead" if found.status == "failed" else ""
+            advice = "; retry it instead" if found.status == "failed" else where_it_went(found)
             raise RunFinished(f"run {run!r} is {found.status} and cannot be resumed{advice}")
         if cancelled is not None:
             raise RunFinished(f"run {run!r} belongs to run {cancelled!r}, which was cancelled: it cannot be retried")

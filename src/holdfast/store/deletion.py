@@ -71,8 +71,11 @@ def _delete(tx: Transaction, run: str, by: str, via: str) -> Asking[int]:
         if status not in FINISHED:
             raise RunActive(f"run {member!r} is {status}; cancel it first, or wait for its end")
     if (yield from _is_underway(tx, found.root_id, family)):
+        where = found.reason if found.status == "moved" else "moved in part"
         raise RunActive(
-            f"run {run!r} was moved, and its destination has not confirmed that it came: until then its bundle can be written again"
+            f"run {run!r} was {where}, and its destination has not confirmed that it came: until then its bundle can be written "
+            f"again. If it came: `holdfast export {found.root_id} --confirm RECEIPT`, with what `holdfast receipt {found.root_id}` "
+            "says there"
         )
     yield from delete_runs(tx, [member for member, _ in family])
     yield from audit.note(tx, run, by, via, "delete", _gone(found, len(family)))

@@ -1473,6 +1473,10 @@ UPDATE exports SET undone_at = :now, content = NULL WHERE bundle = :bundle
 -- The run that came in a bundle, and when.
 SELECT run_id, at FROM imports WHERE bundle = :bundle ORDER BY at LIMIT 1
 
+-- name: came
+-- The last move by which a run came here.
+SELECT bundle, source, at FROM imports WHERE run_id = :run AND kind = 'move' ORDER BY at DESC, bundle LIMIT 1
+
 -- name: insert_import
 -- Remember a bundle.
 INSERT INTO imports (bundle, run_id, kind, source, at) VALUES (:bundle, :run, :kind, :source, :now)

@@ -26,12 +26,13 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, Protocol
 
 from holdfast.errors import BadBundle
 from holdfast.values.text import is_whole, size
+from holdfast.words.model import is_run_id
 
 VERSION: Final = 1
 MAGIC: Final = b"holdfast-bundle "
@@ -50,6 +51,8 @@ _MOST_DECIDED: Final = 16 << 20  # bytes of all decisions
 _MOST_DECISIONS: Final = 1_000
 _MOST_SAID: Final = 1_000  # signs that part values in the line of a decision, which has four
 _DEEPEST: Final = 250
+_RECEIPT: Final = b"holdfast-receipt 1\n"
+_MOST_RECEIPT: Final = 10_000  # bytes of one
 _RELEASE: Final = b"release "
 _SIGNED: Final = 88  # characters of a signature of 64 bytes; a shorter one is filled up
 _UNRELEASED: Final = b"-" * _SIGNED
@@ -59,6 +62,11 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _NAME: Final = re.compile(r"[a-z_]{1,40}")
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _OPENING: Final = re.compile(r"[\[{]")
+
+
+def damaged(what: str) -> BadBundle:
+    """An error about a file that is not as it was made, with what to do."""
+    return BadBundle(f"{what}. Ask for the file again, and compare `sha256sum FILE` on both sides")
 
 
 class Signer(Protocol):
@@ -159,7 +167,7 @@ class Head:
 
 
 def to_sign(what: str, key: str, by: str, text: bytes) -> bytes:
-    """Write what is signed: what it is ('bundle', 'release', 'decision'), under which name, and of what."""
+    """Write what is signed: what it is ('bundle', 'release', 'decision', 'receipt'), under which name, and of what."""
     return to_line(["holdfast", what, key, by]) + text
 
 
@@ -287,7 +295,7 @@ def read_head(file: BinaryIO) -> Head:
 def _line(file: BinaryIO, broken: str) -> bytes:
     line = file.readline(_LINE + 1)
     if not line.endswith(b"\n"):
-        raise BadBundle(f"a line of its head has more than {size(_LINE)}" if len(line) > _LINE else broken)
+        raise BadBundle(f"a line of its head has more than {size(_LINE)}") if len(line) > _LINE else damaged(broken)
     return line
 
 
@@ -443,7 +451,7 @@ def read_section(file: BinaryIO, head: Head, section: Section, cipher: Cipher | 
     file.seek(head.begins + sum(each.stored for each in head.manifest.sections[:place]))
     stored = file.read(section.stored)
     if len(stored) != section.stored or hashlib.sha256(stored).hexdigest() != section.sha256:
-        raise BadBundle(f"its section {section.name!r} is damaged, or was changed after it was made")
+        raise damaged(f"its section {section.name!r} is damaged, or was changed after it was made")
     if cipher is not None:
         stored = cipher.decrypt(place, stored)
     inflating = zlib.decompressobj()
@@ -511,13 +519,55 @@ def read_decisions(file: BinaryIO, head: Head) -> list[Decision]:
     return found
 
 
-def check_decisions(head: Head, decisions: Sequence[Decision], check: Check) -> None:
-    """Raise `BadBundle` unless each decision was signed, by a trusted key, for this bundle and in this place."""
+def signed_decisions(head: Head, decisions: Sequence[Decision]) -> Iterator[tuple[Decision, bytes]]:
+    """Give each decision with what its signature is for: this bundle, all decisions before it, and the decision."""
     past = hashlib.sha256(head.text)
     for each in decisions:
-        text = past.digest() + each.content
-        check(each.signed.key, each.signed.signature, to_sign("decision", each.signed.key, each.signed.by, text))
+        yield each, to_sign("decision", each.signed.key, each.signed.by, past.digest() + each.content)
         past.update(each.line)
+
+
+# Receipts: the word of a store that a move came to it
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The text of a receipt: three lines, of which the last is the signature of the others."""
+
+    bundle: str
+    run: str
+    source: str
+    destination: str
+    imported_at: int
+
+    def signed(self, signer: Signer) -> bytes:
+        """Write it as a file."""
+        text = _RECEIPT + to_line({name: getattr(self, name) for name in _RECEIPT_SAYS})
+        signature = signer.sign(to_sign("receipt", signer.id, signer.name, text))
+        return text + to_line({"key": signer.id, "by": signer.name, "signature": _base64(signature)})
+
+
+_RECEIPT_SAYS: Final[dict[str, Callable[[Any], bool]]] = {
+    "bundle": _MANIFEST["id"],
+    "run": lambda value: type(value) is str and is_run_id(value),
+    "source": _MANIFEST["source"],
+    "destination": _MANIFEST["source"],
+    "imported_at": _MANIFEST["made_at"],
+}
+
+
+def read_receipt(content: bytes) -> tuple[Receipt, Signed, bytes]:
+    """Read a receipt, who signed it, and what they signed, which is to be checked; `BadBundle` unless it is whole."""
+    lines = content.splitlines(keepends=True)
+    if lines[:1] != [_RECEIPT]:
+        raise BadBundle("this is not a receipt: its first line is another one")
+    if len(lines) != 3 or len(content) > _MOST_RECEIPT or not content.endswith(b"\n"):
+        raise BadBundle("the receipt is not whole: it has three lines")
+    told = _object(lines[1], "the receipt")
+    if list(told) != list(_RECEIPT_SAYS) or not all(fits(told[name]) for name, fits in _RECEIPT_SAYS.items()):
+        raise BadBundle("the receipt does not say what receipts say")
+    signed = _signed(_object(lines[2], "the signature"), "the signature", {"key", "by", "signature"})
+    return Receipt(**told), signed, to_sign("receipt", signed.key, signed.by, lines[0] + lines[1])
 
 
 def _short(value: object) -> str:

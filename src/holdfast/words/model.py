@@ -307,6 +307,16 @@ def checked_place(place: int, name: str = "after") -> int:
     return place
 
 
+def where_it_went(row: RunRow) -> str:
+    """Say where a run that was moved goes on, and how to get it back: the end of an error; empty for any other run."""
+    if row.status != "moved":
+        return ""
+    return (
+        f": it was {row.reason}, and goes on there; do this there. If its bundle was lost, `holdfast export {row.root_id} --to "
+        f"FILE` writes it again; if nobody has imported it, `holdfast export {row.root_id} --undo --force` takes it back"
+    )
+
+
 def is_run_id(text: str) -> bool:
     """Could a run, a question or a conversation have this id?"""
     return _RUN_ID.fullmatch(text) is not None
