@@ -72,7 +72,8 @@ WORDS = {
     "export": [["export", SHORT], ["export", "asks", "--to", f"none/{SHORT}"], ["export", "asks", "--to", "x", "--move", SHORT],
                ["export", "asks", "--to", "asks.bundle", "--key", SHORT], ["export", "asks", "--to", "asks.bundle"]],
     "import": [["import", SHORT], ["import", "evil.bundle", "--db", "sqlite:new.db"]],
-    "key": [["key", "new", SHORT], ["key", "show", SHORT], ["key", "trust", SHORT], ["key", "list"]],
+    "receipt": [["receipt", SHORT], ["receipt", "asks", "--to", f"none/{SHORT}"]],
+    "key": [["key", "new", SHORT], ["key", "show", SHORT], ["key", "trust", SHORT], ["key", "add", SHORT], ["key", "list"]],
     "backup": [["backup", f"{SHORT.replace('/', '')}.db"], ["backup", f"none/{SHORT}"]],
     "restore": [["restore", SHORT, "--db", "sqlite:new.db"]],
 }  # fmt: skip
