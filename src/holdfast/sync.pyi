@@ -1038,6 +1038,7 @@ class Client:
         *,
         to: int | str | None = ...,
         full: bool = ...,
+        debug: bool = ...,
         timeout: Duration = ...,
     ) -> Replay:
         """Replay a run with this code and tell whether it fits: no body runs, and nothing is written.
@@ -1048,6 +1049,8 @@ class Client:
             to: Stop when the run has seen this event, or where it makes the call of this key; `frames` then has what the
                 variables of the agent's functions held at that moment.
             full: Show variables whole, up to 100,000 characters each, and not by their beginnings.
+            debug: Open Python's debugger in this terminal where the replay would stop, or at the agent's first line. Calls get
+                their recorded results while one steps on.
             timeout: How long the code may take, or keep the event loop; it is stopped then, and `line` says where it was.
 
         Raises:

@@ -27,7 +27,7 @@ import holdfast
 import holdfast.testing
 from holdfast.testing.provider import provider
 
-BLOCKS = ("replay", "check", "rehearse support", "rehearse research", "rehearse many", "diff")
+BLOCKS = ("replay", "debug", "check", "rehearse support", "rehearse research", "rehearse many", "diff")
 TOLD = r"\$ .*|  [≠<>✓✗] [\w@:./#-]+  .*|  steps answered.*|.* runs? replayed.*"
 SRC = PAGE.parents[1] / "src"
 PARTS = ("agents", "chat", "shop", "coast", "reading", "release1", "release2", "briefer", "terse")
@@ -91,15 +91,25 @@ def folder(example: Path, **files: str) -> Iterator[Path]:
             sys.modules.update(others)
 
 
-def typed(words: str, shown: str | None = None, **env: str) -> str:
-    """A command as it is typed, and what it prints."""
+def typed(words: str, shown: str | None = None, *, keys: str | None = None, **env: str) -> str:
+    """A command as it is typed, and what it prints; `keys` are typed at its prompt."""
     done = subprocess.run(
         [sys.executable, "-m", "holdfast", *shlex.split(words)[1:]], check=False, capture_output=True, text=True, timeout=60,
-        env=os.environ | {"PYTHONPATH": str(SRC), "COLUMNS": "100"} | env,
+        input=keys, env=os.environ | {"PYTHONPATH": str(SRC), "COLUMNS": "100"} | env,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
     lines = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
     return "\n".join([f"$ {shown or words}", *lines])
+
+
+def debugged(words: str) -> str:
+    """A session with the debugger: where it is, a variable, the next line, and what came of it."""
+    keys = ["p len(notes)", "n", "p report[:40]", "q"]
+    said = typed(words, keys="\n".join(keys) + "\n")
+    head, *answers = said.split("(holdfast)")
+    assert len(answers) == len(keys), said
+    told = [f"(holdfast) {key}\n{answer.strip()}".rstrip() for key, answer in zip(keys, answers, strict=True)]
+    return re.sub(r"> /\S+/", "> ", "\n".join([head.rstrip(), *told]))
 
 
 def shortened(text: str) -> str:
@@ -169,6 +179,7 @@ def research() -> dict[str, str]:
 
             asyncio.run(record())
             replay = typed("holdfast replay open --code release1.py")
+            debug = debugged("holdfast replay open --code release1.py --break ask#0 --debug")
             check = typed("holdfast check briefer.py --finished 1")
             before = site.books()
             with provider(_shorter, models=("smollm2",)) as other:
@@ -180,7 +191,7 @@ def research() -> dict[str, str]:
             after["pages"],
             after["reports"],
         )  # nothing was read or published
-    blocks = {"replay": console(replay), "check": console(check)}
+    blocks = {"replay": console(replay), "debug": console(debug), "check": console(check)}
     return blocks | {"rehearse research": console(shortened(changed), "", shortened(prompt))}
 
 
@@ -214,7 +225,7 @@ def facts(page: str) -> dict[str, list[str]]:
     for name in BLOCKS:
         text = page.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->", maxsplit=1)[0]
         told = re.findall(
-            r"^(?:\$ .*|  [≠<>✓✗] [\w@:./#-]+  .*|  steps answered.*|.* runs? replayed.*|  result .*)$",
+            r"^(?:\$ .*|  [≠<>✓✗] [\w@:./#-]+  .*|  steps answered.*|.* runs? replayed.*|  result .*|-> .*|\(holdfast\) .*)$",
             text,
             re.MULTILINE,
         )

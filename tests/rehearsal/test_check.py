@@ -164,6 +164,28 @@ async def test_forks_retried_runs_and_copies_are_replayed(url, tmp_path):
     assert parted == runs - {"retried"}
 
 
+async def test_a_question_that_is_another_is_told_as_what_it_is(url):
+    async with holdfast.open(url, agents=[shop], settings=holdfast.Settings(park_grace_s=0)) as hf:
+        await waiting(hf, "waits")
+
+    def version(question, shown):
+        @holdfast.agent(name="shop")
+        async def code(item: str) -> str:
+            receipt = await pay(await look(item))
+            return str(await holdfast.approve(question, show=f"{receipt}{shown}"))
+
+        return code
+
+    async with holdfast.open(url) as hf:
+        (same,) = (await hf.check([version("Send it?", "")])).replays
+        (text,) = (await hf.check([version("Send it now?", "")])).found
+        (shown,) = (await hf.check([version("Send it?", "!")])).found
+    assert same.fits
+    assert (text.verdict, text.present) == ("diverges", "the code now asks 'Send it now?' there, and not 'Send it?'")
+    assert shown.verdict == "diverges"
+    assert "paid 6!" in shown.present
+
+
 async def test_an_agent_that_swallows_cancellation_keeps_no_check_from_coming_back(url):
     async with holdfast.open(url, agents=[shop], settings=holdfast.Settings(park_grace_s=0)) as hf:
         await waiting(hf, "waits")

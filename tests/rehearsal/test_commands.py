@@ -202,6 +202,29 @@ def test_code_that_never_gives_the_loop_back_is_a_finding_with_its_line(cli, tmp
     assert (code, out.count("has kept the event loop")) == (1, 2), out
 
 
+def test_the_debugger_opens_at_a_step_and_steps_on_with_recorded_results(cli):
+    code, out, err = typed("replay", "done", "--code", "app.py", "--break", "search", "--debug",
+                           input="w\np topic\nn\np found\nn\nn\np text\nc\n")  # fmt: skip
+    assert code == 0, (out, err)
+    assert "app.py(17)report()\n-> found = await search(topic)" in out
+    assert "(holdfast) 'otters'\n" in out
+    assert "(holdfast) ['otters 1', 'otters 2']\n" in out
+    assert "(holdfast) 'otters 1, otters 2'\n" in out
+    assert "-- the record ends here --" in out
+    assert "done  report  fits" in out
+    assert "site-packages" not in out and "asyncio" not in out and "holdfast/engine" not in out
+
+
+def test_the_debugger_opens_at_the_first_line_or_where_the_code_parts_and_can_be_left(cli):
+    code, out, _ = typed("replay", "open", "--code", "app.py", "--debug", input="n\nn\nn\nc\n")
+    assert (code, out.count("-> found = await search(topic)"), "the record ends here" in out) == (0, 1, True)
+    code, out, _ = typed("replay", "open", "--code", "newer.py", "--debug", input="p topic\nc\n")
+    assert (code, "newer.py(17)report()" in out, "diverges" in out) == (1, True, True)
+    code, out, err = typed("replay", "done", "--code", "app.py", "--to", "0", "--debug", input="q\n")
+    assert (code, "fits" in out, err) == (0, False, "")
+    assert cli("replay", "done", "--code", "app.py", "--debug", "--json").exit_code == 2
+
+
 def test_check_is_for_pipelines(cli):
     good = cli("check", "app.py")
     assert (good.exit_code, "3 runs replayed: 3 fit" in good.stdout) == (0, True), good.output

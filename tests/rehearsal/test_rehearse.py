@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from tests.rehearsal.changes import PAGE
 from tests.rehearsal.examples import facts, in_page, made
@@ -221,6 +221,86 @@ async def test_another_model_and_another_prompt_of_a_framework():
     assert "no budget was given" in stopped.stopped
     assert prompt.difference.other.result == "'then: Be kind. / then: Be kind.'"
     assert prompt.answers == {"asked": 2}
+
+
+def clerk_of(instructions, temperature=0.0, tool="an order"):
+    """An agent whose clerk looks an order up, and is asked twice."""
+
+    def says(messages, info):
+        if any(part.part_kind == "tool-return" for part in messages[-1].parts):
+            return ModelResponse([TextPart(f"so: {info.instructions}")])
+        return ModelResponse([ToolCallPart("find", {"number": 7})])
+
+    clerk = Agent(
+        FunctionModel(says),
+        name="clerk",
+        instructions=instructions,
+        model_settings={"temperature": temperature},
+        capabilities=[HoldfastDurability()],
+    )
+
+    @clerk.tool_plain(description=f"Find {tool}.", name="find")
+    async def find_order(number: int) -> str:
+        BODIES.append(f"find {number}")
+        return "kettle"
+
+    @holdfast.agent(name="desk")
+    async def desk(question: str) -> str:
+        return (await clerk.run(question)).output
+
+    return desk
+
+
+@pytest.mark.parametrize("changed", [{"instructions": "Be kind."}, {"temperature": 1.0}, {"tool": "one order"}])
+async def test_a_request_of_a_framework_is_known_by_all_that_it_asks(changed):
+    """Its last words are the same; its instructions, settings or tools are others, so the record does not answer it."""
+    given = {"instructions": "Be brief.", "temperature": 0.0, "tool": "an order"}
+    then, now = clerk_of(**given), clerk_of(**given | changed)
+    async with holdfast.testing.open(agents=[then]) as hf:
+        await (await hf.start(then, "where?", id="d")).result()
+        BODIES.clear()
+        (same,) = await rehearse(hf, ["d"], [clerk_of(**given)])
+        (stopped,) = await rehearse(hf, ["d"], [now])
+        (asked,) = await rehearse(hf, ["d"], [now], budget=holdfast.Budget(model_calls=5))
+    assert same.difference.same and same.answers == {"recorded": 3}
+    assert "clerk-0:model/clerk.model#0 would ask a model with a new input" in stopped.stopped
+    assert stopped.answers == {}
+    assert (asked.stopped, asked.answers) == ("", {"asked": 2, "recorded": 1})
+    assert asked.difference.other.result == repr(f"so: {(given | changed)['instructions']}")
+    assert BODIES == []  # the tool is answered by the record
+
+
+async def test_answers_of_models_are_compared_and_told_by_what_they_say():
+    then, now = clerk_of("Be brief."), clerk_of("Be kind.")
+    async with holdfast.testing.open(agents=[then]) as hf:
+        await (await hf.start(then, "where?", id="one")).result()
+        await (await hf.start(then, "where?", id="two")).result()
+        (asked,) = await rehearse(hf, ["one"], [now], budget=holdfast.Budget(model_calls=5))
+        difference = await hf.diff("one", "two")
+    first, *_, last = asked.difference.pairs
+    assert (first.one.result, first.other.result, first.parts) == ("find(number=7)", "find(number=7)", False)
+    assert (last.one.result, last.other.result) == ("'so: Be brief.'", "'so: Be kind.'")
+    assert last.differs == ("result",)
+    assert [(pair.name, pair.parts) for pair in difference.pairs] == [
+        ("clerk.model", False), ("find", False), ("clerk.model", False),
+    ]  # fmt: skip
+    assert difference.parted is None
+
+
+async def test_a_fork_is_replayed_and_compared_and_its_original_rehearsed():
+    async with holdfast.testing.open(agents=[child]) as hf:
+        run = await hf.start(child, "pot", id="p")
+        await run.result()
+        fork = await run.fork(at="ship#0", effects="new", id="f")
+        await fork.result()
+        checked = await hf.check([child])
+        difference = await hf.diff("p", "f")
+        with pytest.raises(BadArguments, match=r"'f' is a fork or a copy of 'p'.*Rehearse 'p'"):
+            await rehearse(hf, ["f"], [child])
+        (found,) = await rehearse(hf, ["p"], [child])
+    assert {found.run: found.verdict for found in checked.replays} == {"p": "fits", "f": "fits"}
+    assert difference.parted is None
+    assert found.difference.same
 
 
 async def test_a_question_with_another_value_is_decided_only_if_that_is_wanted():

@@ -80,11 +80,13 @@ timeout_option: Final = click.option(
 )
 @click.option("--break", "at", metavar="STEP", help="Stop where the run makes this call: a key, or the name of a step.")
 @click.option("--full", is_flag=True, help="Print variables whole, up to 100,000 characters each.")
+@click.option("--debug", is_flag=True, help="Open Python's debugger there, or at the agent's first line.")
 @timeout_option
 @db_option
 @json_option
 async def replay(
-    run: str, apps: tuple[str, ...], to: int | None, at: str | None, full: bool, timeout: float, db: str | None, as_json: bool,
+    run: str, apps: tuple[str, ...], to: int | None, at: str | None, full: bool, debug: bool, timeout: float, db: str | None,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Replay a run with today's code, and look inside.
 
@@ -93,13 +95,19 @@ async def replay(
     The agent's code runs from its first line, or from the last checkpoint, and gets what was recorded. No body of a step runs
     and nothing is written to the store. Where the replay stops, the local variables of the agent's functions are printed.
 
+    With --debug Python's debugger opens there instead. Calls get their recorded results while you step on.
+
     The exit code is 1 if the code does not fit what was recorded.
     """
+    if debug and as_json:
+        raise click.UsageError("the debugger is for people, and --json for programs: give one of them")
     if to is not None and at is not None:
         raise click.UsageError("a replay stops at an event or at a call: give --to or --break, not both")
     code = load_apps(apps)
-    async with _opened(run, db) as (hf, named), _alone():
-        found = await hf.replay(named, code, to=to if at is None else at, full=full, timeout=timeout)
+    async with _opened(run, db) as (hf, named), _alone(debug=debug):
+        found = await hf.replay(named, code, to=to if at is None else at, full=full, debug=debug, timeout=timeout)
+    if debug and found.verdict == "unsure" and not found.line:
+        return _left(0)  # the person went
     if as_json:
         print_json(found)
     else:
@@ -237,7 +245,7 @@ async def _opened(target: str, db: str | None) -> AsyncIterator[tuple[Client, st
 
 
 @asynccontextmanager
-async def _alone() -> AsyncIterator[None]:
+async def _alone(*, debug: bool = False) -> AsyncIterator[None]:
     """Keep agents' code from what is ours: it reads nothing, and what it prints goes to stderr.
 
     Code that keeps Python's own lock (inside one function of C) keeps this loop too, so that nothing here could stop it. Python
@@ -245,6 +253,9 @@ async def _alone() -> AsyncIterator[None]:
     """
     turning, stdin, before = asyncio.create_task(_turn()), sys.stdin, set(threading.enumerate())
     try:
+        if debug:
+            yield
+            return
         with contextlib.redirect_stdout(sys.stderr):
             sys.stdin = io.StringIO()
             yield

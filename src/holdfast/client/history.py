@@ -126,7 +126,7 @@ class StepInfo(_Inside):
             row = await shared_child(self._client, self.run, self.child)
             text = None if row is None else await unspilled(self._client.store, row.input)
         elif call.sort == "step":
-            text = await _input_text(self._client, self.run, call)
+            text = await input_text(self._client, self.run, call)
         elif call.sort == "question":
             asked = next((event for event in call.events if event.kind == "approval.asked"), None)
             shown = None if asked is None else await _value(self._client, self.run, asked.seq)
@@ -193,7 +193,7 @@ async def _texts(client: Base, events: Sequence[Event]) -> dict[int, str]:
     return texts
 
 
-async def _input_text(client: Base, run: str, call: Call) -> str | None:
+async def input_text(client: Base, run: str, call: Call) -> str | None:
     """Put the whole input of a step together, as the codec wrote it; None if it was not kept."""
     holder = next((event for event in call.events if "inputs" in event.data), None)
     if holder is None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from holdfast.client.base import Base
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments
+from holdfast.rehearsal.debugger import Debugger
 from holdfast.rehearsal.difference import Difference, Told, compare
 from holdfast.rehearsal.frames import BRIEF, WHOLE
 from holdfast.rehearsal.replay import LIMIT_S, Ground, Replay, Source
@@ -65,6 +66,7 @@ class Rehearsals(Base):
         *,
         to: int | str | None = None,
         full: bool = False,
+        debug: bool = False,
         timeout: Duration = LIMIT_S,
     ) -> Replay:
         """Replay a run with this code and tell whether it fits: no body runs, and nothing is written.
@@ -75,6 +77,8 @@ class Rehearsals(Base):
             to: Stop when the run has seen this event, or where it makes the call of this key; `frames` then has what the
                 variables of the agent's functions held at that moment.
             full: Show variables whole, up to 100,000 characters each, and not by their beginnings.
+            debug: Open Python's debugger in this terminal where the replay would stop, or at the agent's first line. Calls get
+                their recorded results while one steps on.
             timeout: How long the code may take, or keep the event loop; it is stopped then, and `line` says where it was.
 
         Raises:
@@ -90,7 +94,8 @@ class Rehearsals(Base):
         row = await self._run_row(checked_run_id(run))
         if to is not None and type(to) not in (int, str):
             raise BadArguments(f"to={short(to)}: give the number of an event, or the key of a call")
-        ground = Ground(self.store, specs_of(agents), limit_s=seconds(timeout))
+        debugger = Debugger() if debug else None
+        ground = Ground(self.store, specs_of(agents), limit_s=seconds(timeout), debugger=debugger)
         at = to if isinstance(to, str) else None
         try:
             return await ground.replay(

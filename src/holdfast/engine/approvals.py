@@ -59,6 +59,10 @@ class ApprovalCall(Call):
         self._asked: Event | None = None
         self._timer: Timer | None = None
 
+    @property
+    def question(self) -> str:
+        return self._question.text
+
     def weigh(self) -> str:
         return digest_of({"question": self._question.text, "show": bare(self._shown)})
 

@@ -227,7 +227,7 @@ class Attempt:
             return
         divergence = journal.claim(call.key, call.name, call.digest, call.of)
         if divergence is not None and not call.is_of(divergence):
-            self.diverge(divergence, divergence.found(call.name, call.preview, call.of))
+            self.diverge(divergence, divergence.found(call.name, call.preview, call.of, call.question))
             return
         call.asked = journal.delivered
         self.calls[call.key] = call
@@ -520,6 +520,11 @@ class Call:
         self.begun = self.numbered = self.settled = self.withdrawn = False
         self.tells = False  # its next event tells its whole input
         self.future: asyncio.Future[Any] = GateFuture(loop=attempt.life.loop)
+
+    @property
+    def question(self) -> str:
+        """The text that a person is asked, if one is."""
+        return ""
 
     def ask(self) -> None:
         """The agent waits for this. The run may leave now, because the call diverged: the caller looks whether it does."""

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from holdfast.values.text import short
 from holdfast.words.model import KINDS, OUTCOMES, Event
 
 # Arrivals that end a call, and by which of their data the call names what it waits for.
@@ -226,16 +227,20 @@ class Divergence:
     whole: str = ""  # the digest of the input with all that was at its default
     lean: str = ""  # and with as little as possible of that
     family: str = ""  # of the calls that it may be a record of
+    question: str = ""
 
     @classmethod
     def of(cls, event: Event) -> Divergence:
         data = event.data
         name, given, digest = (data.get(each, "") for each in ("name", "input", "digest"))
         whole, lean = (data.get(each, digest) for each in ("whole_digest", "lean_digest"))
-        return cls(event.key or "", event.kind, name, given, digest, whole, lean, _family(event))
+        question = str(data.get("question", ""))
+        return cls(event.key or "", event.kind, name, given, digest, whole, lean, _family(event), question)
 
-    def found(self, name: str, preview: str, family: str) -> str:
+    def found(self, name: str, preview: str, family: str, question: str = "") -> str:
         """Say what the code calls now, and in what it differs from the record if the two look alike."""
+        if name == self.name and question != self.question:
+            return f"the code now asks {short(question)} there, and not {short(self.question)}"
         if (name, preview) != (self.name, self.input):
             return f"the code now calls {name}({preview}) there"
         if family != self.family:

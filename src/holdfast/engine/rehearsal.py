@@ -41,13 +41,25 @@ class Tried:
     error: BaseException | None = None
 
 
-async def tried(host: Host, run: RunRow, spec: AgentSpec, *, limit_s: float, look: Callable[[Stacks], None]) -> Tried:
-    """Replay a run without effects; `look` is shown the frames of its tasks at the moment it stops."""
+async def tried(
+    host: Host,
+    run: RunRow,
+    spec: AgentSpec,
+    *,
+    limit_s: float | None,
+    look: Callable[[Stacks], None],
+    begins: Callable[[Callable[[], int]], None] = lambda _: None,
+) -> Tried:
+    """Replay a run without effects; `look` is shown the frames of its tasks at the moment it stops.
+
+    `begins` is called before the first line of the code, with what counts the outcomes that it has seen.
+    """
     attempt = await load(host, run, spec)
     made, life = Tried(of=len(attempt.journal.outcomes)), attempt.life
     attempt.bodies.hold("rehearsal")
     life.when_live(lambda: _reach(attempt, made))
     life.when_closing(lambda: look(_stacks(attempt)))
+    begins(lambda: attempt.journal.turn)
     try:
         await start(attempt)
         async with asyncio.timeout(limit_s):

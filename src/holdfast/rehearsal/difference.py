@@ -2,24 +2,31 @@
 
 Look here for where two runs part. A call of one run is paired with the call of the same key in the other; so each call is
 compared with the one that stands in its place, whatever order things came in. Runs part at the first pair, in the order of the
-first run, whose calls are not the same call with the same outcome. What differs in time, attempts or cost parts nobody.
+first run, whose calls are not the same call with the same outcome. What differs in time, attempts or cost parts nobody. Of the
+answer of a model counts what it said, and what it asks tools for.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from holdfast.values.codec import preview
+from holdfast.values.text import cut, show
 from holdfast.words.calls import Call
-from holdfast.words.events import error_line
+from holdfast.words.events import error_line, is_request
 from holdfast.words.model import FINISHED, Event, RunRow
 from holdfast.words.spent import NOTHING, Spent
 
 Part = Literal["only here", "only there", "arguments", "state", "result", "error", "attempts", "cost"]
 _PARTS: Final = ("only here", "only there", "arguments", "state", "result", "error")  # those at which runs part
+_TOOL: Final = re.compile(r"(?P<agent>.*):[^/:]+/(?P<tool>[^/]+)#\d+")  # the key of a tool call of Pydantic AI
 _LONGEST: Final = 300
+_SHORT: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,23 +203,39 @@ def _side(told: Told) -> Side:
 def _pairs(ones: Iterable[Call], others: Iterable[Call], so_far: bool) -> Iterator[Pair]:
     """Each call of the first run with that of the second; calls of the second alone stand where they were made."""
     here = {call.key: call for call in ones if call.dropped is None}
-    there = {call.key: call for call in others if call.dropped is None}
-    waiting = iter([call for call in there.values() if not (so_far and call.key not in here and call.outcome is None)])
+    there = _placed({call.key: call for call in others if call.dropped is None}, here)
+    waiting = iter(
+        [(key, call) for key, call in there.items() if not (so_far and key not in here and call.outcome is None)]
+    )
     told: set[str] = set()
-    for call in here.values():
-        if call.key in there and call.key not in told:
-            for new in waiting:
-                told.add(new.key)
-                if new.key == call.key:
+    for key, call in here.items():
+        if key in there and key not in told:
+            for new, added in waiting:
+                told.add(new)
+                if new == key:
                     break
-                yield _pair(here.get(new.key), new)
-        elif call.key in there:
+                yield _pair(here.get(new), added)
+        elif key in there:
             continue
-        yield _pair(call, there.get(call.key))
-        told.add(call.key)
-    for new in waiting:
-        if new.key not in told:
-            yield _pair(here.get(new.key), new)
+        yield _pair(call, there.get(key))
+        told.add(key)
+    for new, added in waiting:
+        if new not in told:
+            yield _pair(here.get(new), added)
+
+
+def _placed(there: dict[str, Call], here: dict[str, Call]) -> dict[str, Call]:
+    """The calls of the second run under the keys that they have in the first: a tool call has an id of the model's in its key."""
+    free: dict[Any, list[str]] = {}  # by agent and tool
+    for key, call in here.items():
+        if key not in there and (place := _TOOL.fullmatch(key)) and call.sort == "step":
+            free.setdefault(place.group("agent", "tool"), []).append(key)
+    placed = {}
+    for key, call in there.items():
+        place = None if key in here else _TOOL.fullmatch(key)
+        alike = free.get(place.group("agent", "tool")) if place is not None and call.sort == "step" else None
+        placed[alike.pop(0) if alike else key] = call
+    return placed
 
 
 def _pair(one: Call | None, other: Call | None) -> Pair:
@@ -247,7 +270,45 @@ def _value(outcome: Event | None) -> Any:
     if outcome is None:
         return None
     said = {name: outcome.data[name] for name in _SAYS if name in outcome.data}
-    return outcome.kind, outcome.value, outcome.blob, said
+    answer = _answer(outcome)
+    return outcome.kind, outcome.value if answer is None else answer, outcome.blob, said
+
+
+def _answer(outcome: Event) -> list[tuple[str, Any]] | None:
+    """The answer of a model to a request of Pydantic AI: its texts, and the tools that it asks for; None for other outcomes.
+
+    The ids, times and hashes beside it are others each time, and nobody's words.
+    """
+    if outcome.value is None or not is_request(outcome.key or "", str(outcome.data.get("name", ""))):
+        return None
+    try:
+        parts = json.loads(outcome.value)["response"]["parts"]
+        return [made for part in parts if (made := _part(part)) is not None]
+    except (ValueError, TypeError, KeyError, AttributeError):  # written by something else
+        return None
+
+
+def _part(part: dict[str, Any]) -> tuple[str, Any] | None:
+    if part["part_kind"] == "tool-call":
+        given = part.get("args")
+        with contextlib.suppress(ValueError):
+            given = json.loads(given) if isinstance(given, str) else given
+        return str(part["tool_name"]), given
+    text = part.get("content")
+    return ("", text) if part["part_kind"] == "text" and text else None
+
+
+def _spoken(answer: list[tuple[str, Any]]) -> str:
+    """An answer of a model in a line: its words, and what it asks tools for."""
+    told = []
+    for tool, given in answer:
+        if not tool:
+            told.append(cut(show(given, _LONGEST), _LONGEST))
+        elif isinstance(given, dict):
+            told.append(f"{tool}({', '.join(f'{name}={show(value, _SHORT)}' for name, value in given.items())})")
+        else:
+            told.append(f"{tool}({'' if given is None else show(given, _SHORT)})")
+    return cut("; ".join(told), _LONGEST) or "nothing"
 
 
 def _error(call: Call) -> str:
@@ -266,6 +327,9 @@ def _result(call: Call) -> str:
     outcome = call.outcome
     if outcome is None:
         return ""
+    answer = _answer(outcome)
+    if answer is not None:
+        return _spoken(answer)
     if outcome.value is not None:
         return _line(outcome.value)
     if outcome.blob is not None:

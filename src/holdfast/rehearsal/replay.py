@@ -25,6 +25,7 @@ from holdfast.engine.host import Ended, Work
 from holdfast.engine.rehearsal import Stacks, Tried, tried
 from holdfast.engine.slots import Freed
 from holdfast.errors import BadArguments, HoldfastError, NotStorable, StoreUnavailable
+from holdfast.rehearsal.debugger import Debugger
 from holdfast.rehearsal.frames import Frame, Room, frames
 from holdfast.rehearsal.quarantine import AtHome, Kept, Quarantine
 from holdfast.runtime import AgentSpec, StepSpec
@@ -59,6 +60,7 @@ _UNFIT_ADVICE: Final = (
 )
 
 
+_MISFIT: Final = "NondeterminismError: "
 _CLOSE_S: Final = 3.0
 _MOST_CHILDREN: Final = 100  # that are looked through for a call
 
@@ -245,11 +247,13 @@ class Ground:
         *,
         limit_s: float | None = None,
         patience_s: float = PATIENCE_S,
+        debugger: Debugger | None = None,
     ) -> None:
         self.source, self._served = source, Served(specs)
         self._limit_s, self._patience_s = limit_s or LIMIT_S, patience_s
         self._apart: tuple[Quarantine, _Host] | None = None
         self._kept: set[str] = set()  # agents whose code has kept its loop
+        self._debugger = debugger
 
     async def replay(
         self, row: RunRow, *, to: int | None = None, at: str | None = None, look: Room | None = None
@@ -263,17 +267,33 @@ class Ground:
         whole = await self.source.journal(row.id, 0 if to is not None or at is not None else row.checkpoint_seq or 0)
         if at is not None and _first_of(whole, at) is None:
             await self._point_at_child(row.id, whole, at)
-        events = _cut(row.id, whole, to, at)
+        replayed = await self._replayed(row, spec, _cut(row.id, whole, to, at), len(whole), look)
+        if self._debugger is None or self._debugger.left:
+            return replayed
+        if to is None and at is None and replayed.fits:
+            self._debugger.aim_at(getattr(spec.fn, "__code__", None))
+        else:
+            first = None if at is None else _first_of(whole, at)
+            task = "" if first is None else (first.key or "").rpartition("/")[0]
+            self._debugger.aim(replayed.seen, replayed.frames, task)
+        return await self._replayed(row, spec, whole, len(whole), look, self._debugger)
+
+    async def _replayed(
+        self, row: RunRow, spec: AgentSpec, events: list[Event], of: int, look: Room | None, debugger: Debugger | None = None
+    ) -> Replay:  # fmt: skip
+        """Replay these events, in a quarantine."""
         if self._apart is None or self._apart[0].lost:
             self._apart = Quarantine(), _Host(AtHome(self.source), self._served, self._patience_s)
         quarantine, host = self._apart
-        limit_s = self._limit_s
-        if row.agent in self._kept:
+        limit_s = None if debugger is not None else self._limit_s
+        if limit_s is not None and row.agent in self._kept:
             limit_s = min(limit_s, max(1.0, limit_s * _AGAIN))
-        replaying = _Replaying(host, row, spec, events, len(events) < len(whole), look)
+        replaying = _Replaying(host, row, spec, events, len(events) < of, look, debugger)
         try:
             return await quarantine.run(lambda: replaying.result(limit_s), limit_s)
         except Kept as kept:
+            if debugger is not None and debugger.left:
+                return Replay(row.id, row.agent, row.status, "unsure", reason=f"run {row.id!r}: the debugger was left")
             self._kept.add(row.agent)
             line = kept.line or _first_line(spec)
             return Replay(row.id, row.agent, row.status, "unsure", line=line, reason=f"run {row.id!r}: {kept}")
@@ -322,9 +342,10 @@ class _Replaying:
     events: list[Event]
     is_cut: bool  # it stops before the record does
     looks: Room | None  # at variables
+    debugger: Debugger | None
     frames: list[Frame] = field(default_factory=list)
 
-    async def result(self, limit_s: float) -> Replay:
+    async def result(self, limit_s: float | None) -> Replay:
         """Replay it. What keeps one run from being set up must not keep others from being tried."""
         row = self.row
         with _unheard() as noticed:
@@ -336,14 +357,18 @@ class _Replaying:
                 reason = f"run {row.id!r} cannot be set up: {type_name(type(error))}: {cut(str(error), 300)}"
                 return Replay(row.id, row.agent, row.status, "unsure", reason=reason)
 
-    async def _made(self, limit_s: float) -> Replay:
+    async def _made(self, limit_s: float | None) -> Replay:
         row = {name: getattr(self.row, name) for name in _FIELDS}
         # No signal that waits is read: to this run it has not come yet.
         row |= {"inbox_count": 0, "inbox_seen": 0, "lease_epoch": self.row.lease_epoch + 1}
         claimed = Claimed(**row, journal=self.events)
-        return await self._verdict(await tried(self.host, claimed, self.spec, limit_s=limit_s, look=self._look))
+        begins = (lambda _: None) if self.debugger is None else self.debugger.begin
+        came = await tried(self.host, claimed, self.spec, limit_s=limit_s, look=self._look, begins=begins)
+        return await self._verdict(came)
 
     def _look(self, stacks: Stacks) -> None:
+        if self.debugger is not None:
+            self.debugger.end()
         self.frames = frames(stacks, self.looks)
 
     async def _verdict(self, came: Tried) -> Replay:
@@ -356,7 +381,7 @@ class _Replaying:
         shown = tuple(self.frames) if self.looks else ()
         made = Replay(row.id, row.agent, row.status, seen=came.seen, of=came.of, line=line, frames=shown)
         if came.how == "unfit":
-            said = came.reason.removeprefix("NondeterminismError: ").removeprefix(f"run {row.id!r}: ")
+            said = came.reason.removeprefix(_MISFIT).removeprefix(f"run {row.id!r}: ")
             said = said.partition(". Nothing was done")[0].partition(". Bring the old")[0]
             return dataclasses.replace(
                 made, verdict="unfit", key=came.key, recorded=came.recorded, present=said, advice=_UNFIT_ADVICE,
@@ -368,8 +393,15 @@ class _Replaying:
             )
             return dataclasses.replace(
                 made, verdict="diverges", key=came.key, recorded=came.recorded, present=present, advice=_ADVICE,
-                reason=came.reason.removeprefix("NondeterminismError: "),
+                reason=came.reason.removeprefix(_MISFIT),
             )  # fmt: skip
+        if came.how == "paused" and came.reason.startswith(_MISFIT):
+            present = (
+                came.reason.removeprefix(_MISFIT).removeprefix(f"run {row.id!r}: ").partition(". Nothing was done")[0]
+            )
+            return dataclasses.replace(
+                made, verdict="diverges", present=present, advice=_ADVICE, reason=came.reason.removeprefix(_MISFIT)
+            )
         if came.how != "edge":
             reason = came.reason or (
                 f"run {row.id!r}: the code waits at {line} for something that no record has, such as raw I/O or a thread; "

@@ -20,9 +20,10 @@ import functools
 import heapq
 import inspect
 import itertools
+import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.edge import open_bundle, user
+from holdfast.client.history import input_text
 from holdfast.client.keys import Keys
 from holdfast.client.rehearsal import told
 from holdfast.client.run import Run
@@ -40,7 +42,15 @@ from holdfast.declare import Agent, Step
 from holdfast.engine.carried import Asked, Carried
 from holdfast.engine.host import Ended, Work
 from holdfast.engine.performer import perform
-from holdfast.errors import NondeterminismError, NotStorable, RunFinished, StepFailed, UnknownAgent, UnknownRun
+from holdfast.errors import (
+    BadArguments,
+    NondeterminismError,
+    NotStorable,
+    RunFinished,
+    StepFailed,
+    UnknownAgent,
+    UnknownRun,
+)
 from holdfast.rehearsal.difference import Difference, Told, compare
 from holdfast.rehearsal.quarantine import AtHome, Kept, Quarantine
 from holdfast.rehearsal.replay import Replay
@@ -50,6 +60,7 @@ from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.testing.clock import JumpClock
 from holdfast.values import failures
+from holdfast.values.codec import UNTYPED
 from holdfast.values.text import cut
 from holdfast.words import overrides
 from holdfast.words.budget import Budget
@@ -210,7 +221,7 @@ async def rehearse(
                     f"run {run!r} is one of agent {row.agent!r}, which is not in the code that was given"
                 )
             apart = Quarantine() if apart is None or apart.lost else apart
-            found.append(await _rehearsed(hf.store, row, code, rules, apart))
+            found.append(await _rehearsed(hf, row, code, rules, apart))
     finally:
         if apart is not None:
             await apart.close()
@@ -244,10 +255,11 @@ class _Rules:
         return any(limit is not None and used >= limit for limit, used in pairs)
 
 
-async def _rehearsed(store: Store, row: RunRow, code: Sequence[Any], rules: _Rules, apart: Quarantine) -> Rehearsed:
+async def _rehearsed(hf: Client, row: RunRow, code: Sequence[Any], rules: _Rules, apart: Quarantine) -> Rehearsed:
     """Rehearse a run in a quarantine: of code that keeps its loop, as far as it came."""
-    record = await _Record.of(store, row)
-    first, director = await told(store, row, record.ends_at), _Director(record, rules)
+    record = await _Record.of(hf, row)
+    record.refuse_fork()
+    first, director = await told(hf.store, row, record.ends_at), _Director(record, rules)
     with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
         stage = _Stage(Path(folder) / "rehearsal.db", code, director)
         try:
@@ -283,14 +295,12 @@ class _Recorded:
     calls: list[Call] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
 
-    def take(self, call: Asked) -> Call | None:
-        """Find the recorded call that this one is: in its place, or else anywhere, with the same name and input."""
+    def alike(self, call: Asked) -> Iterator[tuple[int, Call]]:
+        """List recorded calls that this one may be: in its place, and then anywhere, with the same name and input."""
         for place in (True, False):
             for nth, recorded in enumerate(self.calls):
-                if nth not in self.used and (not place or recorded.key == call.key) and _is_same(call, recorded):
-                    self.used.add(nth)
-                    return recorded
-        return None
+                if nth not in self.used and (recorded.key == call.key) is place and _is_same(call, recorded):
+                    yield nth, recorded
 
 
 def _is_same(call: Asked, recorded: Call) -> bool:
@@ -303,16 +313,28 @@ def _is_same(call: Asked, recorded: Call) -> bool:
 
 
 @dataclass
+class _Inputs:
+    """Whole inputs of recorded calls."""
+
+    hf: Client
+
+    async def text(self, run: str, call: Call) -> str | None:
+        return await input_text(self.hf, run, call)
+
+
+@dataclass
 class _Record:
     """A run and all below it, as they were recorded."""
 
     store: Any  # that has them, as it can be read from a quarantine
+    inputs: Any  # of its calls, likewise
     root: RunRow
     runs: dict[str, _Recorded]
     ends_at: int
 
     @classmethod
-    async def of(cls, store: Store, root: RunRow) -> _Record:
+    async def of(cls, hf: Client, root: RunRow) -> _Record:
+        store = hf.store
         family = await store.runs(root=root.root_id or root.id, limit=_MOST_RUNS)
         runs = {root.id: _Recorded(root, [])}
         grown = True
@@ -324,7 +346,17 @@ class _Record:
             recorded.events = await store.journal(run)
             recorded.calls = Calls(recorded.events).made
         last = max((each.events[-1].at for each in runs.values() if each.events), default=root.created_at)
-        return cls(AtHome(store), root, runs, max(last, root.finished_at or 0))
+        return cls(AtHome(store), AtHome(_Inputs(hf)), root, runs, max(last, root.finished_at or 0))
+
+    def refuse_fork(self) -> None:
+        """Refuse a run that has no beginning of its own: what it shares was made under another identity than the rest."""
+        forked = [event for event in self.runs[self.root.id].events if event.kind == "run.forked"]
+        if forked:
+            of, run = forked[-1].data["of"], self.root.id
+            raise BadArguments(
+                f"run {run!r} is a fork or a copy of {of!r}, and has no beginning of its own to be run again from. Rehearse {of!r} "
+                f"where it is. `holdfast diff {of} {run}` compares the two; `holdfast replay {run}` and `holdfast check` take forks"
+            )
 
     def of_run(self, run: RunRow) -> _Recorded | None:
         """Find the record of a run: by its id, or, if a call stands elsewhere now, by its agent and arguments."""
@@ -566,7 +598,7 @@ class _Director:
         if work.fn is not work.spec.fn:
             return await self._performed(attempt, work, "scripted")
         changed = recorded is None or work.spec.name in self.rules.live or self._is_changed(work)
-        found = None if recorded is None or changed else recorded.take(call)
+        found = None if recorded is None or changed else await self._taken(recorded, call, work)
         if found is not None:
             return await self._from_record(attempt, work, found)
         function = self.rules.answers.get(work.spec.name)
@@ -592,11 +624,31 @@ class _Director:
         return name in self.rules.live or name in self.record.models or _is_framework(work)
 
     def _is_changed(self, work: Work) -> bool:
-        """Is this a request of a framework whose input may have changed? Its messages are no part of what identifies it."""
-        if not _is_framework(work):
-            return False
+        """Is this a request of a framework for an agent of which something is changed?"""
         agent = work.spec.name.rpartition(".")[0]
-        return self._parted or any(override.agent == agent for override in self.rules.overrides)
+        return _is_framework(work) and any(override.agent == agent for override in self.rules.overrides)
+
+    async def _taken(self, recorded: _Recorded, call: Asked, work: Work) -> Call | None:
+        """Find the recorded call that this one is, and let it answer no other."""
+        for nth, found in recorded.alike(call):
+            if (not _is_framework(work) or await self._is_request(recorded, found, work)) and nth not in recorded.used:
+                recorded.used.add(nth)
+                return found
+        return None
+
+    async def _is_request(self, recorded: _Recorded, found: Call, work: Work) -> bool:
+        """Was the model asked this very thing? The step that asks is known by its last words only; the whole is kept beside it."""
+        if found.inputs is None or not callable(work.spec.inputs):
+            return not self._parted
+        then = await self.record.inputs.text(recorded.row.id, found)
+        now = UNTYPED.text(work.spec.inputs(*work.args, **work.kwargs), "inputs")
+        if then is None or json.loads(then) != json.loads(now):
+            return False
+        version = getattr(work.spec.inputs, "version", None)
+        if version is None or found.outcome is None or found.outcome.kind != "step.completed":
+            return True
+        answer = json.loads(await self.record.text(found.outcome) or "{}")
+        return bool(answer.get("version") == version(*work.args, **work.kwargs))
 
     async def _performed(self, attempt: Carried, work: Work, origin: Origin) -> Ended:
         self._parted = True
@@ -678,7 +730,8 @@ class _Director:
                 if not turn.done():
                     turn.set_result(None)
             elif due is None or self._is_beyond(due):
-                if self.record.is_over:
+                now = await store.run(self.record.root.id)
+                if self.record.is_over and now is not None and now.status not in FINISHED:
                     self.stop("it waits for something that the record does not have")
                 return
             else:

@@ -185,6 +185,11 @@ def stamped(response: Any, model: str | None, params: ModelRequestParams) -> dic
     return {**stamp, "new": new} if new else stamp
 
 
+def version_of(model: str | None, params: ModelRequestParams) -> str:
+    """Hash what a request is made with besides its messages."""
+    return _hash(_version(model, params)[0])
+
+
 def _version(model: str | None, params: ModelRequestParams) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """All that a request is made with besides its messages, and its tools."""
     tools = _tools(params)

@@ -206,6 +206,14 @@ def _request(work: functools.partial[Any], **_: Any) -> dict[str, Any]:
     return records.request(work.args[1])
 
 
+def _request_version(work: functools.partial[Any], **_: Any) -> str:
+    """Name what a model is asked with besides messages, as the record of its answer does."""
+    return records.version_of(work.args[2], work.args[1])
+
+
+_request.version = _request_version  # type: ignore[attr-defined]
+
+
 def _answers(answer: dict[str, Any]) -> dict[str, Any]:
     if not answer["response"].get("parts"):
         raise ValueError("the answer was empty")
