@@ -52,12 +52,14 @@ def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
+@functools.cache
 def names_only(tree: ast.AST) -> set[int]:
     """Imports under `if TYPE_CHECKING`: they name types and run nothing, so they may look up within a layer."""
     checks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
     return {id(inner) for check in checks for inner in ast.walk(check)}
 
 
+@functools.cache
 def inside_functions(tree: ast.AST) -> set[int]:
     return {id(node) for function in functions(tree) for node in ast.walk(function)}
 

@@ -243,6 +243,7 @@ SEEDS, TOGETHER = 200, 20
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("0", "80", "120")
 @pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
 def test_a_program_leaves_the_same_journal_on_every_ground(timely, tmp_path, first):
     compare_programs(timely, tmp_path, first, TOGETHER)

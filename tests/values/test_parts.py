@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 
 import pytest
 
@@ -243,9 +244,9 @@ def test_slices_that_double_each_other_do_not_fill_memory():
 
 
 def test_a_long_chain_is_read_without_recursion():
-    journal, said = Journal(), []
-    for turn in range(1500):
+    journal, said, turns = Journal(), [], sys.getrecursionlimit() + 100
+    for turn in range(turns):
         said = [*said, f"turn {turn} {'.' * 60}"]
         journal.call({"said": said})
-    assert journal.read(1499) == {"said": said}
-    assert bases(journal.inputs[1499]) == {1498}
+    assert journal.read(turns - 1) == {"said": said}
+    assert bases(journal.inputs[turns - 1]) == {turns - 2}
