@@ -273,9 +273,15 @@ async def test_somebody_who_waits_is_told_that_nobody_serves_the_run(tmp_path, c
         assert not caplog.records
         run = await hf.start(greet, "ana", id="g")
         for wait in (run.result, run.wait, run.wait_for_question):
-            caplog.clear()
             with pytest.raises(TimeoutError, match=f"{says}.*`holdfast worker FILE.py`"):
-                await wait(timeout=0.2)
+                await wait(timeout=0.01)
+            caplog.clear()
+            waiting = asyncio.create_task(wait())
+            while not caplog.records:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # in which it looks again, and says nothing more
+            waiting.cancel()
+            await asyncio.wait([waiting])
             (record,) = caplog.records
             assert says in record.getMessage()
             assert "agents=[greet]" in record.getMessage()
