@@ -319,6 +319,24 @@ async def test_tidying_inside_the_block_waits_for_the_turn(park):
         assert ran == ["other", "inside", "outside"]
 
 
+async def test_moved_while_it_waits(tmp_path):
+    """A retried run that is moved while it waits stands in line again when it is taken back, and has its turn then."""
+    async with opened(True) as hf:
+        run, holder = await failed_before(hf, reply, "a")
+        await run.retry()
+        await stands_in_line(hf, run)
+        keys = holdfast.Keys(tmp_path / "keys")
+        keys.new("ana")
+        await run.export(tmp_path / "a.bundle", move="0" * 32, keys=keys)
+        assert (await hf.conversation("c").info()).waiting == 0
+        await run.take_back(force=True)
+        await stands_in_line(hf, run)
+        assert ran == []
+        await holder.send("go", "on")
+        assert (await run.result(timeout=5))[-1] == "a done"
+        assert ran == ["other", "a"]
+
+
 async def test_nobody_has_it():
     """A crash at every commit of a retry: the run regains a conversation that is free, and each body runs in its turn."""
     async for hf in holdfast.testing.crash_everywhere(agents=[reply]):
