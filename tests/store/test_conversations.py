@@ -146,6 +146,22 @@ async def test_refused(place: Place) -> None:
         assert await who(store) == ("a", 0, 0)
 
 
+async def test_a_child_does_not_stand_in_line_behind_its_parent(place: Place) -> None:
+    """A child is refused while a run above it waits for a conversation, and not because of what it waits for itself."""
+    async with place.open(ManualClock()) as store:
+        first, parent = await owned(store, "a"), await owned(store, "b")
+        child = await owned(store, "b.1", parent_id="b", root_id="b")
+        await enter(store, first)
+        await enter(store, parent)
+        for _ in range(2):
+            await talk(store, parent, Enter("c", "b-c", "key", True))
+        await enter(store, child)
+        (signal,) = await store.inbox("b.1", 0)
+        assert (signal.kind, signal.data["by"], signal.data["has"]) == ("conversation.refused", "a", "c")
+        assert (await who(store))[:2] == ("a", 1)
+        assert await told(store, "b") == []
+
+
 async def test_only_who_has_it_adds(place: Place) -> None:
     """Messages of a run that has left, or that believes the conversation to be of another length, are refused."""
     async with place.open(ManualClock()) as store:

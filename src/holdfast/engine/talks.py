@@ -174,7 +174,7 @@ def busy(conversation: str, refused: Event) -> ConversationBusy:
     advice = "; enter it with busy='wait', or later"
     if has is not None:
         advice = (
-            f", and a run that has a conversation (here {has!r}), or was started by one that has, does not wait "
+            f", and a run that has a conversation (here {has!r}), or was started by one that has or waits, does not wait "
             "for another: two of them could wait for each other for ever. Leave the first one before, or try again later"
         )
     return ConversationBusy(

@@ -8,9 +8,10 @@ message.
 `conversations.run_id` has the conversation, by `request`. Those behind it are rows of `conversation_line`; there are none
 while nobody has it, because a run that leaves passes it on in the same transaction. So nobody polls, and no wake-up is lost.
 
-No circle of waiting. A run that has a conversation, or was started by one that has, does not wait for another: if that is
-taken, it is refused. Otherwise two runs that want two conversations in opposite order would wait for ever, and so would a
-parent and the child that wants what its parent has.
+No circle of waiting. A run that has a conversation, or was started by one that has or waits for one, does not wait for another:
+if that is taken, it is refused. Otherwise two runs that want two conversations in opposite order would wait for ever, and so
+would a parent and the child that wants what its parent has. A child that waits has asked before its parent did, and a run that
+has a conversation asked before those that wait for it: around a circle each would have asked before itself.
 
 Lock order: the rows of runs, then those of conversations, in the order of their ids, then the row of the run that comes
 next. That one is locked with the others where it is known before (`lock_runs`); where it is not, and two transactions meet,

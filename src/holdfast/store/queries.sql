@@ -628,12 +628,14 @@ SET run_id = coalesce(conversations.run_id, excluded.run_id),
 RETURNING run_id, length
 
 -- name: conversations_above
--- A conversation that a run has, or one of those that started it.
+-- A conversation that a run has, or that one of those that started it has or waits for.
 WITH RECURSIVE line (id, parent_id) AS (
   SELECT id, parent_id FROM runs WHERE id = :run
   UNION ALL SELECT runs.id, runs.parent_id FROM line CROSS JOIN runs WHERE runs.id = line.parent_id)
 SELECT conversations.id FROM line CROSS JOIN conversations WHERE conversations.run_id = line.id
-ORDER BY conversations.id LIMIT 1
+UNION ALL
+SELECT conversation FROM line CROSS JOIN conversation_line WHERE conversation_line.run_id = line.id AND line.id <> :run
+ORDER BY 1 LIMIT 1
 
 -- name: stand_in_line
 -- Wait for a conversation behind all runs that do; one that stands there already keeps its place.
