@@ -92,6 +92,12 @@ async def two_of_us() -> str:
 
 
 @holdfast.agent
+async def two_edit() -> int:
+    decision = await holdfast.approve("Publish this?", show={"name": ""}, edit=True, needs=2)
+    return len(decision.data["name"])
+
+
+@holdfast.agent
 async def by_another() -> str:
     return "fine" if await holdfast.approve("Is this fine?", not_by="starter") else "no"
 

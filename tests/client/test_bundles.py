@@ -25,6 +25,7 @@ from tests.client.bundle_agents import (
     planner,
     sleeper,
     talker,
+    two_edit,
     two_of_us,
 )
 from tests.security.fuzzers.bundles import Apart
@@ -212,6 +213,7 @@ async def test_a_decision_is_written_into_the_file_and_counts_where_that_is_impo
         (asked,) = await look.approvals()
         assert asked.id == question.id
         await look.approve(asked, by=Actor("zoe", via="cli:zoe"), data={"name": "eve"}, note="she may")
+    made_at = time.time() * 1000
     async with road.open("destination") as hf:
         with pytest.raises(holdfast.BadBundle, match=r"'zoe' .* not trusted here"):
             await hf.import_run(road.file, keys=road.keys)
@@ -225,6 +227,8 @@ async def test_a_decision_is_written_into_the_file_and_counts_where_that_is_impo
         assert await hf.get("r").result(timeout=30) == "did let eve in"
         (deed,) = await hf.audit(action="approve")
         assert deed.by == "zoe" and deed.via.startswith("bundle:") and deed.value == {"name": "eve"}
+        (event,) = [each for each in await _family_events(hf) if each.kind == "approval.decided"]
+        assert event.data["at"] == deed.data["at"] < made_at  # when she said it
 
 
 async def test_a_key_for_decisions_signs_no_bundles(files):
@@ -864,6 +868,9 @@ async def test_a_copy_has_the_past_of_the_original_and_goes_on_by_itself(road):
         assert rest == ["about otters", "did last"]
         with pytest.raises(holdfast.RunExists, match=r"there is a run 'copy'"):
             await hf.import_run(road.file, keys=road.keys, id="copy")
+        first, second = await run.forks()
+        assert (first.id, first.status, first.store) == ("r", "elsewhere", made.source)
+        assert (second.id, second.of, second.store) == ("copy", "r", None)
         again = await hf.import_run(road.file, keys=road.keys)
         assert again.run == f"r-{made.id[:8]}"
         await hf.get(again.run).wait("waiting")
@@ -903,6 +910,10 @@ async def test_a_fork_is_moved_with_what_it_knows_of_its_original(road):
         assert question.kind == "in_doubt" and "by run 'o'" in question.question
         await hf.answer(question, "run", by="ana")
         assert (await fork.result(timeout=30))[0] == "again"
+
+
+async def _family_events(hf):
+    return [event for each in await hf.runs() for event in await _events(hf.get(each.id))]
 
 
 async def _events(run):
@@ -994,3 +1005,27 @@ async def test_an_event_that_says_what_its_kind_does_not_is_refused(files):
             with pytest.raises(BadBundle, match=f"{name!r} of its data is not what {kind} says"):
                 read_from(io.BytesIO(made), files.keys)
     assert len(found) >= 4 and "run.forked" in found
+
+
+async def test_an_edited_value_stays_while_a_question_has_it(road):
+    """Another run that had the same large value is deleted, and the audit forgets it: the last vote still decides on it."""
+    large = {"name": LARGE}
+    async with road.open("source", agents=[*AGENTS, two_edit]) as hf:
+        run = await hf.start(two_edit, id="r")
+        question = await run.wait_for_question()
+        await hf.approve(question, by="zoe", data=large)
+        await run.wait("waiting", waits_for="person")
+        await road.move(run)
+    async with road.open("destination", agents=[*AGENTS, two_edit]) as hf:
+        await hf.import_run(road.file, keys=road.keys)
+        other = await hf.start(two_edit, id="other")
+        asked = await other.wait_for_question()
+        for person in ("zoe", "ida"):
+            asked = await hf.approve(asked, by=person, **({"data": large} if person == "zoe" else {}))
+        await other.result(timeout=20)
+        await hf.erase_audit(run="other")
+        await other.delete()
+        (left,) = await hf.approvals()
+        assert left.data == large
+        await hf.approve(left, by="ida")
+        assert await hf.get("r").result(timeout=20) == len(LARGE)

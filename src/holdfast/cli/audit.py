@@ -118,6 +118,8 @@ def _why(deed: Deed) -> str:
         )
     if deed.action == "delegate":
         about = f"to {deed.data.get('to', '')} {about}"
+    if deed.via.startswith("bundle:") and "at" in deed.data:
+        about = f"{about} said at {day_and_time(deed.data['at'])}".strip()
     why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""
     return clean(" ".join(part for part in (about, str(why)) if part))
 

@@ -105,6 +105,7 @@ def _drawn(tree: list[ForkInfo], chosen: str, signs: Any) -> list[Text]:
         if each.replaced:
             told = ", ".join(f"{key} = {value}" for key, value in each.replaced.items())
             line.append(f"  with {cut(clean(told), _REPLACED)}", "cyan")
-        line.append("  ").append_text(status_text(each.status, signs) if each.agent else Text("deleted", "dim"))
+        gone = "deleted" if each.store is None else f"in store {each.store}, from which this was imported"
+        line.append("  ").append_text(status_text(each.status, signs) if each.agent else Text(gone, "dim"))
         lines.append(line)
     return lines

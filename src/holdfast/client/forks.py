@@ -39,9 +39,10 @@ class ForkInfo:
         of: The run that it was made from; None for the first.
         at: The first event that it does not share with that run; None for the first.
         agent: The name of its agent; None if it was deleted.
-        status: The state of the run, or "deleted".
-        created_at: When it was made; None if it was deleted.
+        status: The state of the run; "deleted"; or "elsewhere": it is in the store from which a fork of it was imported.
+        created_at: When it was made; None if it is not here.
         replaced: What it got instead of what that run had, by key, each value cut to a few words.
+        store: Of one that is elsewhere: the id of that store.
 
     Example:
         ```python
@@ -57,6 +58,7 @@ class ForkInfo:
     status: str
     created_at: datetime | None
     replaced: dict[str, str] = field(default_factory=dict)
+    store: str | None = None
 
 
 def checked_point(at: Any) -> int | str | None:
@@ -173,9 +175,11 @@ async def tree(client: Base, run: str) -> list[ForkInfo]:
     await client._run_row(run)
     base, top = run, ForkInfo(run, None, None, None, "deleted", None)
     while (origin := await store.origin(base)) is not None:
-        base = origin[2]
-        if base.startswith("#"):  # it was deleted, and nobody knows where it came from
-            top = ForkInfo(origin[0], None, None, None, "deleted", None)
+        fork, base = base, origin[2]
+        if base.startswith("#"):  # it is not here: it was deleted, or never was
+            there = await store.imported_from(fork)
+            status = "deleted" if there is None else "elsewhere"
+            top = ForkInfo(origin[0], None, None, None, status, None, store=there)
             break
     row = await store.run(base)
     if row is not None:

@@ -799,6 +799,11 @@ class Bundles(Feature):
         found = await self._read(rows, "came", run=run)
         return Came(*found[0]) if found else None
 
+    async def imported_from(self, run: str) -> str | None:
+        """Name the store that a run was imported from; None if it began here."""
+        found = await self._read(rows, "imported_from", run=run)
+        return found[0][0] if found else None
+
     async def store_id(self) -> str:
         """Read the name of this store, which no other one has."""
         ((own, *_),) = await self._read(rows, "identity")

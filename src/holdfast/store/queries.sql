@@ -1479,6 +1479,10 @@ SELECT run_id, at FROM imports WHERE bundle = :bundle ORDER BY at LIMIT 1
 -- The last move by which a run came here.
 SELECT bundle, source, at FROM imports WHERE run_id = :run AND kind = 'move' ORDER BY at DESC, bundle LIMIT 1
 
+-- name: imported_from
+-- The store that a run came from last.
+SELECT source FROM imports WHERE run_id = :run ORDER BY at DESC, bundle LIMIT 1
+
 -- name: insert_import
 -- Remember a bundle.
 INSERT INTO imports (bundle, run_id, kind, source, at) VALUES (:bundle, :run, :kind, :source, :now)

@@ -19,6 +19,8 @@ from holdfast.words.model import Event
 from holdfast.words.progress import Progress
 from holdfast.words.spent import NOTHING, Spent
 
+_LATE_MS: Final = 60_000
+
 PREVIEW_CHARACTERS: Final = 160
 _INPUT_CHARACTERS: Final = 80
 _VALUE_CHARACTERS: Final = 80
@@ -216,12 +218,20 @@ def _asked(event: Event) -> str:
 
 def _voted(event: Event) -> str:
     data = event.data
-    return f"{data.get('by')} agreed" + (" and changed what is shown" if data.get("changed") else "") + _noted(data)
+    changed = " and changed what is shown" if data.get("changed") else ""
+    return f"{data.get('by')} agreed{changed}{_said_at(event)}" + _noted(data)
 
 
 def _decided(event: Event) -> str:
     data = event.data
-    return f"{data.get('decision')} by {data.get('by')}" + (f" ({data['note']})" if data.get("note") else "")
+    note = f" ({data['note']})" if data.get("note") else ""
+    return f"{data.get('decision')} by {data.get('by')}{_said_at(event)}{note}"
+
+
+def _said_at(event: Event) -> str:
+    """When a person said it, if that was long before the run heard of it: in a bundle, or while nobody carried the run."""
+    at = event.data.get("at")
+    return f" at {when(at)}" if type(at) is int and event.at - at >= _LATE_MS else ""
 
 
 # Conversations and streams

@@ -1,39 +1,66 @@
 """Bundles to which something was done: bytes of the file, or, signed anew with a trusted key, what the bytes say.
 
-Every harm here makes of a bundle what is none, so none may be taken: a store that took one would have a run that never was. What is
-only another value (a text, a time) makes another bundle that its signer means; that is not tried.
+Most harm here makes of a bundle what is none, so none may be taken: a store that took one would have a run that never was. Harm
+inside an event or a value (`OTHER`) may make another bundle, which its signer means. If that is taken, people can look at it, code
+can be held against it, and a worker goes on with it until the run rests: waiting, paused, or at its end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import dataclasses
 import functools
 import hashlib
 import io
 import json
+import logging
 import random
+import re
 import tempfile
+import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 from tests.client.bundle_agents import AGENTS, all_there_is, house, house_of_cards
 from tests.security.fuzzers.texts import refused
 
 import holdfast
-from holdfast.client.bundles import read_from
-from holdfast.errors import BadBundle
+from holdfast import errors
+from holdfast.client.bundles import Opened, _replayed, read_from, summary
+from holdfast.errors import BadBundle, HoldfastError
 from holdfast.store.bundles import CONTENT, SECTIONS
 from holdfast.values import bundle as files
 from holdfast.values.bundle import Manifest, Section
+from holdfast.words.events import told
+from holdfast.words.facts import ALSO, NEEDED
+from holdfast.worker.agents import specs_of
 
 Rows = dict[str, list[list[Any]]]
 NEVER = (1.5, True, [], {}, [1], {"a": 1}, -1, 2**60, 10**400, "\0", "\ud800")  # that no column holds
 WORDS = ("", "nobody", "../../etc/passwd", "{", "[1", "NaN", "1" * 5000, "x" * 300, "\x1b[31m", "__import__('os')")
+
+
+QUICK = holdfast.Settings(park_grace_s=0.0)
+OURS = {each.__name__ for each in vars(errors).values() if isinstance(each, type) and issubclass(each, HoldfastError)}
+_BROKEN = re.compile(r"cannot be set up: (\w+)")
+
+
+class _Handler(logging.Handler):
+    """Keeps what was logged with a traceback that is not that of an agent."""
+
+    def __init__(self, kept: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._kept = kept
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[0] and record.exc_info[0].__name__ not in OURS:
+            self._kept.append(self.format(record) + "".join(traceback.format_exception(*record.exc_info)))
 
 
 @functools.cache
@@ -52,6 +79,7 @@ class Bundles:
         self.keys = holdfast.Keys(Path(self._folder.name) / "keys")
         self.signer = self.keys.new("ana")
         self.stranger = holdfast.Keys(Path(self._folder.name) / "others").new("eve")
+        self.specs = specs_of(AGENTS)
         self.bases = asyncio.run(self._bases(Path(self._folder.name)))
         for base in self.bases:
             for whole in (base, self._said(base, [])):
@@ -63,9 +91,8 @@ class Bundles:
         self._folder.cleanup()
 
     async def _bases(self, folder: Path) -> list[bytes]:
-        quick = holdfast.Settings(park_grace_s=0.0)
         async with (
-            holdfast.open(f"sqlite:{folder / 'a.db'}?durability=process", agents=AGENTS, settings=quick) as hf,
+            holdfast.open(f"sqlite:{folder / 'a.db'}?durability=process", agents=AGENTS, settings=QUICK) as hf,
             holdfast.open(f"sqlite:{folder / 'b.db'}?durability=process") as other,
         ):
             all_of_it = await hf.start(all_there_is, "otters", id="a")
@@ -84,12 +111,15 @@ class Bundles:
                 await run.export(copied, keys=self.keys)
                 await run.export(folder / f"{run.id}.bundle", move=await other.store_id(), keys=self.keys)
                 made += [copied.getvalue(), (folder / f"{run.id}.bundle").read_bytes()]
-            return made
+        with apsw.Connection(str(folder / "b.db")) as db:
+            db.pragma("wal_checkpoint(TRUNCATE)")
+        self.empty = (folder / "b.db").read_bytes()
+        return made
 
     def make(self, dice: random.Random) -> tuple[int, bool, list[tuple[str, int]]]:
         """Which bundle, whether it is signed anew, and what is done to it."""
         signed = dice.random() < 0.5
-        harms = list(SAID if signed else DONE)
+        harms = list(DONE if not signed else OTHER if dice.random() < 0.5 else SAID)
         return dice.randrange(len(self.bases)), signed, [(dice.choice(harms), dice.randrange(1 << 30))]
 
     def check(self, case: tuple[int, bool, list[tuple[str, int]]]) -> None:
@@ -99,9 +129,53 @@ class Bundles:
         if content in (None, base, self._said(base, [])):
             self.seen["nothing to harm"] += 1
             return
-        _, said = refused(read_from, io.BytesIO(content), self.keys, by=(BadBundle,))
+        taken, said = refused(read_from, io.BytesIO(content), self.keys, by=(BadBundle,))
+        if taken is not None and signed and all(name in OTHER for name, _ in harms):
+            with self._unlogged() as logged:
+                asyncio.run(self._bear(taken, content))
+            assert not logged, logged[0]
+            self.seen["signed anew, taken and borne"] += 1
+            return
         assert said, f"taken: {harms}"
         self.seen["signed anew, refused" if signed else "refused"] += 1
+
+    async def _bear(self, taken: Opened, content: bytes) -> None:
+        """Look at it, replay it, and let a worker go on with it: whatever it says, the run comes to rest."""
+        found = taken.found
+        summary(found, 0, taken.head.manifest.kind)
+        for run in found.runs:
+            for event in found.events(run.id):
+                told(event)
+        for replay in await _replayed(found, self.specs):
+            broken = _BROKEN.search(replay.reason or "")
+            assert broken is None or broken[1] in OURS, replay.reason
+        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
+            url, file = f"sqlite:{folder}/b.db?durability=process", Path(folder) / "x.bundle"
+            (Path(folder) / "b.db").write_bytes(self.empty)
+            file.write_bytes(content)
+            async with holdfast.open(url, agents=AGENTS, settings=QUICK) as hf:
+                try:
+                    run = hf.get((await hf.import_run(file, keys=self.keys)).run)
+                except HoldfastError:
+                    return
+                async with asyncio.timeout(10):
+                    await run.wait("waiting", "paused", "completed", "failed", "cancelled")
+                [step async for step in run.steps()]
+                await run.snapshot()
+
+    @contextlib.contextmanager
+    def _unlogged(self) -> Iterator[list[str]]:
+        """Collect errors of the engine that a log would have; nothing is printed."""
+        logged: list[str] = []
+        handler = _Handler(logged)
+        log = logging.getLogger("holdfast")
+        before, log.propagate = log.propagate, False
+        log.addHandler(handler)
+        try:
+            yield logged
+        finally:
+            log.removeHandler(handler)
+            log.propagate = before
 
     def _done(self, base: bytes, harms: list[tuple[str, int]]) -> bytes | None:
         for name, number in harms:
@@ -444,6 +518,86 @@ def _summary(made: Apart, dice: random.Random) -> bool:
     return True
 
 
+# Harm to what is inside: of an event, a signal, a question, a value
+
+
+INSIDE = {
+    "events": ("data", "value"), "bases": ("data", "value"), "signals": ("data", "value"), "messages": ("value",),
+    "runs": ("input", "labels", "result", "error", "budget", "awaits"),
+    "approvals": ("path", "shown", "schema", "recipients", "needs", "votes", "delegations", "fallback", "data", "not_by"),
+    "forks": ("starters",), "agents": ("schema",), "parts": ("text",),
+}  # fmt: skip
+ODD = (
+    None, True, 0, -1, 1, 1.5, 2**31, 2**53, 2**63, -(2**63), 10**30, 10**400, 1e308, -1e308, "", "x", "nobody", "\0", "\ud800",
+    "x" * 5_000, "\x1b[31m", [], {}, [None], [[]], {"a": None}, {"": 0}, {"$blob": "0" * 64}, {"$part": "x" * 22}, {"$dt": 5},
+    {"$map": [[1]]}, {"$int": "zz"}, [1, 2, 3], {"by": 1},
+)  # fmt: skip
+
+
+def _places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The ways to everything inside a value."""
+    found = [way] if way else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        found += _places(item, (*way, name))
+    return found
+
+
+def _inside(made: Apart, dice: random.Random) -> bool:
+    """One thing inside a text of JSON: another type, gone, huge, nested, or the name of something else in the bundle."""
+    section = dice.choice([name for name in ("events", "events", "events", *INSIDE) if made.rows[name]])
+    columns, row = list(SECTIONS[section]), dice.choice(made.rows[section])
+    full = [columns.index(name) for name in INSIDE[section] if row[columns.index(name)] is not None]
+    if not full:
+        return False
+    at = dice.choice(full)
+    value = json.loads(row[at])
+    for _ in range(dice.choice([1, 1, 1, 2, 3])):
+        value = _changed(value, made, dice)
+    row[at] = json.dumps(value, separators=(",", ":"))
+    return True
+
+
+def _changed(value: Any, made: Apart, dice: random.Random) -> Any:
+    ways = _places(value)
+    if not ways:
+        return copy.deepcopy(dice.choice(ODD))
+    *before, last = dice.choice(ways)
+    holder = functools.reduce(lambda inner, name: inner[name], before, value)
+    how = dice.randrange(6)
+    if how == 0:
+        del holder[last]
+    elif how == 1:
+        holder[last] = functools.reduce(lambda inner, _: [inner], range(dice.choice([3, 60, 150, 300])), holder[last])
+    elif how == 2:
+        holder[last] = dice.choice(_names(made))
+    elif how == 3 and type(holder[last]) is int:
+        holder[last] += dice.choice([-1, 1, 7, 1_000, 2**31, 2**52])
+    elif how == 4 and isinstance(holder, dict):
+        holder[dice.choice(FACTS)] = copy.deepcopy(dice.choice([*ODD, *_names(made)]))
+    else:
+        holder[last] = copy.deepcopy(dice.choice(ODD))
+    return value
+
+
+def _names(made: Apart) -> list[Any]:
+    """What else the bundle names: calls, runs, questions, numbers of events."""
+    events = made.rows["events"]
+    return [
+        *{row[3] for row in events if row[3] is not None}, *(row[0] for row in made.rows["runs"]), len(events),
+        *(row[0] for row in made.rows["approvals"]), *(row[2] for row in made.rows["signals"]), *range(0, len(events), 5),
+    ]  # fmt: skip
+
+
+def _reference(made: Apart, dice: random.Random) -> bool:
+    """The key, the kind or the large value of an event is that of another, or none."""
+    section = dice.choice([name for name in ("events", "bases") if made.rows[name]])
+    row, other = (dice.choice(made.rows[section]) for _ in range(2))
+    column = dice.choice([2, 3, 4, 5, 6])
+    row[column] = dice.choice([other[column], other[column], None if column != 2 else "note"])
+    return True
+
+
 MANIFEST: dict[str, Callable[[dict[str, Any], random.Random], Any]] = {
     "rows": lambda told, dice: told["sections"][dice.randrange(3)].__setitem__(
         1, dice.choice([0, 999, -1, "1", 2**60])
@@ -479,3 +633,7 @@ SAID: dict[str, Callable[[Apart, random.Random], bool]] = {
     "outcome": _outcome, "dropped": _dropped, "blob": _blob, "question": _question, "manifest": _sections, "version": _version,
     "bomb": _bomb, "not compressed": _not_compressed, "tail": _tail, "deep": _deep, "summary": _summary,
 }  # fmt: skip
+# Harm that may make another bundle, which its signer means: if it is taken, a worker must be able to bear it.
+OTHER: dict[str, Callable[[Apart, random.Random], bool]] = {"inside": _inside, "reference": _reference}
+SAID |= OTHER
+FACTS = sorted({*ALSO, *(name for facts in NEEDED.values() for name in facts)})
