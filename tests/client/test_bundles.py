@@ -32,7 +32,7 @@ from tests.security.fuzzers.bundles import Apart
 
 import holdfast
 import holdfast.testing
-from holdfast.client.bundles import read, read_from
+from holdfast.client.bundles import read, read_from, read_receipt
 from holdfast.client.edge import open_bundle
 from holdfast.errors import BadBundle
 from holdfast.store.bundles import CONTENT, Mark, Move
@@ -869,8 +869,8 @@ async def test_a_copy_has_the_past_of_the_original_and_goes_on_by_itself(road):
         with pytest.raises(holdfast.RunExists, match=r"there is a run 'copy'"):
             await hf.import_run(road.file, keys=road.keys, id="copy")
         first, second = await run.forks()
-        assert (first.id, first.status, first.store) == ("r", "elsewhere", made.source)
-        assert (second.id, second.of, second.store) == ("copy", "r", None)
+        assert (first.id, first.status, first.imported_from) == ("r", "elsewhere", made.source)
+        assert (second.id, second.of, second.imported_from) == ("copy", "r", None)
         again = await hf.import_run(road.file, keys=road.keys)
         assert again.run == f"r-{made.id[:8]}"
         await hf.get(again.run).wait("waiting")
@@ -1029,3 +1029,17 @@ async def test_an_edited_value_stays_while_a_question_has_it(road):
         assert left.data == large
         await hf.approve(left, by="ida")
         assert await hf.get("r").result(timeout=20) == len(LARGE)
+
+
+def test_a_receipt_that_was_changed_in_any_byte_is_refused(tmp_path):
+    """Whatever is flipped, cut off or added, it proves nothing."""
+    keys = holdfast.Keys(tmp_path)
+    whole = bundle_files.Receipt("a" * 32, "r", "b" * 32, "c" * 32, 5).signed(keys.new("ana"))
+    path = tmp_path / "r.receipt"
+    path.write_bytes(whole)
+    assert read_receipt(path, keys).run == "r"
+    changed = [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(len(whole))]
+    for content in [*changed, whole[:-1], whole + b"\n", whole + b"x", b"", whole * 2, whole.replace(b"\n", b"\r\n")]:
+        path.write_bytes(content)
+        with pytest.raises(holdfast.BadBundle):
+            read_receipt(path, keys)

@@ -105,7 +105,9 @@ def _drawn(tree: list[ForkInfo], chosen: str, signs: Any) -> list[Text]:
         if each.replaced:
             told = ", ".join(f"{key} = {value}" for key, value in each.replaced.items())
             line.append(f"  with {cut(clean(told), _REPLACED)}", "cyan")
-        gone = "deleted" if each.store is None else f"in store {each.store}, from which this was imported"
+        gone = (
+            "deleted" if each.imported_from is None else f"in store {each.imported_from}, from which this was imported"
+        )
         line.append("  ").append_text(status_text(each.status, signs) if each.agent else Text(gone, "dim"))
         lines.append(line)
     return lines

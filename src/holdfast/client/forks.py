@@ -42,7 +42,7 @@ class ForkInfo:
         status: The state of the run; "deleted"; or "elsewhere": it is in the store from which a fork of it was imported.
         created_at: When it was made; None if it is not here.
         replaced: What it got instead of what that run had, by key, each value cut to a few words.
-        store: Of one that is elsewhere: the id of that store.
+        imported_from: Of one that is elsewhere: the id of that store.
 
     Example:
         ```python
@@ -58,7 +58,7 @@ class ForkInfo:
     status: str
     created_at: datetime | None
     replaced: dict[str, str] = field(default_factory=dict)
-    store: str | None = None
+    imported_from: str | None = None
 
 
 def checked_point(at: Any) -> int | str | None:
@@ -179,7 +179,7 @@ async def tree(client: Base, run: str) -> list[ForkInfo]:
         if base.startswith("#"):  # it is not here: it was deleted, or never was
             there = await store.imported_from(fork)
             status = "deleted" if there is None else "elsewhere"
-            top = ForkInfo(origin[0], None, None, None, status, None, store=there)
+            top = ForkInfo(origin[0], None, None, None, status, None, imported_from=there)
             break
     row = await store.run(base)
     if row is not None:

@@ -229,7 +229,7 @@ def _decided(event: Event) -> str:
 
 
 def _said_at(event: Event) -> str:
-    """When a person said it, if that was long before the run heard of it: in a bundle, or while nobody carried the run."""
+    """Tell when a person said it, if that was long before the run heard of it: in a bundle, or while nobody carried the run."""
     at = event.data.get("at")
     return f" at {when(at)}" if type(at) is int and event.at - at >= _LATE_MS else ""
 
