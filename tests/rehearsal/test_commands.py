@@ -42,7 +42,7 @@ def cli(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST_URL", "sqlite:runs.db")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("app", "newer", "loud", "long", "family"):
+    for name in ("app", "newer", "loud", "long", "family", "tasks"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "app.py").write_text(CODE)
     (tmp_path / "newer.py").write_text(CODE.replace("await search(topic)", 'await search(topic + "!")'))
@@ -195,11 +195,11 @@ def test_code_that_prints_reads_and_starts_threads_disturbs_nobody(cli, tmp_path
 def test_code_that_never_gives_the_loop_back_is_a_finding_with_its_line(cli, tmp_path):
     spins = CODE.replace("found = await search(topic)", "found = await search(topic)\n    while topic:\n        pass")
     (tmp_path / "spins.py").write_text(spins)
-    code, out, _ = typed("check", "spins.py", "--timeout", "1s")
-    assert (code, "3 runs replayed: 3 cannot be told" in out) == (1, True), out
-    assert "has kept the event loop for 1 s at spins.py:1" in " ".join(out.split())
-    code, out, _ = typed("rehearse", "done", "open", "--code", "spins.py", "--timeout", "1s")
-    assert (code, out.count("has kept the event loop")) == (1, 2), out
+    code, out, _ = typed("check", "spins.py", "--timeout", "0.5s", "--finished", "1")
+    assert (code, "2 runs replayed: 2 cannot be told" in out) == (1, True), out
+    assert "has kept the event loop for 0.5 s at spins.py:1" in " ".join(out.split())
+    code, out, _ = typed("rehearse", "open", "--code", "spins.py", "--timeout", "0.5s")
+    assert (code, out.count("has kept the event loop")) == (1, 1), out
 
 
 def test_the_debugger_opens_at_a_step_and_steps_on_with_recorded_results(cli):
@@ -213,6 +213,72 @@ def test_the_debugger_opens_at_a_step_and_steps_on_with_recorded_results(cli):
     assert "-- the record ends here --" in out
     assert "done  report  fits" in out
     assert "site-packages" not in out and "asyncio" not in out and "holdfast/engine" not in out
+
+
+LOCKS = """
+import re
+
+import holdfast
+
+
+@holdfast.agent
+async def report(topic: str) -> str:
+    re.match(r"(a+)+$", "a" * 60 + "b")
+    return topic
+"""
+
+
+def test_code_that_keeps_pythons_own_lock_ends_the_command_with_its_line(cli, tmp_path):
+    """Nothing in Python can stop it: the process ends, says where the code was, and does not say that all is well."""
+    (tmp_path / "locks.py").write_text(LOCKS)
+    call = "import holdfast.cli.rehearsal as r; r._LOCKED_S = 1.0; from holdfast.cli import main; main(['check', 'locks.py'])"
+    done = subprocess.run([sys.executable, "-c", call], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'locks.py", line 9 in report' in done.stderr
+
+
+FAMILY = """
+import asyncio
+
+import holdfast
+from app import publish, search
+
+
+async def one(topic, number):
+    found = await search(f"{topic} {number}")
+    return await publish(found[0])
+
+
+@holdfast.agent
+async def several(topic: str) -> list[str]:
+    return await asyncio.gather(*[one(topic, number) for number in range(3)])
+"""
+
+
+def test_the_debugger_opens_in_the_task_and_in_the_round_that_is_meant(cli, tmp_path):
+    (tmp_path / "tasks.py").write_text(FAMILY)
+
+    async def record():
+        import tasks
+
+        async with holdfast.testing.open(agents=[tasks], path=tmp_path / "runs.db") as hf:
+            await (await hf.start(tasks.several, "otters", id="tasks")).result()
+
+    asyncio.run(record())
+    code, out, err = typed("replay", "tasks", "--code", "tasks.py", "--break", "one#1/publish#0", "--debug",
+                           input="p number, found\nn\nq\n")  # fmt: skip
+    assert (code, "(holdfast) (1, ['otters 1 1', 'otters 1 2'])" in out) == (0, True), (out, err)
+
+
+def test_the_debugger_prints_nothing_that_steers_a_terminal(cli, tmp_path):
+    evil = CODE.replace(
+        'text = ", ".join(found)', 'text = ", ".join(found)\n    raise ValueError("\\x1b[2J\\u202egone")'
+    )
+    (tmp_path / "evil.py").write_text(evil)
+    _, out, _ = typed(
+        "replay", "open", "--code", "evil.py", "--to", "0", "--debug", input="n\nn\np '\\x1b[2J'\nn\nn\nc\n"
+    )
+    assert "gone" in out and "\x1b" not in out and "\u202e" not in out
 
 
 def test_the_debugger_opens_at_the_first_line_or_where_the_code_parts_and_can_be_left(cli):

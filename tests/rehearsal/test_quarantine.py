@@ -112,6 +112,33 @@ async def test_code_that_ends_the_process_ends_itself(between, told):
         assert checked.replays[0].line.startswith(HERE)
 
 
+async def stops_loop():
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+
+
+async def cancels_all():
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("rude", [stops_loop, cancels_all])
+async def test_code_that_tampers_with_its_loop_cancels_nobody_else(rude):
+    @holdfast.agent(name="shop")
+    async def code(item: str) -> str:
+        await look(item)
+        await rude()
+        return "never"
+
+    async with recorded() as hf:
+        checked = await hf.check([code, other])
+        (found,) = await holdfast.testing.rehearse(hf, ["shop-0"], [code])
+    assert [each.verdict for each in checked.replays] == ["unsure", "fits", "unsure"]
+    for told in (checked.replays[0].reason, found.stopped):
+        assert "has stopped its event loop, or cancelled tasks" in told
+
+
 async def test_code_that_interrupts_ends_its_own_loop():
     async with recorded() as hf:
         checked = await hf.check([version(interrupts), other])

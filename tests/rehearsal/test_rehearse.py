@@ -287,6 +287,36 @@ async def test_answers_of_models_are_compared_and_told_by_what_they_say():
     assert difference.parted is None
 
 
+@holdfast.step(transaction=True)
+def book(item: str) -> int:
+    BODIES.append(f"book {item}")
+    holdfast.connection().execute("CREATE TABLE IF NOT EXISTS books (item TEXT)")
+    return len(item)
+
+
+async def test_transactions_are_replayed_and_rehearsed_by_their_records():
+    def version(more):
+        @holdfast.agent(name="books")
+        async def books(item: str) -> list[int]:
+            first = await book(item + more)
+            return [first, *await asyncio.gather(book("a"), book("ab"))]
+
+        return books
+
+    async with holdfast.testing.open(agents=[version("")]) as hf:
+        await (await hf.start("books", "pot", id="b")).result()
+        BODIES.clear()
+        assert (await hf.check([version("")])).fits
+        assert [found.key for found in (await hf.check([version("!")])).found] == ["book#0"]
+        (same,) = await rehearse(hf, ["b"], [version("")])
+        (new,) = await rehearse(hf, ["b"], [version("!")])
+        (scripted,) = await rehearse(hf, ["b"], [version("!")], answers={book: lambda *_: 9})
+    assert BODIES == []
+    assert same.difference.same and same.answers == {"recorded": 3}
+    assert new.stopped.startswith("book#0 is called with an input that the record does not have")
+    assert (scripted.difference.other.result, scripted.answers) == ("[9, 1, 2]", {"scripted": 1, "recorded": 2})
+
+
 async def test_a_fork_is_replayed_and_compared_and_its_original_rehearsed():
     async with holdfast.testing.open(agents=[child]) as hf:
         run = await hf.start(child, "pot", id="p")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import apsw
 import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
 from tests.docs.pages import module
 from tests.rehearsal import agents
 from tests.rehearsal.agents import Order, both, look, parent, pay, rounds, shop, stumbles
@@ -17,6 +19,7 @@ from tests.rehearsal.agents import Order, both, look, parent, pay, rounds, shop,
 import holdfast
 import holdfast.testing
 from holdfast import BadArguments, NondeterminismError, UnknownRun
+from holdfast.integrations.pydantic_ai import HoldfastDurability
 from holdfast.rehearsal.frames import LONGEST_VALUE, shown
 
 ALL = [shop, both, rounds, stumbles, parent]
@@ -368,6 +371,48 @@ def test_a_run_is_a_regression_test_in_three_lines(tmp_path):
         NondeterminismError, match=r"test_replay.py:\d+: run 'k': the journal has step.completed of look"
     ):
         holdfast.testing.replay(store, "k", [changed])
+
+
+def test_a_bundle_is_a_regression_test_too(tmp_path, monkeypatch):
+    """It needs no store; one that nobody trusted has signed is refused, and a store that is not there is not made."""
+    monkeypatch.setenv("HOLDFAST_KEYS", str(tmp_path / "keys"))
+    holdfast.Keys().new("ana")
+    file = tmp_path / "k.bundle"
+
+    async def recorded():
+        async with holdfast.testing.open(agents=ALL) as hf:
+            run = await ended(hf, await hf.start(shop, "kettle", id="k"))
+            await run.export(file)
+
+    asyncio.run(recorded())
+    before = file.read_bytes()
+    assert holdfast.testing.replay(file, agents=[shop]).fits
+    assert holdfast.testing.replay(file, agents=[shop], to=0).seen == 1
+    with pytest.raises(NondeterminismError):
+        holdfast.testing.replay(file, agents=[named(both.fn)])
+    with pytest.raises(BadArguments, match="no bundle"):
+        holdfast.testing.replay(f"sqlite:{tmp_path}/none.db", agents=[shop])
+    with pytest.raises(holdfast.StoreUnavailable, match="there is no store"):
+        holdfast.testing.replay(f"sqlite:{tmp_path}/none.db", "k", [shop])
+    assert file.read_bytes() == before
+    assert not (tmp_path / "none.db").exists()
+    monkeypatch.setenv("HOLDFAST_KEYS", str(tmp_path / "others"))
+    with pytest.raises(holdfast.BadBundle):
+        holdfast.testing.replay(file, agents=[shop])
+
+
+async def test_frames_of_a_framework_are_not_shown_beside_the_users():
+    """Where tasks of a framework wait for what the agent's own code asked for, its own code is what is looked at."""
+    clerk = Agent(TestModel(), name="clerk", capabilities=[HoldfastDurability()])
+
+    @holdfast.agent
+    async def desk(question: str) -> list[str]:
+        return [each.output for each in await asyncio.gather(clerk.run(question), clerk.run("and?"))]
+
+    async with holdfast.testing.open(agents=[desk]) as hf:
+        await (await hf.start(desk, "where?", id="d")).result()
+        found = await hf.replay("d", [desk], to="clerk.model")
+    assert [frame.function for frame in found.frames] == ["desk"]
 
 
 def test_the_page_has_such_a_test(tmp_path, monkeypatch):

@@ -166,7 +166,7 @@ async def check(
 @click.option("--decide", is_flag=True, help="Decide a question that shows another value as it was decided then.")
 @budget_option("What requests to models may spend in all; without it none is made.")
 @click.option("--timeout", metavar="TIME", default="5m", show_default=True, callback=seconds_of,
-              help="How long the rehearsal of one run may take, or keep the event loop.")  # fmt: skip
+              help="How long the rehearsal of one run may take. Code that keeps the event loop has a minute at most.")  # fmt: skip
 @db_option
 @json_option
 async def rehearse(

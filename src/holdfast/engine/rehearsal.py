@@ -48,18 +48,18 @@ async def tried(
     *,
     limit_s: float | None,
     look: Callable[[Stacks], None],
-    begins: Callable[[Callable[[], int]], None] = lambda _: None,
+    begins: Callable[[], None] = lambda: None,
 ) -> Tried:
     """Replay a run without effects; `look` is shown the frames of its tasks at the moment it stops.
 
-    `begins` is called before the first line of the code, with what counts the outcomes that it has seen.
+    `begins` is called before the first line of the code.
     """
     attempt = await load(host, run, spec)
     made, life = Tried(of=len(attempt.journal.outcomes)), attempt.life
     attempt.bodies.hold("rehearsal")
     life.when_live(lambda: _reach(attempt, made))
     life.when_closing(lambda: look(_stacks(attempt)))
-    begins(lambda: attempt.journal.turn)
+    begins()
     try:
         await start(attempt)
         async with asyncio.timeout(limit_s):

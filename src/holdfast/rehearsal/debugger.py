@@ -1,8 +1,8 @@
 """The debugger: Python's own, in an agent's code, while its calls get what was recorded. Look here for `holdfast replay --debug`.
 
-A replay is made twice. The first stops at the point, and says at which line the code is there and how many outcomes it has seen. In
-the second, which has the whole record, the debugger opens at that line when as many have been seen; so `next` goes over a call to
-the line behind it, with the result that was recorded. Where the record ends, the debugger closes.
+A replay is made twice. The first stops at the point, and says at which line the code is there, and how often it has come to that
+line. In the second, which has the whole record, the debugger opens when it comes there as often; so `next` goes over a call to the
+line behind it, with the result that was recorded. Where the record ends, the debugger closes.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ from __future__ import annotations
 import pdb  # noqa: T100 - a person asks for it
 import sys
 from bdb import BdbQuit
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any, Final
 
 from holdfast.rehearsal.frames import Frame
+from holdfast.runtime import here
 from holdfast.values.failures import is_users
+from holdfast.words.harmless import harmless
 
 _SKIPPED: Final = ("holdfast", "holdfast.*", "asyncio", "asyncio.*", "contextlib", "functools", "_asyncio")
+_Line = tuple[str, str, int]  # of a task: its path, the file, the number
 _HELP: Final = (
     "n: the next line, with what was recorded; s: into a function; p NAME; w: where; c: on to the end; q: leave"
 )
@@ -33,19 +37,22 @@ class Debugger(pdb.Pdb):
     def __init__(self) -> None:
         super().__init__(skip=_SKIPPED, nosigint=True)
         self.prompt = "(holdfast) "
-        self.left = False
-        self._turn: Callable[[], int] = lambda: 0
-        self._seen, self._lines = 0, frozenset[tuple[str, int]]()
+        self.opens = self.left = False  # it may open; the person has left it
+        self._seen: Counter[_Line] = Counter()
+        self._target: tuple[_Line, int] | None = None
         self._code: CodeType | None = None
         self._known: dict[str, bool] = {}
         self._opened = False
 
-    def aim(self, seen: int, frames: Sequence[Frame], task: str) -> None:
-        """Open where a task is at one of these frames, and as many outcomes have been seen."""
-        of_task = [frame for frame in frames if frame.task == task] or list(frames)
-        innermost = {frame.task: frame for frame in of_task}
-        self._seen = seen
-        self._lines = frozenset((frame.file, frame.line) for frame in innermost.values())
+    def aim(self, frames: Sequence[Frame], task: str, code: CodeType | None) -> None:
+        """Open where a replay has stopped: in this task, if it has a frame there, or at the first line of the agent."""
+        at = next((frame for frame in reversed(frames) if frame.task == task), None) or next(reversed(frames), None)
+        line = None if at is None else (at.task, at.file, at.line)
+        if line is None or not self._seen[line]:
+            self._code = code
+        else:
+            self._target = line, self._seen[line]
+        self._seen = Counter()
 
     def aim_at(self, code: CodeType | None) -> None:
         """Open at the first line of this function."""
@@ -53,9 +60,8 @@ class Debugger(pdb.Pdb):
 
     # In the thread of the code
 
-    def begin(self, turn: Callable[[], int]) -> None:
-        """Look at every line of the user's from now on; `turn` counts the outcomes that were seen."""
-        self._turn = turn
+    def begin(self) -> None:
+        """Look at every line of the user's from now on."""
         sys.settrace(self._enter)
 
     def end(self) -> None:
@@ -79,9 +85,11 @@ class Debugger(pdb.Pdb):
         return self.trace_dispatch(frame, event, argument)
 
     def _is_there(self, frame: FrameType) -> bool:
-        if self._code is not None:
+        if self._code is not None and self.opens:
             return frame.f_code is self._code
-        return (frame.f_code.co_filename, frame.f_lineno) in self._lines and self._turn() == self._seen
+        line = getattr(here(), "path", ""), frame.f_code.co_filename, frame.f_lineno
+        self._seen[line] += 1
+        return self._target == (line, self._seen[line])
 
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
         try:
@@ -90,6 +98,14 @@ class Debugger(pdb.Pdb):
             self.left = True
             sys.settrace(None)
             raise Left from None
+
+    def message(self, msg: str) -> None:
+        """Print, with nothing in it that could steer the terminal: errors say what runs and models wrote."""
+        super().message(harmless(str(msg), keep="\n\t"))
+
+    def error(self, msg: str) -> None:
+        """Print an error, likewise."""
+        super().error(harmless(str(msg), keep="\n\t"))
 
     def user_exception(self, frame: FrameType, exc_info: Any) -> None:
         """Say nothing of how a coroutine returns."""

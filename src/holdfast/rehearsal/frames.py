@@ -70,14 +70,10 @@ def frames(stacks: Stacks, room: Room | None = BRIEF) -> list[Frame]:
 
     Without room for them no variables are shown.
     """
-    found: list[Frame] = []
-    for task, stack in stacks:
-        own = [frame for frame in stack if is_users(frame.f_code.co_filename)]
-        own = own or [frame for frame in stack if not is_ours(frame.f_code.co_filename)]
-        found += [_frame(task, frame, room) for frame in own]
-        if len(found) >= MOST_FRAMES:
-            break
-    return found[:MOST_FRAMES]
+    own = [(task, frame) for task, stack in stacks for frame in stack if is_users(frame.f_code.co_filename)]
+    if not own:  # an application may be installed as a library is
+        own = [(task, frame) for task, stack in stacks for frame in stack if not is_ours(frame.f_code.co_filename)]
+    return [_frame(task, frame, room) for task, frame in own[:MOST_FRAMES]]
 
 
 def _frame(task: str, frame: FrameType, room: Room | None) -> Frame:

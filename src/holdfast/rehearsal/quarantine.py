@@ -77,6 +77,9 @@ class Quarantine:
         try:
             while True:
                 await asyncio.wait([future], timeout=look_s)
+                if future.cancelled():
+                    await self.close()
+                    raise Kept("the code has stopped its event loop, or cancelled tasks that are not its own")
                 if future.done():
                     return future.result()
                 if self._over.is_set():

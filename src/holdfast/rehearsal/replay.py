@@ -267,25 +267,26 @@ class Ground:
         whole = await self.source.journal(row.id, 0 if to is not None or at is not None else row.checkpoint_seq or 0)
         if at is not None and _first_of(whole, at) is None:
             await self._point_at_child(row.id, whole, at)
-        replayed = await self._replayed(row, spec, _cut(row.id, whole, to, at), len(whole), look)
-        if self._debugger is None or self._debugger.left:
+        events, debugger = _cut(row.id, whole, to, at), self._debugger
+        replayed = await self._replayed(row, spec, events, len(whole), look)
+        if debugger is None:
             return replayed
+        code = getattr(spec.fn, "__code__", None)
         if to is None and at is None and replayed.fits:
-            self._debugger.aim_at(getattr(spec.fn, "__code__", None))
+            debugger.aim_at(code)
         else:
             first = None if at is None else _first_of(whole, at)
-            task = "" if first is None else (first.key or "").rpartition("/")[0]
-            self._debugger.aim(replayed.seen, replayed.frames, task)
-        return await self._replayed(row, spec, whole, len(whole), look, self._debugger)
+            debugger.aim(replayed.frames, "" if first is None else (first.key or "").rpartition("/")[0], code)
+        debugger.opens = True
+        return await self._replayed(row, spec, whole, len(whole), look)
 
-    async def _replayed(
-        self, row: RunRow, spec: AgentSpec, events: list[Event], of: int, look: Room | None, debugger: Debugger | None = None
-    ) -> Replay:  # fmt: skip
+    async def _replayed(self, row: RunRow, spec: AgentSpec, events: list[Event], of: int, look: Room | None) -> Replay:
         """Replay these events, in a quarantine."""
         if self._apart is None or self._apart[0].lost:
             self._apart = Quarantine(), _Host(AtHome(self.source), self._served, self._patience_s)
         quarantine, host = self._apart
-        limit_s = None if debugger is not None else self._limit_s
+        debugger = self._debugger
+        limit_s = None if debugger is not None and debugger.opens else self._limit_s
         if limit_s is not None and row.agent in self._kept:
             limit_s = min(limit_s, max(1.0, limit_s * _AGAIN))
         replaying = _Replaying(host, row, spec, events, len(events) < of, look, debugger)
@@ -362,7 +363,7 @@ class _Replaying:
         # No signal that waits is read: to this run it has not come yet.
         row |= {"inbox_count": 0, "inbox_seen": 0, "lease_epoch": self.row.lease_epoch + 1}
         claimed = Claimed(**row, journal=self.events)
-        begins = (lambda _: None) if self.debugger is None else self.debugger.begin
+        begins = (lambda: None) if self.debugger is None else self.debugger.begin
         came = await tried(self.host, claimed, self.spec, limit_s=limit_s, look=self._look, begins=begins)
         return await self._verdict(came)
 

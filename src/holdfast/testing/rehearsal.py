@@ -21,6 +21,7 @@ import heapq
 import inspect
 import itertools
 import json
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +33,7 @@ from typing import Any, Final, Literal
 
 from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
-from holdfast.client.client import open as open_store
-from holdfast.client.edge import open_bundle, user
+from holdfast.client.edge import describe, open_bundle, open_existing, user
 from holdfast.client.history import input_text
 from holdfast.client.keys import Keys
 from holdfast.client.rehearsal import told
@@ -79,18 +79,23 @@ _LOOK_EVERY_S: Final = 0.001
 _QUIET_LOOKS: Final = 3
 _LATE_MS: Final = 10_000
 _MOST_RUNS: Final = 10_000  # of one family
+_KEPT_S: Final = 60.0  # that code may keep its loop
 Origin = Literal["recorded", "asked", "scripted"]
 
 
 def replay(
-    store: str, run: str, agents: Iterable[Agent[..., Any] | ModuleType], *, to: int | str | None = None
+    store: str | os.PathLike[str],
+    run: str | None = None,
+    agents: Iterable[Agent[..., Any] | ModuleType] = (),
+    *,
+    to: int | str | None = None,
 ) -> Replay:
     """Replay a recorded run with the code of today, in a plain test. No body runs, and nothing is written.
 
     Args:
         store: The URL of the store that has the run, such as "sqlite:orders.db"; or the name of a bundle, whose signer is trusted
             here (`holdfast.Keys`).
-        run: The run.
+        run: The run; of a bundle, unless given, the one above all others.
         agents: Its agent, and those it calls, or modules with agents.
         to: Stop when the run has seen this event, or where it makes the call of this key.
 
@@ -98,6 +103,8 @@ def replay(
         NondeterminismError: The code does not make the calls that are recorded, does not take the recorded values, or ends
             otherwise. The message says where, with the line of the code.
         UnknownRun: The store has no such run.
+        StoreUnavailable: There is no such store.
+        BadBundle: The bundle is not whole, or nobody who is trusted has signed it.
 
     Example:
         ```python
@@ -106,10 +113,13 @@ def replay(
             assert replayed.result == "published"
         ```
     """
+    place = os.fspath(store)
+    if run is None and not is_bundle(place):
+        raise BadArguments(f"{place!r} is no bundle, so the run must be named: replay({place!r}, 'ID', [agent])")
 
     async def replayed() -> Replay:
-        async with _looked_into(store) as hf:
-            return await hf.replay(run, agents, to=to)
+        async with _looked_into(place) as hf:
+            return await hf.replay(describe(place).run if run is None else run, agents, to=to)
 
     with ThreadPoolExecutor(1) as alone:  # a loop of its own: whoever calls may be on one
         found = alone.submit(asyncio.run, replayed()).result()
@@ -119,9 +129,9 @@ def replay(
 
 
 def _looked_into(place: str) -> contextlib.AbstractAsyncContextManager[Client]:
-    """Open a store, or a bundle as if it were one."""
+    """Open a store that is there, or a bundle as if it were one."""
     if not is_bundle(place):
-        return open_store(place)
+        return open_existing(place, Actor(user()), PYTHON, only_looks=True)
     return open_bundle(place, Actor(user()), PYTHON, Keys().own)
 
 
@@ -179,7 +189,8 @@ async def rehearse(
         answers: Functions, by step or its name, that answer calls which the record has not with that input.
         decide: Decide a question that shows another value than it did as it was decided then; else it ends the rehearsal.
         budget: What requests to models may spend in all. Without it none is made, but to a `model` that is an object.
-        timeout: How long each rehearsal may take, or keep the event loop; one that is not at its end by then is stopped.
+        timeout: How long each rehearsal may take; one that is not at its end by then is stopped. So is code that keeps the event
+            loop for as long, or for a minute.
 
     Raises:
         UnknownRun: One of the runs is not there.
@@ -263,7 +274,7 @@ async def _rehearsed(hf: Client, row: RunRow, code: Sequence[Any], rules: _Rules
     with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
         stage = _Stage(Path(folder) / "rehearsal.db", code, director)
         try:
-            second = await apart.run(lambda: _played(stage, row.id), rules.limit_s)
+            second = await apart.run(lambda: _played(stage, row.id), min(rules.limit_s, _KEPT_S))
         except Kept as kept:
             director.stopped = director.stopped or str(kept)
             second = director.so_far(first.input)
