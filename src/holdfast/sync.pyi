@@ -120,11 +120,11 @@ class Run(Generic[R_co]):
         """
 
     def step(self, which: int | str) -> StepInfo:
-        """Find one of its calls, by its key or the place of its first event.
+        """Find one of its calls, by its key, by its name if it was called once, or by the place of its first event.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: It has no such call.
+            BadArguments: It has no such call, or several with that name: the text says which keys there are.
         """
 
     def snapshot(self) -> Snapshot:
@@ -429,7 +429,7 @@ class StepInfo:
         name: The name of the step, of the child's agent, or of the verb with a colon before it.
         status: "running", "waiting", "completed", "failed" or "cancelled".
         input: Its arguments in a line, cut to 120 characters.
-        kept: Whether its whole arguments are in the history: `arguments()` reads them.
+        kept: Whether its whole arguments are in the history: `arguments()` reads them. If not, it returns None.
         attempts: How many bodies ran.
         failures: The attempts that failed and were tried again: type and text of each error.
         error: The type and text of the error it failed with.

@@ -853,3 +853,86 @@ async def test_a_body_in_flight_at_the_point_begins_anew():
         await hf.answer(question, {"result": "not again"}, by="ana")
         assert await fork.result() == "not again"
         assert did("pay") == 1
+
+
+# People
+
+
+async def test_a_question_that_is_not_for_the_starter_is_not_decided_by_a_fork(opened):
+    """Who makes a fork starts it. What the fork asks is for nobody who started it or a run that it comes from."""
+
+    @holdfast.agent
+    async def pays() -> bool:
+        return bool(await holdfast.approve("pay?", not_by="starter"))
+
+    async with opened(pays) as hf:
+        run = await hf.acting_as("ana").start(pays, id="r")
+        question = await run.wait_for_question()
+        await hf.approve(question, by="bob")
+        assert await run.result() is True
+        for by in ("ana", "bob", "cleo"):
+            with pytest.raises(NotAllowed, match=r"ana started the run|starts the fork.*asked anew"):
+                await run.fork(replace={":approve#0": True}, by=by)
+        fork = await run.fork(at=":approve#0", by="bob", id="f")
+        asked = await fork.wait_for_question()
+        assert set(asked.not_by) == {"ana", "bob"}
+        for by in ("ana", "bob"):
+            with pytest.raises(NotAllowed):
+                await hf.approve(asked, by=by)
+        await run.delete()
+        deep = await fork.fork(by="cleo", id="g")
+        assert set((await deep.wait_for_question()).not_by) == {"ana", "bob", "cleo"}
+        await hf.approve(asked, by="cleo")
+        assert await fork.result() is True
+
+
+async def test_children_of_a_fork_ask_after_the_originals_family_is_deleted(opened):
+    """What the deleted child did is known: a person sees it, and can take its result."""
+
+    @holdfast.agent
+    async def leads() -> list[str]:
+        return [await child("quick"), await act("d")]
+
+    async with opened(leads, child) as hf:
+        run = await hf.start(leads, id="r")
+        first = await run.result()
+        fork = await run.fork(at=0, id="f")
+        assert await run.delete() == 2
+        for _ in range(3):
+            question = await fork.wait_for_question()
+            assert "It was done by run 'r" in question.question
+            await hf.answer(question, "use", by="ana")
+        assert await fork.result() == first
+        assert (did("quick begins"), did("quick ends"), did("d")) == (1, 1, 1)
+        assert await fork.delete() == 2
+        assert (await hf.store.facts())["events"] == 0
+
+
+async def test_a_paused_run_is_forked_and_the_fork_goes_on(opened):
+    """The pause was the other run's: with those below it, and with what it was told before."""
+
+    @holdfast.agent
+    async def leads() -> list[str]:
+        await act("a")
+        slow = await child("slow")
+        return [slow, await holdfast.receive("more", str)]
+
+    async with opened(leads, child) as hf:
+        run = await hf.start(leads, id="r")
+        await run.wait("waiting", waits_for="child")
+        (below,) = await hf.runs(parent="r")
+        await hf.get(below.id).wait("waiting", waits_for="message")
+        await run.pause(reason="lunch", by="ana")
+        await run.wait("paused")
+        fork = await run.fork(id="f", effects="new")
+        await fork.wait("waiting", waits_for="child")
+        (other,) = await hf.runs(parent="f")
+        await hf.get(other.id).wait("waiting", waits_for="message")
+        await hf.get(other.id).send("go", "on")
+        await fork.send("more", "m")
+        assert await fork.result() == ["slow ends!", "m"]
+        assert (await run.info()).status == "paused"
+        await run.resume(by="ana")
+        await hf.get(below.id).send("go", "on")
+        await run.send("more", "n")
+        assert await run.result() == ["slow ends!", "n"]

@@ -174,3 +174,56 @@ async def test_a_copy_and_a_fork_that_was_moved_show_what_they_share(opened, tmp
             await each.delete()
         facts = await other.store.facts()
         assert (facts["integrity"], facts["events"], facts["blobs"]) == ("ok", 0, 0)
+
+
+# Calls, named
+
+
+async def test_a_call_is_found_by_its_name_and_several_are_told_apart(opened):
+    async with opened(*AGENTS) as hf:
+        run = await hf.start(leads, id="r")
+        await run.send("go", "on")
+        await run.result()
+        assert (await run.step("child")).key == "child#0"
+        assert (await run.step("act")).key == "act#0"
+        with pytest.raises(holdfast.BadArguments, match=r"called ':plan' 2 times: name one of ':plan#0', ':plan#1'"):
+            await run.step(":plan")
+        with pytest.raises(holdfast.BadArguments, match="has no call 'ac'"):
+            await run.step("ac")
+        below = (await run.step("child")).child
+        with pytest.raises(
+            holdfast.BadArguments, match=rf"run '{below}' below it did.*'grandchild#0'.*started it: 'child#0'"
+        ):
+            await run.fork(replace={"grandchild": 3})
+        assert [(step.key, step.kept, await step.arguments() is not None) async for step in run.steps()] == [
+            (step.key, step.kept, step.kept) async for step in run.steps()
+        ]
+
+
+async def test_a_question_that_a_retry_took_out_is_shown_as_it_was_decided(opened):
+    @holdfast.agent
+    async def asks() -> str:
+        await act("a")
+        await holdfast.approve("go on?")
+        return await act("end")
+
+    async with opened(asks) as hf:
+        BROKEN.add("end")
+        run = await hf.start(asks, id="r")
+        await hf.approve(await run.wait_for_question(), by="ana")
+        await run.wait("failed")
+        await run.retry(at="act#0", effects="new")
+        again = await run.wait_for_question()
+        for limit in (None, 1):  # in one page, or in many
+            page, after, found = [], -1, []
+            while page or after == -1:
+                page = [step async for step in run.steps(after=after, limit=limit, dropped=True)]
+                found += page
+                after = page[-1].seq if page and limit else 10**6
+                if limit is None or not page:
+                    break
+            asked = [(step.status, step.dropped is not None) for step in found if step.kind == "question"]
+            assert asked == [("completed", True), ("waiting", False)]
+        await hf.deny(again, by="ana")
+        (before, after) = [step async for step in run.steps(dropped=True) if step.kind == "question"]
+        assert (await before.result(), before.status, after.status) == (None, "completed", "completed")

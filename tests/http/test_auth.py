@@ -79,3 +79,26 @@ async def test_an_address_that_others_reach_needs_a_token(tmp_path):
         headers = {"Host": "holdfast.example", "X-Forwarded-For": "1.2.3.4"}
         assert (await web.get(address)).status_code == 401
         assert (await web.get(address, headers=headers | bearer(secret))).status_code == 200
+
+
+@on_a_server
+async def test_a_token_that_may_not_decide_decides_nothing_by_a_fork(site):
+    """However the question is named; to fork without a decision needs no more than to write."""
+    run = site.hf.get(await site.start("publish", "text", id="r"))
+    question = await run.wait_for_question()
+    await site.hf.deny(question, by=holdfast.Actor("bob", groups=["editors"]))
+    await site.until("r", "completed", "failed")
+    _, writes = await site.hf.create_token("ana", groups=["editors"], scopes=["read", "write"])
+    _, decides = await site.hf.create_token("bob", groups=["editors"], scopes=["read", "write", "decide"])
+    for key in (question.key, ":approve", question.key.removesuffix("#0")):
+        answer = await site.web.post("/api/runs/r/fork", headers=bearer(writes), json={"replace": {key: True}})
+        assert answer.status_code == 403, answer.text
+    assert len(await site.hf.runs()) == 1
+    made = await site.web.post("/api/runs/r/fork", headers=bearer(writes), json={"at": 0, "effects": "new"})
+    assert made.status_code == 201, made.text
+    asked = await site.hf.get(made.json()["run"]["id"]).wait_for_question()
+    assert asked.id != question.id
+    made = await site.web.post("/api/runs/r/fork", headers=bearer(decides), json={"replace": {question.key: True}})
+    assert made.status_code == 201, made.text
+    fork = site.hf.get(made.json()["run"]["id"])
+    assert await fork.result() != await run.result()

@@ -45,7 +45,7 @@ async def steps(
 ) -> None:
     """List the calls of a run, or show one whole. ID may be the FILE of a bundle.
 
-    STEP is the number or the key of a call. Then its arguments and its result are printed too, as far as they are kept.
+    STEP is the number, the key or the name of a call. Then its arguments and its result are printed too, as far as they are kept.
     """
     async with looked_into(run, db) as hf:
         found = hf.get(run_in(run))
@@ -127,7 +127,7 @@ def _print_step(step: StepInfo, whole: dict[str, Any]) -> None:
         on.print(Text(f"{MARGIN * 2}attempt {number}: {clean(failure)}", "red"), soft_wrap=True)
     if step.error is not None:
         block(on, step.error, "bold red", MARGIN * 2)
-    if whole["arguments"] is None:
+    if not step.kept and whole["arguments"] is None:
         how = 'only their digest is kept; @step(inputs="full") keeps them whole' if step.kind == "step" else "none"
         on.print(Text(f"{MARGIN}arguments  ", "cyan").append(how, "dim"), soft_wrap=True)
     else:

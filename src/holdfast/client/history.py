@@ -20,6 +20,7 @@ from holdfast.client.info import RunInfo, is_put_off, shared_info, wants_worker
 from holdfast.client.streams import StreamInfo, streams
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.store.blobs import unspilled
+from holdfast.store.forks import keys_named
 from holdfast.values.codec import UNTYPED, preview
 from holdfast.values.parts import ARGUMENTS, bases, expanded, filled, needed, parsed
 from holdfast.values.text import cut, is_whole, short, show
@@ -36,6 +37,7 @@ _MESSAGES: Final = 20  # that a snapshot shows, the last
 _STEPS_BY_COST: Final = 10
 _RUNS: Final = 200  # of a family that a snapshot looks at
 _DEPTH: Final = 20
+_KEYS: Final = 5  # in an error
 _ARRIVED: Final = frozenset({"child", "question", "conversation"})  # calls that an arrival ends
 _ASKED: Final = frozenset({"approval.asked", "approval.withdrawn"})
 _NOT_TOPICS: Final = ("approval:", "child:", "conversation:")
@@ -71,7 +73,7 @@ class StepInfo(_Inside):
         name: The name of the step, of the child's agent, or of the verb with a colon before it.
         status: "running", "waiting", "completed", "failed" or "cancelled".
         input: Its arguments in a line, cut to 120 characters.
-        kept: Whether its whole arguments are in the history: `arguments()` reads them.
+        kept: Whether its whole arguments are in the history: `arguments()` reads them. If not, it returns None.
         attempts: How many bodies ran.
         failures: The attempts that failed and were tried again: type and text of each error.
         error: The type and text of the error it failed with.
@@ -132,9 +134,7 @@ class StepInfo(_Inside):
             shown = None if asked is None else await _value(self._client, self.run, asked.seq)
             return None if asked is None else {"question": asked.data.get("question"), "show": shown}
         else:
-            told = ("ms", "until", "conversation", "first", "end", "done", "total", "text", "items")
-            found = {name: value for name in told if (value := call.fact(name)) is not None}
-            return found or None
+            return _facts(call) or None
         return None if text is None else await aside(text, UNTYPED.load, text)
 
     async def result(self) -> Any:
@@ -166,7 +166,17 @@ def _info(client: Base, run: str, call: Call) -> StepInfo:
 
 
 def _keeps(call: Call) -> bool:
-    return call.sort in ("child", "question") or call.inputs is not None
+    if call.sort == "step":
+        return call.inputs is not None or bool(call.fact("given"))
+    if call.sort == "child":
+        return not call.fact("replaced")  # there was none
+    return call.sort == "question" or bool(_facts(call))
+
+
+def _facts(call: Call) -> dict[str, Any]:
+    """What the events of a verb say of how it was called."""
+    told = ("ms", "until", "conversation", "first", "end", "done", "total", "text", "items")
+    return {name: value for name in told if (value := call.fact(name)) is not None}
 
 
 async def _value(client: Base, run: str, seq: int) -> Any:
@@ -291,16 +301,18 @@ def _added(calls: Calls, event: Event, passed: set[tuple[str, int | None]]) -> C
 
 async def _complete(client: Base, run: str, made: Sequence[Call], end: int, dropped: bool) -> None:
     """Look up what came later of calls that are open where a page ends."""
-    still = {call.key: call for call in made if call.outcome is None}
+    open_calls = [call for call in made if call.outcome is None]
+    still = {call.key: call for call in open_calls}
     if not still:
         return
     children = {call.child: call for call in still.values() if call.child is not None}
+    asked = {question: call for call in open_calls if (question := call.fact("approval")) is not None}
     kinds = ARRIVALS if any(call.sort in _ARRIVED for call in still.values()) else frozenset[str]()
     for event in await client.store.outline_of(run, still, kinds, from_seq=end, dropped=dropped):
         call = (
             children.get(str(event.data.get("child")))
             if event.kind == "child.ended"
-            else still.get(key_of(event) or "")
+            else asked.get(str(event.data.get("approval"))) or still.get(key_of(event) or "")
         )
         if call is not None and call.outcome is None and (event.dropped == call.dropped or event.kind in ARRIVALS):
             call.add(event)
@@ -322,7 +334,7 @@ async def _name_workers(client: Base, run: str, calls: Calls, made: Iterable[Cal
 
 
 async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
-    """Find one call by the place of its first event, or by its key. `BadArguments` if there is none."""
+    """Find one call by the place of its first event, by its key, or by its name if it is the only one. `BadArguments` if not."""
     row = await client._run_row(run)
     if isinstance(which, int):
         if 0 <= checked_place(which, "step") < row.next_seq:
@@ -332,7 +344,15 @@ async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
         raise BadArguments(f"run {run!r} has no call that begins with event {which}; `holdfast steps {run}` lists them")
     call = await _call_at(client, run, which)
     if call is None:
-        raise BadArguments(f"run {run!r} has no call with the key {short(which)}; `holdfast steps {run}` lists them")
+        named = keys_named(await client.store.keys_like(run, which), which)
+        if len(named) > 1:
+            told = ", ".join(map(repr, named[:_KEYS])) + (
+                f" and {len(named) - _KEYS} more" if len(named) > _KEYS else ""
+            )
+            raise BadArguments(f"run {run!r} called {short(which)} {len(named)} times: name one of {told}")
+        call = await _call_at(client, run, named[0]) if named else None
+    if call is None:
+        raise BadArguments(f"run {run!r} has no call {short(which)}; `holdfast steps {run}` lists their keys")
     return _info(client, run, call)
 
 

@@ -407,11 +407,11 @@ class Run(Generic[R_co]):
         return steps(self._client, self.id, after=after, limit=limit, dropped=dropped)
 
     async def step(self, which: int | str) -> StepInfo:
-        """Find one of its calls, by its key or the place of its first event.
+        """Find one of its calls, by its key, by its name if it was called once, or by the place of its first event.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: It has no such call.
+            BadArguments: It has no such call, or several with that name: the text says which keys there are.
 
         Example:
             ```python

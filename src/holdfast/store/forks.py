@@ -159,6 +159,10 @@ class Forks(Feature):
         """Read all events of such a run, dropped ones too, as they were when the fork was made."""
         return await self._read(_journal_below, run, name)
 
+    async def keys_like(self, run: str, name: str) -> list[str]:
+        """List the keys of calls that a text may name: that are it, or begin with it behind the path of the call."""
+        return [key for (key,) in await self._read(rows, "keys_like", run=run, key=name, limit=1000)]
+
     async def forks(self, runs: Iterable[str]) -> list[ForkRow]:
         """Read the forks that were made from these runs, the oldest first."""
         found = await self._read(rows, "forks_of", ids=to_json(list(runs)))
@@ -179,7 +183,10 @@ class Fork:
         yield from _hold(tx, new.run)
         base = yield from existing(tx, new.run)
         if base.status == "moved":
-            raise RunFinished(f"run {new.run!r} was moved to another store: fork it there")
+            raise RunFinished(
+                f"run {new.run!r} was moved to another store, where it goes on: fork it there. If it never came there, "
+                f"`holdfast export {base.root_id} --undo --force` takes it back"
+            )
         row = yield from tx.row("run", run=new.id)
         if row is not None:
             return (yield from self._again(tx, RunRow(*row)))
@@ -284,6 +291,11 @@ class Fork:
         if row is not None:
             question = ApprovalRow(*row)
             check_allowed(question, actor)
+            if question.not_by is not None:
+                raise NotAllowed(
+                    f"question {question.id!r} is not for who started the run, and {actor.name!r} starts the fork: fork "
+                    f"at={key!r}, and it is asked anew"
+                )
             if json.loads(question.needs) not in (1, {question.digest: 1}):
                 raise BadArguments(
                     f"question {question.id!r} needs more than one person, and a fork is made by one: fork at={key!r}, and it is "
@@ -521,14 +533,27 @@ def place_of(tx: Transaction, run: RunRow, at: int | str) -> Asking[int]:
     return (yield from _outcome(tx, run, key))[0]
 
 
+def keys_named(keys: Iterable[str], name: str) -> list[str]:
+    """Those of these keys whose calls have this name."""
+    return [key for key in keys if key.rpartition("#")[0].rpartition("/")[2] == name]
+
+
 def key_of(tx: Transaction, run: str, name: str) -> Asking[str]:
     """Find the call that a text names: by its key, or by the name of a step that was called once."""
     found: list[str] = [key for (key,) in (yield from tx.rows("keys_like", run=run, key=name, limit=1000))]
     if name in found:
         return name
-    called = [key for key in found if key.rpartition("#")[0].rpartition("/")[2] == name]
+    called = keys_named(found, name)
     if len(called) == 1:
         return called[0]
+    if not called:
+        below = yield from tx.rows("calls_below", run=run, key=name)
+        if below:
+            child, key, top = below[0]
+            raise BadArguments(
+                f"{show(name, 60)}: run {run!r} made no such call; run {child!r} below it did ({key!r}). Fork that run, or replace "
+                f"what the child came to, by the key of the call that started it: {top!r}"
+            )
     near = called or found
     told = ", ".join(map(repr, near[:_NAMED])) + (f" and {len(near) - _NAMED} more" if len(near) > _NAMED else "")
     what = "made several calls with that name" if called else "made no such call"

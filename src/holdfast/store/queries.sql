@@ -928,6 +928,16 @@ SELECT kind, data FROM events WHERE run_id = :run AND seq = :seq AND dropped IS 
 UNION ALL
 SELECT kind, data FROM {shared} AND seq = :seq
 
+-- name: calls_below
+-- Calls of runs below one that a text names, and the calls of that one that these runs came from.
+WITH RECURSIVE tree (member, top) AS (
+  SELECT id, parent_key FROM runs WHERE parent_id = :run
+  UNION ALL SELECT runs.id, tree.top FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.member)
+SELECT events.run_id, events.key, min(tree.top) FROM tree CROSS JOIN events
+WHERE events.run_id = tree.member AND dropped IS NULL AND events.key IS NOT NULL
+  AND (events.key = :key OR substr(events.key, 1, length(:key) + 1) = :key || '#')
+GROUP BY events.run_id, events.key ORDER BY events.run_id, events.key LIMIT 1
+
 -- name: last_of_kinds
 -- Where the last event of these kinds stands in a run's history, before a place.
 SELECT max(seq) FROM (

@@ -220,6 +220,7 @@ class Calls:
         self.workers: dict[int, str] = {}  # by epoch, as far as the events so far say
         self._by_key: dict[tuple[str, int | None], Call] = {}
         self._by_child: dict[tuple[str, int | None], Call] = {}
+        self._by_question: dict[str, Call] = {}  # what is said to one that a retry took out is not taken out with it
         for event in events:
             self.add(event)
 
@@ -249,6 +250,9 @@ class Calls:
             self._by_key.pop((call.key, call.dropped), None)
             if call.child is not None:
                 self._by_child.pop((call.child, call.dropped), None)
+            for event in call.events if call.sort in ("question", "step") else ():
+                if event.kind == "approval.asked":
+                    self._by_question.pop(str(event.data.get("approval")), None)
         gone = {id(call) for call in calls}
         self.made = [call for call in self.made if id(call) not in gone]
 
@@ -260,8 +264,11 @@ class Calls:
         if key is None:
             return None
         # A question that belongs to a step, and what is said to it, stands with the other events of the step.
-        call = self._by_key.get((key, event.dropped)) or (
-            self._by_key.get((key, None)) if kind in ARRIVALS or kind == "approval.withdrawn" else None
+        asked = self._by_question.get(str(data.get("approval"))) if kind in ARRIVALS else None
+        call = (
+            asked
+            or self._by_key.get((key, event.dropped))
+            or (self._by_key.get((key, None)) if kind in ARRIVALS or kind == "approval.withdrawn" else None)
         )
         if call is None:
             if kind in ARRIVALS:
@@ -275,6 +282,8 @@ class Calls:
             self.made.append(call)
         if "child" in data:
             self._by_child[str(data["child"]), event.dropped] = call
+        if kind == "approval.asked" and "approval" in data:
+            self._by_question[str(data["approval"])] = call
         return call
 
     def _of_child(self, child: str, dropped: int | None) -> Call | None:

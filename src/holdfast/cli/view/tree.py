@@ -96,6 +96,7 @@ class History:
         self._branches: dict[str, Node] = {}
         self._agents: set[str] = set()  # branches that are runs of agents of Pydantic AI
         self._children: dict[str, Node] = {}
+        self._questions: dict[str, Node] = {}  # by id: a retry takes out what was asked, and not what was said to it
         self._passing: list[tuple[list[Node], Node]] = []
         for event in events:
             self.add(event)
@@ -251,6 +252,7 @@ class History:
         else:
             node = self._call(event, "question")
         node.name, node.state, node.began = _said(event), "waiting", event.at
+        self._questions[data.get("approval", "")] = node
         if data.get("to"):
             node.remarks.append(Remark(f"for {', '.join(data['to'])}"))
         if data.get("not_by") == "starter":
@@ -258,7 +260,7 @@ class History:
 
     def _told(self, event: Event) -> Node | None:
         """Something happened to a question that does not end it."""
-        node = self._calls.get((event.key or event.data.get("key", ""), None))
+        node = self._question_of(event)
         if node is None:
             return None
         node.remarks.append(Remark(_said(event)))
@@ -266,9 +268,14 @@ class History:
             node.state, node.ended = "cancelled", event.at
         return node
 
+    def _question_of(self, event: Event) -> Node | None:
+        """The node of the question, or of the step, that something was said to."""
+        asked = self._questions.get(event.data.get("approval", ""))
+        return asked or self._calls.get((event.key or event.data.get("key", ""), None))
+
     def _decided(self, event: Event) -> Node:
         data = event.data
-        node, said = self._calls.get((data.get("key", ""), None)), _said(event)
+        node, said = self._question_of(event), _said(event)
         if node is None:
             return self._top(event, "note", said)
         if node.sort == "question":
