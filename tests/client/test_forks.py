@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import pytest
 
 import holdfast
 from holdfast.client.family import account
+from holdfast.store.work import rows as rows_of
 
 BROKEN: set[str] = set()
 LARGE = "x" * 300_000  # of arguments that are kept apart
@@ -227,3 +231,93 @@ async def test_a_question_that_a_retry_took_out_is_shown_as_it_was_decided(opene
         await hf.deny(again, by="ana")
         (before, after) = [step async for step in run.steps(dropped=True) if step.kind == "question"]
         assert (await before.result(), before.status, after.status) == (None, "completed", "completed")
+
+
+# Races
+
+GROWING = [f"message {n} " + "m" * 400 for n in range(12)]  # of inputs that many runs have in common
+
+
+@holdfast.step(inputs="full", effects=False)
+async def reads(messages: list[str], n: int) -> int:
+    return len(messages) + n
+
+
+@holdfast.agent
+async def talks(tag: int) -> int:
+    return sum([await reads(GROWING[: n + 1], tag) for n in range(len(GROWING))])
+
+
+async def test_forks_deletions_and_writers_of_the_same_inputs_meet(store_url):
+    """Two clients fork, delete, prune and write the same parts at once: what runs and forks have stays whole, and all goes at last."""
+
+    async def fork(hf, run, at):
+        with contextlib.suppress(holdfast.UnknownRun):
+            return await hf.get(run).fork(at=at, effects="new", id=f"{run}.f{at}")
+
+    async def delete(hf, run):
+        with contextlib.suppress(holdfast.UnknownRun, holdfast.RunActive):
+            await hf.get(run).delete()
+
+    async def whole(hf, run):
+        """Every call has its arguments, whoever wrote the parts of them."""
+        found = [(await step.arguments())["messages"] async for step in run.steps()]
+        assert found == [GROWING[: n + 1] for n in range(len(GROWING))]
+
+    async with holdfast.open(store_url, agents=[talks]) as one, holdfast.open(store_url, agents=[talks]) as two:
+        parts: set[str] = set()
+        for n in range(4):
+            await (await one.start(talks, n, id=f"r{n}")).result()
+            parts |= await one.store.parts_of([f"r{n}"])
+            old = one.store.clock.now() + 1
+            made = await asyncio.gather(
+                *[fork((one, two)[at % 2], f"r{n}", at * 3) for at in range(4)],
+                two.start(talks, 100 + n, id=f"w{n}"),
+                delete((one, two)[n % 2], f"r{n}"),
+                two.store.prune(old, ["completed"]),
+                one.start(talks, 200 + n, id=f"v{n}"),
+            )
+            for run in [each for each in made if isinstance(each, holdfast.Run)]:
+                try:
+                    await run.result()
+                    await whole(one, one.get(run.id))
+                except holdfast.UnknownRun:
+                    assert run.id[0] in "wv"  # it was quick, and pruned as soon as it had ended
+        for info in await one.runs(limit=1000):
+            deeper = await fork(two, info.id, 6)
+            await asyncio.gather(delete(one, info.id), deeper.result())
+            await whole(two, deeper)
+        for info in await one.runs(limit=1000):
+            await one.get(info.id).wait("completed")
+            await delete(two, info.id)
+        facts = await one.store.facts()
+        assert (facts["integrity"], facts["events"], facts["runs"]) == ("ok", 0, {})
+        assert parts and await one.store.parts(parts) == {}
+
+
+async def test_a_fork_and_the_deletion_of_a_child_meet(store_url):
+    """The fork has the child, kept or not deleted yet, or finds that it is gone; it never counts on events that are not there."""
+    async with holdfast.open(store_url, agents=AGENTS) as one, holdfast.open(store_url) as two:
+        for n in range(4):
+            run = await one.start(leads, id=f"r{n}")
+            await run.send("go", "on")
+            await run.result()
+            (below,) = await one.runs(parent=run.id)
+            fork, _ = await asyncio.gather(
+                one.get(run.id).fork(at=":progress#1", effects="new", id=f"f{n}"), two.get(below.id).delete()
+            )
+            await fork.result()
+            rows = {row.id for row in await one.store.below(fork.id)}
+            counted = {name for _, base, *_, name in await one.store._read(segments_of, fork.id) if base != run.id}
+            assert counted == rows
+            for name in rows:
+                assert await one.store.journal_below(fork.id, name)
+        for info in await one.runs(limit=1000):
+            with contextlib.suppress(holdfast.UnknownRun):
+                await two.get(info.id).delete()
+        facts = await one.store.facts()
+        assert (facts["integrity"], facts["events"], facts["runs"], facts["blobs"]) == ("ok", 0, {}, 0)
+
+
+def segments_of(run):
+    return (yield from rows_of("segments", run=run))

@@ -67,6 +67,8 @@ def _delete(tx: Transaction, run: str, by: str, via: str) -> Asking[int]:
     if parent is not None and parent[0] not in FINISHED:
         raise RunActive(f"run {run!r} belongs to run {found.parent_id!r}, which is {parent[0]}")
     family = yield from tx.rows("family", run=run)
+    if not family:  # another was quicker, while this waited for it
+        raise UnknownRun(f"there is no run {run!r}")
     for member, status in family:
         if status not in FINISHED:
             raise RunActive(f"run {member!r} is {status}; cancel it first, or wait for its end")
@@ -113,7 +115,11 @@ def _prune(tx: Transaction, fits: dict[str, Any], limit: int, spared: set[str], 
     found = yield from tx.rows("prunable", **fits, limit=limit, spared=to_json(sorted(spared)))
     for (root,) in found:
         family = yield from tx.rows("family", run=root)
-        if all(status in FINISHED for _, status in family) and not (yield from _is_underway(tx, root, family)):
+        if (
+            family
+            and all(status in FINISHED for _, status in family)
+            and not (yield from _is_underway(tx, root, family))
+        ):
             doomed += [member for member, _ in family]
             roots += 1
             gone = RunRow(*(yield from tx.row("run", run=root)))

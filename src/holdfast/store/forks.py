@@ -17,7 +17,8 @@ enters one, conversations.
 
 A retry of a fork that goes back into the shared part takes over what it shares from there on, and then drops of it as always.
 
-Lock order: the runs that are shared with, in the order of their ids, so that none of them is deleted or retried meanwhile.
+Lock order: the runs that are shared with, in the order of their ids, so that none of them is deleted or retried meanwhile; then
+the runs below, in that order, against being deleted alone, because they may be at work and end in the run above.
 """
 
 from __future__ import annotations
@@ -197,6 +198,7 @@ class Fork:
         if (yield from insert_run(tx, fork)) is None:
             raise BadArguments(f"there is a run {new.id!r} already; give the fork another id")
         yield from _share(tx, new.id, base, shares, until)
+        yield from tx.rows("hold_below", run=new.run)
         yield from tx.rows("insert_segments_below", run=new.id, base=new.run)
         yield from tx.rows("inherit_segments", run=new.id, base=new.run)
         checkpoint, steps, last_at = yield from tx.row("shared_counts", run=new.id)

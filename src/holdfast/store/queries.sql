@@ -813,6 +813,10 @@ WITH RECURSIVE tree (member) AS (
 INSERT INTO lineage (run_id, part, base_id, first, until, seen, name)
 SELECT :run, 'below', id, 0, next_seq, next_seq, id FROM tree CROSS JOIN runs WHERE runs.id = tree.member
 
+-- name: hold_below
+-- Keep the runs below another from being deleted, until the transaction ends.
+SELECT 1
+
 -- name: inherit_segments
 -- Have what runs below another fork's origin have done count for a fork of it.
 INSERT INTO lineage (run_id, part, base_id, first, until, seen, name)

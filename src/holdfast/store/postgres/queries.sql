@@ -425,6 +425,12 @@ SELECT base_id, max(until) FROM (
   ORDER BY run_id, part, base_id, first FOR UPDATE) AS held
 GROUP BY base_id
 
+-- name: hold_below
+-- Their owners may write meanwhile, and end them.
+WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE parent_id = :run
+                             UNION SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.id)
+SELECT runs.id FROM tree JOIN runs ON runs.id = tree.id ORDER BY runs.id FOR KEY SHARE OF runs
+
 -- name: about
 -- What `doctor` shows of the server.
 SELECT version(), current_database(), current_schema(), current_setting('synchronous_commit'),
