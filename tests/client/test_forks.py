@@ -249,7 +249,7 @@ async def talks(tag: int) -> int:
 
 
 async def test_forks_deletions_and_writers_of_the_same_inputs_meet(store_url):
-    """Two clients fork, delete, prune and write the same parts at once: what runs and forks have stays whole, and all goes at last."""
+    """Two clients fork, delete, prune and write the same parts at once: what each run has stays whole, and all goes at last."""
 
     async def fork(hf, run, at):
         with contextlib.suppress(holdfast.UnknownRun):
