@@ -297,7 +297,7 @@ async def test_a_value_that_does_not_fit_stops_the_fork_before_any_effect(opened
         await hf.get("bad").wait("paused")
         reason = (await hf.get("bad").info()).reason
         assert "{'size': 'large'}, which replaces the result of 'fetch#0', does not fit its type" in reason
-        assert "Fork again with a value that fits" in reason and did("large") == 0
+        assert "Fork 'r' again with a value for 'fetch#0' that fits" in reason and did("large") == 0
 
 
 # Effects

@@ -113,3 +113,18 @@ async def retried(url):
 async def asks(url, run):
     async with holdfast.open(url, agents=[forked]) as hf:
         await hf.get(run).wait_for_question()
+
+
+def test_a_value_that_does_not_fit_is_told_with_the_way_on(url):
+    """Nobody here has the agent's code; where the fork stops, show and doctor advise another fork, and no resume."""
+    BROKEN[0] = False
+    told(url, "fork", "r", "--replace", "fetch=3", "--id", "bad", "--by", "ana", "--effects", "new")
+    asyncio.run(stops(url, "bad"))
+    for words, code in ((["show", "bad"], 0), (["doctor"], 1)):
+        said = " ".join(told(url, *words, code=code).split())
+        assert "holdfast fork r --replace fetch#0=JSON" in said.replace("'", "") and "resume bad" not in said
+
+
+async def stops(url, run):
+    async with holdfast.open(url, agents=[forked]) as hf:
+        await hf.get(run).wait("paused")

@@ -15,7 +15,7 @@ from rich.terminal_theme import TerminalTheme
 from holdfast.cli.audit import print_deeds
 from holdfast.cli.options import db_option, json_option, run_argument, subcommand
 from holdfast.cli.stores import BundleFile, held, looked_into
-from holdfast.cli.view.advice import GOES_ON, code_of, command, held_back, how_to_go_on
+from holdfast.cli.view.advice import GOES_ON, after_pause, code_of, command, held_back, how_to_go_on
 from holdfast.cli.view.choices import to_decide
 from holdfast.cli.view.console import Glyphs, answer, console, glyphs, print_json, shown_value
 from holdfast.cli.view.draw import (
@@ -245,7 +245,7 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
         return [*made, *_advice(failure.advice, again), Text()]
     if row.status == "paused":
         made = _block("paused", "bold yellow", row.reason or "no reason was given", width, _RESULT_LINES)
-        return [*made, *_advice("Then let it go on:", command("resume", row.id, db=url)), Text()]
+        return [*made, *_advice(*after_pause(row, url)), Text()]
     if row.status in ("cancelled", "moved"):
         return [*wrapped(clean(row.reason or row.status), width, "dim"), Text()]
     return await _waiting(hf, found, width, url)
@@ -263,7 +263,7 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
             made += to_decide(question, url, MARGIN)
         if each.row.status == "paused":
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", width, 8)
-            made += _advice("Then let it go on:", command("resume", each.row.id, db=url))
+            made += _advice(*after_pause(each.row, url))
     if asleep is not None:
         made.append(Text(f"{MARGIN}{asleep.what}", "bold yellow"))
         made += _advice(asleep.when, asleep.command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.cli.stores import held
-from holdfast.cli.view.advice import GOES_ON, code_of, command, held_back, how_to_go_on, without_id
+from holdfast.cli.view.advice import GOES_ON, after_pause, code_of, command, held_back, how_to_go_on, without_id
 from holdfast.cli.view.console import answer, command_line, console, glyphs, print_json
 from holdfast.cli.view.draw import clean, status_text
 from holdfast.cli.view.screen import Text
@@ -35,7 +35,7 @@ def why_stuck(
     if row.status == "paused":
         why = without_id(row.reason or "no reason was given", row.id)
         told = f"it is {why}" if why.startswith("paused by ") else f"it is paused: {why}"
-        return cut(told, 500), command("resume", row.id, db=url)
+        return cut(told, 500), after_pause(row, url)[1]
     if is_held_back(row, served, now) and not nobody:
         info = RunInfo.of(row, served, now)
         return f"it is {held_back(info)}; a worker serves {code_of(row)}", f"It {GOES_ON}. {look}"

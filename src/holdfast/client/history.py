@@ -174,7 +174,7 @@ def _keeps(call: Call) -> bool:
 
 
 def _facts(call: Call) -> dict[str, Any]:
-    """What the events of a verb say of how it was called."""
+    """Read how a verb was called, as far as its events say it."""
     told = ("ms", "until", "conversation", "first", "end", "done", "total", "text", "items")
     return {name: value for name in told if (value := call.fact(name)) is not None}
 

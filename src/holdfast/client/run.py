@@ -42,6 +42,7 @@ from holdfast.verbs.streams import checked_stream
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.durations import Duration, milliseconds, seconds, spoken
 from holdfast.words.events import error_line
+from holdfast.words.forks import advised
 from holdfast.words.harmless import logger
 from holdfast.words.model import (
     FINISHED,
@@ -893,6 +894,8 @@ def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
             f"it waits for a person (question {first.id!r}{where}: {cut(first.question, 200)}{more}); {how} decides it"
         )
     if row.status == "paused":
+        if advised(row.reason) is not None:
+            return f"it is stopped, {row.reason}"
         again = f"`hf.get({row.id!r}).resume()` or `holdfast resume {row.id}`"
         return f"it is stopped, {row.reason or 'paused'}; {again} lets it go on"
     tokens = json.loads(row.awaits or "[]") if row.status == "waiting" and row.waits_for == "message" else ()

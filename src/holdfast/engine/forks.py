@@ -28,6 +28,7 @@ from holdfast.store.runs import Origin
 from holdfast.values.codec import Shape, preview
 from holdfast.values.tagged import read_noting
 from holdfast.words.durations import moment
+from holdfast.words.forks import fork_again
 from holdfast.words.model import Event
 
 _CHILDREN: Final = frozenset({"child.started", "child.spawned"})
@@ -145,7 +146,7 @@ class Former:
             life = attempt.life
             life.does_not_fit(
                 f"run {life.run.id!r} is a fork, and {preview(text, 60)}, which replaces the result of {key!r}, does not fit its "
-                f"type: {error}. Nothing was done. Fork again with a value that fits: to resume this one does not help"
+                f"type: {error}. Nothing was done. {fork_again(self.origin['of'] if self.origin else life.run.id, key)}"
             )
             return False
         return True

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from holdfast.client.info import RunInfo
+from holdfast.words.forks import advised
 from holdfast.words.model import RunRow
 from holdfast.words.urls import redacted
 
@@ -31,6 +32,14 @@ def without_id(told: str, run: str) -> str:
     for begins in (f"run {run!r}: ", f"run {run!r} "):
         told = told.replace(begins, "", 1)
     return told
+
+
+def after_pause(run: RunRow, url: str | None) -> tuple[str, str]:
+    """Advise on a paused run: what then, and the command."""
+    again = advised(run.reason)
+    if again is not None:
+        return "Fork the other run again:", command("fork", again[0], "--replace", f"{again[1]}=JSON", db=url)
+    return "Then let it go on:", command("resume", run.id, db=url)
 
 
 def held_back(run: RunInfo) -> str:
