@@ -229,6 +229,7 @@ async def test_a_question_that_a_retry_took_out_is_shown_as_it_was_decided(opene
             asked = [(step.status, step.dropped is not None) for step in found if step.kind == "question"]
             assert asked == [("completed", True), ("waiting", False)]
         await hf.deny(again, by="ana")
+        await run.wait("failed")
         (before, after) = [step async for step in run.steps(dropped=True) if step.kind == "question"]
         assert (await before.result(), before.status, after.status) == (None, "completed", "completed")
 
