@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from holdfast.client.base import Base
 from holdfast.client.documents import plain
@@ -38,7 +38,6 @@ from holdfast.errors import (
     Unconfirmed,
     UnknownRun,
 )
-from holdfast.rehearsal.replay import Ground, Replay
 from holdfast.runtime import AgentSpec
 from holdfast.store.blobs import spilled
 from holdfast.store.bundles import (
@@ -71,6 +70,9 @@ from holdfast.words.durations import Duration, moment, seconds, spoken
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow, checked_run_id, is_served
 from holdfast.words.people import Actor, Author, Ballot, checked_note
 from holdfast.worker.agents import specs_of
+
+if TYPE_CHECKING:  # loaded when code is tried
+    from holdfast.rehearsal.replay import Replay
 
 _TRIES: Final = 5  # reads of runs that change meanwhile; then those that wait are paused too
 _LOOK_S: Final = 0.5
@@ -648,6 +650,8 @@ async def _replayed(found: Belongings, specs: list[AgentSpec]) -> tuple[Replay, 
     """Replay the runs that have not ended, or can be retried, with this code."""
     if not specs:
         return ()
+    from holdfast.rehearsal.replay import Ground  # noqa: PLC0415 - loaded when code is tried
+
     ground = Ground(Record(found), specs)
     try:
         rows = [row for row in found.runs if row.status not in FINISHED or row.status == "failed"]

@@ -6,15 +6,12 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.base import Base
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments
-from holdfast.rehearsal.debugger import Debugger
-from holdfast.rehearsal.difference import Difference, Told, compare
-from holdfast.rehearsal.frames import BRIEF, WHOLE
-from holdfast.rehearsal.replay import LIMIT_S, Ground, Replay, Source
+from holdfast.rehearsal import LIMIT_S
 from holdfast.store.blobs import unspilled
 from holdfast.values.text import is_whole, short
 from holdfast.words.calls import Calls
@@ -22,6 +19,10 @@ from holdfast.words.durations import Duration, seconds
 from holdfast.words.events import error_line
 from holdfast.words.model import FINISHED, TRANSITIONS, RunRow, checked_run_id
 from holdfast.worker.agents import specs_of
+
+if TYPE_CHECKING:  # what tries code is loaded when code is tried: every client would pay for it, and few use it
+    from holdfast.rehearsal.difference import Difference, Told
+    from holdfast.rehearsal.replay import Replay, Source
 
 _PAGE: Final = 200
 _UNFINISHED: Final = tuple(status for status in TRANSITIONS if status not in FINISHED)
@@ -94,6 +95,10 @@ class Rehearsals(Base):
         row = await self._run_row(checked_run_id(run))
         if to is not None and type(to) not in (int, str):
             raise BadArguments(f"to={short(to)}: give the number of an event, or the key of a call")
+        from holdfast.rehearsal.debugger import Debugger  # noqa: PLC0415 - see above
+        from holdfast.rehearsal.frames import BRIEF, WHOLE  # noqa: PLC0415
+        from holdfast.rehearsal.replay import Ground  # noqa: PLC0415
+
         debugger = Debugger() if debug else None
         ground = Ground(self.store, specs_of(agents), limit_s=seconds(timeout), debugger=debugger)
         at = to if isinstance(to, str) else None
@@ -136,6 +141,8 @@ class Rehearsals(Base):
         """
         if not is_whole(finished, 0):
             raise BadArguments(f"finished={short(finished)}: give a whole number from 0 on")
+        from holdfast.rehearsal.replay import Ground  # noqa: PLC0415 - see above
+
         ground = Ground(self.store, specs_of(agents), limit_s=seconds(timeout))
         try:
             rows = self._named(runs) if runs is not None else self._sampled(finished)
@@ -163,6 +170,8 @@ class Rehearsals(Base):
         rows = [await self._run_row(checked_run_id(run)) for run in (one, other)]
         now = self.store.clock.now()
         first, second = [await told(self.store, row, now) for row in rows]
+        from holdfast.rehearsal.difference import compare  # noqa: PLC0415 - see above
+
         return compare(first, second)
 
     async def _named(self, runs: Iterable[str]) -> AsyncIterator[RunRow]:
@@ -191,4 +200,6 @@ async def told(source: Source, row: RunRow, now: int) -> Told:
     calls = Calls(await source.journal(row.id)).made
     error = "" if row.error is None else error_line(json.loads(row.error))
     given, result = await unspilled(source, row.input), await unspilled(source, row.result)
+    from holdfast.rehearsal.difference import Told  # noqa: PLC0415 - see above
+
     return Told(row, given or "", result or "", error, calls, now)

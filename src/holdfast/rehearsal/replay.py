@@ -25,6 +25,7 @@ from holdfast.engine.host import Ended, Work
 from holdfast.engine.rehearsal import Stacks, Tried, tried
 from holdfast.engine.slots import Freed
 from holdfast.errors import BadArguments, HoldfastError, NotStorable, StoreUnavailable
+from holdfast.rehearsal import LIMIT_S
 from holdfast.rehearsal.debugger import Debugger
 from holdfast.rehearsal.frames import Frame, Room, frames
 from holdfast.rehearsal.quarantine import AtHome, Kept, Quarantine
@@ -49,7 +50,6 @@ from holdfast.worker.drain import end_strays
 T = TypeVar("T")
 Verdict = Literal["fits", "diverges", "unfit", "differs", "unknown", "unsure"]
 PATIENCE_S: Final = 2.0  # for what the code waits for and no journal has
-LIMIT_S: Final = 30.0  # for one replay, in all
 _AGAIN: Final = 0.1  # of that, but a second, for code of an agent that has kept its loop before
 _FIELDS: Final = tuple(each.name for each in dataclasses.fields(RunRow))
 _ADVICE: Final = (
