@@ -57,6 +57,7 @@ class Quarantine:
         self._asked_at = self._turned_at = 0.0
         self._over, self._stopping = threading.Event(), False
         self._gone = asyncio.Event()  # the same, for the caller's loop
+        os._exit = _exit  # and for good: code that is left behind may call it when this is closed
         self._thread = threading.Thread(target=self._main, name=_NAME, daemon=True)
         self._thread.start()
 
@@ -190,4 +191,3 @@ def _exit(status: int) -> NoReturn:
 
 
 _end_process: Final = os._exit
-os._exit = _exit
