@@ -274,6 +274,19 @@ class UnknownAgent(HoldfastError):
     """
 
 
+class UnknownSchedule(HoldfastError):
+    """There is no schedule with this name.
+
+    Example:
+        ```python
+        try:
+            await hf.get_schedule("nobody").info()
+        except holdfast.UnknownSchedule:
+            print("not made yet")
+        ```
+    """
+
+
 class UnknownRun(HoldfastError):
     """There is no run with this id.
 

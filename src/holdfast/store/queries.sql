@@ -1551,3 +1551,67 @@ SELECT count(*) FROM runs WHERE finished_at IS NULL
 -- name: newest_migration
 -- The schema this database has.
 SELECT max(number) FROM migrations
+
+-- name: lock_schedule
+-- One schedule, locked where the database locks rows.
+SELECT {schedule} FROM schedules WHERE name = :name
+
+-- name: schedule
+-- One schedule.
+SELECT {schedule} FROM schedules WHERE name = :name
+
+-- name: schedules
+-- Schedules in the order of their names.
+SELECT {schedule} FROM schedules WHERE name > :after ORDER BY name LIMIT :limit
+
+-- name: put_schedule
+-- Write a schedule, a new one or another in its place.
+INSERT INTO schedules (name, agent, times, run, digest, state, since, due_at, made_by, created_at, updated_at)
+VALUES (:name, :agent, :times, :run, :digest, :state, :since, :due_at, :made_by, :now, :now)
+ON CONFLICT (name) DO UPDATE SET
+  agent = excluded.agent, times = excluded.times, run = excluded.run, digest = excluded.digest, state = excluded.state,
+  since = excluded.since, due_at = excluded.due_at, made_by = excluded.made_by, updated_at = excluded.updated_at
+
+-- name: set_schedule
+-- Pause a schedule, let it go on, or retire it.
+UPDATE schedules SET state = :state, since = :since, due_at = :due_at, digest = :digest, updated_at = :now WHERE name = :name
+
+-- name: begun_schedule
+-- Move a schedule on behind the times that were dealt with.
+UPDATE schedules SET since = :since, due_at = :due_at, last_at = :last_at, last_run = :last_run, begun = begun + :begun,
+                     missed = missed + :missed, updated_at = :now
+WHERE name = :name
+
+-- name: delete_schedule
+-- Delete a schedule.
+DELETE FROM schedules WHERE name = :name
+
+-- name: forget_schedule
+-- And what was declared under its name.
+DELETE FROM schedules_seen WHERE name = :name
+
+-- name: due_schedules
+-- Schedules whose time has come, the longest due first; another worker's are passed over where the database locks rows.
+SELECT {schedule} FROM schedules WHERE due_at <= :now ORDER BY due_at LIMIT :limit
+
+-- name: next_schedule
+-- When the next schedule is due.
+SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL
+
+-- name: declare_schedule
+-- Note what this worker declares.
+INSERT INTO schedules_declared (worker, name, digest) VALUES (:worker, :name, :digest)
+ON CONFLICT (worker, name) DO UPDATE SET digest = excluded.digest
+
+-- name: schedule_declared
+-- How many other workers that are there declare this.
+SELECT count(*) FROM schedules_declared AS d JOIN workers ON workers.id = d.worker
+WHERE d.name = :name AND d.digest = :digest AND d.worker <> :worker
+
+-- name: schedule_seen
+-- Was this ever declared?
+SELECT 1 FROM schedules_seen WHERE name = :name AND digest = :digest
+
+-- name: see_schedule
+-- Note that it was.
+INSERT INTO schedules_seen (name, digest) VALUES (:name, :digest) ON CONFLICT DO NOTHING

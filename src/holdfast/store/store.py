@@ -36,6 +36,7 @@ from holdfast.store.limits import Limits
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.parts import Parts
 from holdfast.store.runs import Runs
+from holdfast.store.schedules import Schedules
 from holdfast.store.streams import Streams
 from holdfast.store.tokens import Tokens
 from holdfast.store.transactions import Transactions
@@ -81,7 +82,7 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups, Bundles, Forks,
+    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

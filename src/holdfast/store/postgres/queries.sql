@@ -436,3 +436,9 @@ SELECT runs.id FROM tree JOIN runs ON runs.id = tree.id ORDER BY runs.id FOR KEY
 SELECT version(), current_database(), current_schema(), current_setting('synchronous_commit'),
        (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
         WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r')
+
+-- name: lock_schedule
+SELECT {schedule} FROM schedules WHERE name = :name FOR UPDATE
+
+-- name: due_schedules
+SELECT {schedule} FROM schedules WHERE due_at <= :now ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED

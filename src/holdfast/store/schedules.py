@@ -1,0 +1,281 @@
+"""Schedules: rows with a due time, and the runs that begin when it has come.
+
+Any worker begins what is due, in one transaction with the runs it creates: the row moves on to its next time exactly if they are
+there. A run is named by its schedule and its time, so a time is begun once, whatever dies, and whatever clocks do. Each row
+has all that a run is created with, so a worker need not know the agent.
+
+Deploys. A schedule that an agent declares is what the newest code declares. Workers write down what theirs declares, with each look.
+A declaration that was never seen takes effect at once: that is a deploy. One that was seen before takes effect when no worker
+is left that declares the present one: that is a rollback, and not an old worker that was restarted. To serve the agent without
+a schedule is a declaration too, which retires it. Whether a person has paused it is no part of any of this.
+
+Lock order: rows of schedules in the order of their names, then those of runs. Crash points: each work is one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.errors import BadArguments, UnknownSchedule
+from holdfast.store import audit
+from holdfast.store.control import Cancel
+from holdfast.store.runs import NewRun, insert_run
+from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.words.limits import Lane
+from holdfast.words.model import FINISHED, RunRow
+from holdfast.words.schedules import delayed, due, loaded, next_time, run_of
+
+_AT_ONCE: Final = 100  # schedules, and times of one schedule, in a transaction
+_LOOK_AGAIN_MS: Final = 2_000  # whether the run before has ended
+_GRACE_MS: Final = 10_000  # for a run that its schedule cancels
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """A schedule as the store keeps it."""
+
+    name: str
+    agent: str
+    times: str
+    run: str
+    digest: str
+    state: str
+    since: int | None
+    due_at: int | None
+    last_at: int | None
+    last_run: str | None
+    begun: int
+    missed: int
+    made_by: str
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A schedule as a worker or a person declares it; `times` is '' where an agent declares none."""
+
+    name: str
+    agent: str
+    times: str
+    run: str
+    digest: str
+
+
+def template(run: NewRun) -> str:
+    """Write what runs of a schedule are created with."""
+    lane = run.lane
+    told = {"agent": run.agent, "input": run.input, "version": run.version, "queue": run.queue, "labels": run.labels,
+            "budget": run.budget, "identity": run.identity, "priority": lane.priority,
+            "limit": [lane.limit_key, lane.limit_n], "rate": [lane.rate_key, lane.rate_n, lane.rate_ms],
+            "singleton": lane.singleton_key}  # fmt: skip
+    return to_json(told)
+
+
+def _run(row: ScheduleRow, at: int) -> NewRun:
+    told = json.loads(row.run)
+    limit, rate = told["limit"], told["rate"]
+    return NewRun(
+        run_of(row.name, at), secrets.token_hex(16), told["agent"], told["input"], told["version"], told["queue"], told["labels"],
+        lane=Lane(told["priority"], *limit, *rate, told["singleton"]), budget=told["budget"],
+        identity=told["identity"],
+    )  # fmt: skip
+
+
+class Schedules(Feature):
+    """Schedules: declared, made, steered, begun and read."""
+
+    async def declare_schedules(self, declared: Sequence[Declared]) -> None:
+        """Write down what the code of this worker declares, and let it take effect where it should."""
+        await self._submit(lambda tx: _declare(tx, declared), journal=False)
+
+    async def make_schedule(self, made: Declared, *, by: str, via: str) -> ScheduleRow:
+        """Make a schedule by hand, or change one that was; `BadArguments` if an agent declares one of this name."""
+        return await self._submit(lambda tx: _make(tx, made, by, via), journal=False)
+
+    async def steer_schedule(self, name: str, state: str, *, by: str, via: str) -> ScheduleRow:
+        """Pause a schedule, or let it go on from now."""
+        return await self._submit(lambda tx: _steer(tx, name, state, by, via), journal=False)
+
+    async def delete_schedule(self, name: str, *, by: str, via: str) -> None:
+        """Delete a schedule that a person made, or one that is retired."""
+        await self._submit(lambda tx: _delete(tx, name, by, via), journal=False)
+
+    async def begin_at(self, name: str, times: Sequence[int], *, by: str, via: str) -> list[str]:
+        """Begin runs for these times, whatever its times are; returns the ids of those that were not there yet."""
+        return await self._submit(lambda tx: _begin_at(tx, name, times, by, via), journal=False)
+
+    async def begin_due(self) -> list[str]:
+        """Begin the runs whose times have come; returns their ids. Some may be left: look at `next_schedule` again."""
+        return await self._submit(_begin_due, journal=False)
+
+    async def next_schedule(self) -> int | None:
+        """When the next schedule is due."""
+        found = await self._glance(rows, "next_schedule")
+        return found[0][0] if found else None
+
+    async def schedules(self, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
+        """Read schedules in the order of their names, after one."""
+        return [ScheduleRow(*row) for row in await self._read(rows, "schedules", after=after, limit=limit)]
+
+    async def schedule(self, name: str) -> ScheduleRow:
+        """Read one; `UnknownSchedule` if there is none."""
+        found = await self._read(rows, "schedule", name=name)
+        if not found:
+            raise _unknown(name)
+        return ScheduleRow(*found[0])
+
+
+def _unknown(name: str) -> UnknownSchedule:
+    return UnknownSchedule(f"there is no schedule {name!r}; `holdfast schedules` lists them")
+
+
+def _existing(tx: Transaction, name: str) -> Asking[ScheduleRow]:
+    row = yield from tx.row("lock_schedule", name=name)
+    if row is None:
+        raise _unknown(name)
+    return ScheduleRow(*row)
+
+
+# Declaring
+
+def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
+    for each in sorted(declared, key=lambda each: each.name):
+        row = yield from tx.row("lock_schedule", name=each.name)
+        if row is None and not each.times:
+            continue
+        before = None if row is None else ScheduleRow(*row)
+        yield from tx.rows("declare_schedule", name=each.name, digest=each.digest)
+        if before is not None and (before.digest == each.digest or (before.state == "retired" and not each.times)):
+            continue  # as it is; or made by hand under this name
+        if before is not None and before.digest == "" and before.state != "retired":
+            continue  # a person made one of this name first, and keeps it
+        seen = yield from tx.row("schedule_seen", name=each.name, digest=each.digest)
+        if seen is not None and before is not None:
+            (others,) = yield from tx.row("schedule_declared", name=each.name, digest=before.digest)
+            if others:
+                continue
+        for digest in ("", each.digest):
+            yield from tx.rows("see_schedule", name=each.name, digest=digest)
+        if each.times:
+            yield from _put(tx, each, before, "")
+        else:
+            yield from tx.rows("set_schedule", name=each.name, state="retired", since=None, due_at=None, digest="")
+
+
+def _put(tx: Transaction, new: Declared, before: ScheduleRow | None, by: str) -> Asking[None]:
+    """Write a schedule. Its times count from now on; one that a person has paused stays paused."""
+    schedule = loaded(new.times)
+    paused = before is not None and before.state == "paused"
+    since = next_time(schedule, tx.now)
+    if before is not None and before.since is not None and before.times == new.times:
+        since = before.since  # only what its runs are created with is new
+    yield from tx.rows(
+        "put_schedule", name=new.name, agent=new.agent, times=new.times, run=new.run, digest=new.digest, made_by=by,
+        state="paused" if paused else "active", since=since,
+        due_at=None if paused or since is None else delayed(schedule, new.name, since),
+    )  # fmt: skip
+
+
+# By hand
+
+def _make(tx: Transaction, made: Declared, by: str, via: str) -> Asking[ScheduleRow]:
+    row = yield from tx.row("lock_schedule", name=made.name)
+    before = None if row is None else ScheduleRow(*row)
+    if before is not None and before.digest and before.state != "retired":
+        raise BadArguments(
+            f"agent {before.agent!r} declares the schedule {made.name!r} in its code: change it there, or give yours another name"
+        )
+    yield from _put(tx, made, before, by)
+    yield from audit.note(tx, "", by, via, "schedule", {"schedule": made.name, "agent": made.agent, "times": made.times})
+    return ScheduleRow(*(yield from tx.row("lock_schedule", name=made.name)))
+
+
+def _steer(tx: Transaction, name: str, state: str, by: str, via: str) -> Asking[ScheduleRow]:
+    row = yield from _existing(tx, name)
+    if row.state == "retired":
+        raise BadArguments(f"schedule {name!r} is retired: no agent declares it any more")
+    if row.state != state:
+        schedule = loaded(row.times)
+        since = row.since if state == "paused" else next_time(schedule, tx.now)
+        due_at = None if state == "paused" or since is None else delayed(schedule, name, since)
+        yield from tx.rows("set_schedule", name=name, state=state, since=since, due_at=due_at, digest=row.digest)
+        yield from audit.note(tx, "", by, via, f"{state}_schedule", {"schedule": name})
+    return ScheduleRow(*(yield from tx.row("lock_schedule", name=name)))
+
+
+def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
+    row = yield from _existing(tx, name)
+    if row.digest and row.state != "retired":
+        raise BadArguments(
+            f"agent {row.agent!r} declares the schedule {name!r}, and would bring it back: take it out of the code, or pause it"
+        )
+    yield from tx.rows("delete_schedule", name=name)
+    yield from tx.rows("forget_schedule", name=name)
+    yield from audit.note(tx, "", by, via, "delete_schedule", {"schedule": name})
+
+
+def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: str) -> Asking[list[str]]:
+    row, begun = (yield from _existing(tx, name)), list[str]()
+    for at in sorted(set(times)):
+        run = _run(row, at)
+        if (yield from insert_run(tx, run)) is not None:
+            yield from audit.note(tx, run.id, by, via, "start", {"agent": run.agent, "schedule": name})
+            begun.append(run.id)
+    last = max([*times, row.last_at or 0])
+    yield from tx.rows("begun_schedule", name=name, since=row.since, due_at=row.due_at, last_at=last,
+                       last_run=run_of(name, last), begun=len(begun), missed=0)  # fmt: skip
+    return begun
+
+
+# Beginning
+
+def _begin_due(tx: Transaction) -> Asking[list[str]]:
+    """Begin what is due of a hundred schedules, those longest due first. Two workers at once take different ones."""
+    begun: list[str] = []
+    for found in (yield from tx.rows("due_schedules", limit=_AT_ONCE)):
+        begun += yield from _begin(tx, ScheduleRow(*found))
+    return begun
+
+
+def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
+    """Begin what is due of one schedule. A run that must end first is looked at again soon, and its end wakes a worker."""
+    schedule, begun = loaded(row.times), list[str]()
+    if row.since is None or row.due_at is None:
+        return begun
+    todo = due(schedule, row.since, tx.now, _AT_ONCE)
+    last_at, last_run, since, missed = row.last_at, row.last_run, todo.next, todo.missed
+    again = 0
+    for at in todo.begin:
+        if schedule.overlap != "allow" and last_run is not None and (yield from _is_open(tx, last_run)):
+            if schedule.overlap == "skip":
+                missed += 1
+                continue
+            if schedule.overlap == "cancel":
+                yield from _cancel(tx, last_run, row.name, at)
+            since, again = at, tx.now + _LOOK_AGAIN_MS
+            break
+        run = _run(row, at)
+        if (yield from insert_run(tx, run)) is not None:
+            yield from audit.note(tx, run.id, "", "schedule", "start", {"agent": run.agent, "schedule": row.name})
+            begun.append(run.id)
+        last_at, last_run = at, run.id
+    due_at = None if since is None else max(delayed(schedule, row.name, since), again)
+    yield from tx.rows("begun_schedule", name=row.name, since=since, due_at=due_at, last_at=last_at, last_run=last_run,
+                       begun=len(begun), missed=missed)  # fmt: skip
+    return begun
+
+
+def _is_open(tx: Transaction, run: str) -> Asking[bool]:
+    found = yield from tx.row("run", run=run)
+    return found is not None and RunRow(*found).status not in FINISHED
+
+
+def _cancel(tx: Transaction, run: str, name: str, at: int) -> Asking[None]:
+    """Ask the run before to stop, once: the next one begins when it has."""
+    request = f"schedule:{run_of(name, at)}"
+    yield from Cancel(run, "", "schedule", f"schedule {name!r} begins its next run", _GRACE_MS, request, insist=False)(tx)
