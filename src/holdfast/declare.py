@@ -20,6 +20,7 @@ from holdfast.words.durations import Duration, seconds
 from holdfast.words.limits import NORMAL, Limit, Rate, declared
 from holdfast.words.loops import Loops, checked_loops
 from holdfast.words.retry import Retry, as_retry
+from holdfast.words.schedules import Schedule, checked_schedule
 
 P = ParamSpec("P")
 P2 = ParamSpec("P2")
@@ -418,6 +419,7 @@ def agent(
     loops: Loops | None = None,
     strict: bool = False,
     inputs: KeptAs | None = None,
+    schedule: str | Schedule | None = None,
 ) -> _AgentDeco: ...
 def agent(
     fn: Any = None,
@@ -434,6 +436,7 @@ def agent(
     loops: Loops | None = None,
     strict: bool = False,
     inputs: KeptAs | None = None,
+    schedule: str | Schedule | None = None,
 ) -> Any:
     """Declare an agent: plain async code that goes on where it stopped.
 
@@ -451,6 +454,7 @@ def agent(
             only logged.
         inputs: "full" keeps the whole arguments of its steps in the history, "digest" a digest and 120 characters. A step may
             say otherwise. Unless given, the store says it.
+        schedule: When runs begin by themselves: a cron line, or a `Schedule`.
 
     Raises:
         BadArguments: The function or an option cannot be used.
@@ -466,7 +470,8 @@ def agent(
 
     def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
         kept = checked_inputs(inputs)
-        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict, kept)
+        times = checked_schedule(schedule)
+        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict, kept, times)
 
     return declare if fn is None else declare(fn)
 
@@ -480,6 +485,7 @@ def _declare_agent(
     loops: Loops | None,
     strict: bool,
     inputs: KeptAs | None,
+    schedule: Schedule | None,
 ) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
         reason = "an agent returns one value; return a list"
@@ -497,6 +503,6 @@ def _declare_agent(
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
     return Agent(
         AgentSpec(
-            own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops, strict, inputs
+            own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops, strict, inputs, schedule
         )
     )

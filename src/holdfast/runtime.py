@@ -31,6 +31,7 @@ from holdfast.words.loops import Loops
 from holdfast.words.model import Recorded
 from holdfast.words.retry import Retry
 from holdfast.words.salvage import Reason, Salvaged
+from holdfast.words.schedules import Schedule
 from holdfast.words.spent import Spent
 
 S = TypeVar("S")
@@ -76,6 +77,7 @@ class AgentSpec:
     loops: Loops | None = None
     strict: bool = False  # its code may do nothing that is not recorded
     inputs: KeptAs | None = None  # of its steps; None: as the store says
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, slots=True)

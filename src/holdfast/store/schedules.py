@@ -31,6 +31,8 @@ from holdfast.words.schedules import delayed, due, loaded, next_time, run_of
 
 _AT_ONCE: Final = 100  # schedules, and times of one schedule, in a transaction
 _LOOK_AGAIN_MS: Final = 2_000  # whether the run before has ended
+LONGEST_INPUT: Final = 30_000  # characters of the arguments: they stand in the row
+NEWS: Final = " schedules"  # under this name listeners hear of a change; no run has it
 _GRACE_MS: Final = 10_000  # for a run that its schedule cancels
 
 
@@ -169,6 +171,7 @@ def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
 
 def _put(tx: Transaction, new: Declared, before: ScheduleRow | None, by: str) -> Asking[None]:
     """Write a schedule. Its times count from now on; one that a person has paused stays paused."""
+    tx.changed(NEWS)
     schedule = loaded(new.times)
     paused = before is not None and before.state == "paused"
     since = next_time(schedule, tx.now)
@@ -200,6 +203,7 @@ def _steer(tx: Transaction, name: str, state: str, by: str, via: str) -> Asking[
     if row.state == "retired":
         raise BadArguments(f"schedule {name!r} is retired: no agent declares it any more")
     if row.state != state:
+        tx.changed(NEWS)
         schedule = loaded(row.times)
         since = row.since if state == "paused" else next_time(schedule, tx.now)
         due_at = None if state == "paused" or since is None else delayed(schedule, name, since)

@@ -182,6 +182,11 @@ class Served:
                 self._put(each)
 
     @property
+    def newest(self) -> Iterable[AgentSpec]:
+        """Of each name the agent that runs without a version get."""
+        return self._newest.values()
+
+    @property
     def names(self) -> list[str]:
         """Everything that is served, as the store knows it: names, and names with a version after a space."""
         return self._names

@@ -34,6 +34,7 @@ from holdfast.worker.agents import Served
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.scheduler import Scheduler
+from holdfast.worker.schedules import Schedules
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
@@ -69,6 +70,8 @@ class Worker:
         self._graces: dict[str, float] = {}
         self._served = Served(specs)
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
+        self._schedules = Schedules(store)
+        self._schedules.declare(self._served.newest)
         store.code_version, store.queues = self.settings.version, self.settings.queues
         self._stopping = False
 
@@ -78,6 +81,7 @@ class Worker:
         """Take over what dead workers left, then work."""
         self._loop = asyncio.get_running_loop()
         self.store.on_change(self.scheduler.changed)
+        self.store.on_change(self._schedules.changed)
         self.store.observe(self.measures.commit)
         await self._served.publish(self.store)
         if await self.store.held():
@@ -87,7 +91,7 @@ class Worker:
             )  # fmt: skip
         self.measures.recovered += await self.store.recover()
         self._leases.start()
-        for work in (self._work(), self._recover(), self._erase()):
+        for work in (self._work(), self._schedules.keep(), self._recover(), self._erase()):
             self._tasks.append(self._loop.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -99,7 +103,8 @@ class Worker:
             return
         self._stopping = True
         grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
-        self._tasks[0].cancel()  # claim no more; leases are kept until the last run is given back
+        for task in self._tasks[:2]:
+            task.cancel()  # claim and begin no more; leases are kept until the last run is given back
         await drain.release_all(self.attempts.values(), grace_s)
         await self._put_down()
 
@@ -273,6 +278,7 @@ class Worker:
         for spec in specs:
             self._served.replace(spec)
         await self._served.publish(self.store)
+        self._schedules.declare(self._served.newest)
         self.scheduler.wake()
 
     @property
