@@ -1,0 +1,211 @@
+"""Schedules, from outside: made and steered by people, and looked at with their next times."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.client.base import Base
+from holdfast.errors import BadArguments
+from holdfast.store.runs import NewRun
+from holdfast.store.schedules import LONGEST_INPUT, Declared, ScheduleRow, template
+from holdfast.words.durations import epoch_ms, moment
+from holdfast.words.model import checked_schedule_name
+from holdfast.words.schedules import Schedule, checked_schedule, delayed, loaded, stored, times
+
+NEXT: Final = 5  # times that are shown
+_LOOK: Final = "`holdfast schedules` shows what there is"
+_MOST_BACK: Final = 10_000  # runs that one backfill begins
+_PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleInfo:
+    """A schedule as it is now.
+
+    Attributes:
+        name: Its name.
+        agent: The agent whose runs it begins.
+        times: Its cron line with the time zone, or how often it is.
+        state: "active", "paused" by a person, or "retired": no agent declares it any more.
+        declared: Whether an agent's code declares it; otherwise a person made it.
+        overlap: What happens if the run before has not ended.
+        catch_up: What happens to times that passed while no worker was there.
+        next: Its next five times; empty unless it is active.
+        due_at: When the next run begins: its time and the jitter.
+        last_at: The time of the run that was begun last.
+        last_run: That run.
+        last_status: Its state; None if it was deleted.
+        begun: How many runs it began.
+        missed: How many times were passed over.
+
+    Example:
+        ```python
+        for info in await hf.schedules():
+            print(info.name, info.next[:1], info.last_status)
+        ```
+    """
+
+    name: str
+    agent: str
+    times: str
+    state: str
+    declared: bool
+    overlap: str
+    catch_up: str
+    next: tuple[datetime, ...]
+    due_at: datetime | None
+    last_at: datetime | None
+    last_run: str | None
+    last_status: str | None
+    begun: int
+    missed: int
+
+
+class ScheduleHandle:
+    """A schedule that can be steered, from `hf.schedule` or `hf.get_schedule`."""
+
+    def __init__(self, client: Base, name: str) -> None:
+        self._client, self.name = client, name
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name}>"
+
+    async def info(self) -> ScheduleInfo:
+        """Read it as it is now.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+        """
+        return await _told(self._client, await self._client.store.schedule(self.name))
+
+    async def pause(self) -> ScheduleInfo:
+        """Begin no more runs, also after deploys, until `resume`. Runs that go on are left alone.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: It is retired.
+        """
+        return await self._steer("paused")
+
+    async def resume(self) -> ScheduleInfo:
+        """Begin runs again, from the next time on: what was missed while it was paused is not caught up.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: It is retired.
+        """
+        return await self._steer("active")
+
+    async def _steer(self, state: str) -> ScheduleInfo:
+        client = self._client
+        row = await client._written(client.store.steer_schedule(self.name, state, **client._author()), _LOOK)
+        return await _told(client, row)
+
+    async def trigger(self) -> str:
+        """Begin a run now, beside its times; returns its id.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+        """
+        client = self._client
+        at = client.store.clock.now() // 1000 * 1000
+        ids = await client._written(client.store.begin_at(self.name, [at], **client._author()), _LOOK)
+        if not ids:
+            raise BadArguments(f"schedule {self.name!r} has begun a run in this very second, or its agent is a singleton that runs")
+        return ids[0]
+
+    async def backfill(self, start: datetime, end: datetime) -> list[str]:
+        """Begin a run for each of its times from `start` until `end`, as far as there is none yet; returns their ids.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: The times are in the future, or too many.
+        """
+        client = self._client
+        first, until = epoch_ms(start), epoch_ms(end)
+        if not first <= until <= client.store.clock.now():
+            raise BadArguments(f"backfill({start.isoformat()}, {end.isoformat()}): give a start, and an end that is not before it nor in the future")
+        schedule = loaded((await client.store.schedule(self.name)).times)
+        wanted = list(itertools.islice(itertools.takewhile(lambda at: at <= until, times(schedule, first - 1)), _MOST_BACK + 1))
+        if len(wanted) > _MOST_BACK:
+            raise BadArguments(f"there are more than {_MOST_BACK:,} times from {start.isoformat()} to {end.isoformat()}; do it in parts")
+        begun: list[str] = []
+        for page in range(0, len(wanted), _PAGE):
+            some = wanted[page : page + _PAGE]
+            begun += await client._written(client.store.begin_at(self.name, some, **client._author()), _LOOK)
+        return begun
+
+    async def delete(self) -> None:
+        """Delete it. One that an agent declares is taken out of the code instead, or paused.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: An agent declares it.
+        """
+        client = self._client
+        await client._written(client.store.delete_schedule(self.name, **client._author()), _LOOK)
+
+
+class Schedules(Base):
+    """The part of a client that has to do with schedules."""
+
+    async def schedule(self, name: str, agent: Any, schedule: str | Schedule, /) -> ScheduleHandle:
+        """Have runs of an agent begin by themselves, from now on; the same name again changes it.
+
+        Args:
+            name: Begins the ids of its runs.
+            agent: The agent, or its name.
+            schedule: A cron line, or a `Schedule` with the arguments of its runs.
+
+        Raises:
+            BadArguments: It is no schedule, its arguments do not fit the agent, or an agent's code declares one of this name.
+            UnknownAgent: No worker has published an agent of this name.
+
+        Example:
+            ```python
+            await hf.schedule("weekly", research, holdfast.Schedule("0 7 * * mon", args={"topic": "otters"}))
+            ```
+        """
+        named = checked_schedule_name(name)
+        wanted = checked_schedule(schedule)
+        if wanted is None:
+            raise BadArguments("a schedule needs its times, as in hf.schedule('weekly', report, '0 7 * * mon')")
+        run = await self._new_run(agent, wanted.args)
+        if len(run.input) > LONGEST_INPUT:
+            raise BadArguments(f"the arguments of a schedule are at most {LONGEST_INPUT:,} characters; these are {len(run.input):,}")
+        made = Declared(named, run.agent, stored(wanted), template(run), "")
+        await self._written(self.store.make_schedule(made, **self._author()), _LOOK)
+        return ScheduleHandle(self, named)
+
+    def get_schedule(self, name: str) -> ScheduleHandle:
+        """Return a handle to a schedule. Nothing is read before the handle is used."""
+        return ScheduleHandle(self, checked_schedule_name(name))
+
+    async def schedules(self) -> list[ScheduleInfo]:
+        """List all schedules, in the order of their names."""
+        return [await _told(self, row) async for row in _all(self)]
+
+
+async def _all(client: Base) -> AsyncIterator[ScheduleRow]:
+    after = ""
+    while page := await client.store.schedules(after=after, limit=_PAGE):
+        for row in page:
+            yield row
+        after = page[-1].name
+
+
+async def _told(client: Base, row: ScheduleRow) -> ScheduleInfo:
+    schedule = loaded(row.times)
+    coming = [] if row.state != "active" or row.since is None else list(itertools.islice(times(schedule, row.since - 1), NEXT))
+    last = None if row.last_run is None else await client.store.run(row.last_run)
+    return ScheduleInfo(
+        row.name, row.agent, str(schedule), row.state, bool(row.digest), schedule.overlap, schedule.catch_up,
+        tuple(map(moment, coming)), None if row.due_at is None else moment(row.due_at),
+        None if row.last_at is None else moment(row.last_at), row.last_run, None if last is None else last.status,
+        row.begun, row.missed,
+    )  # fmt: skip
