@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.client.keys import Key, Keys
     from holdfast.client.rehearsal import Checked
     from holdfast.client.run import Receipt, Run
+    from holdfast.client.schedules import ScheduleHandle, ScheduleInfo
     from holdfast.client.streams import Chunk, StreamInfo
     from holdfast.client.tokens import Token
     from holdfast.declare import NOT_DONE, Agent, NotDone, Step, agent, step
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         UnknownAgent,
         UnknownApproval,
         UnknownRun,
+        UnknownSchedule,
     )
     from holdfast.logs import LogFilter
     from holdfast.rehearsal.difference import Difference, Made, Pair, Side
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from holdfast.words.progress import Progress
     from holdfast.words.retry import Retry
     from holdfast.words.salvage import Reason, Salvaged, partial
+    from holdfast.words.schedules import Schedule
     from holdfast.words.spent import Spent
     from holdfast.worker.settings import Settings
 
@@ -171,6 +174,9 @@ __all__ = [
     "RunInfo",
     "RunPaused",
     "Salvaged",
+    "Schedule",
+    "ScheduleHandle",
+    "ScheduleInfo",
     "Settings",
     "Side",
     "Snapshot",
@@ -191,6 +197,7 @@ __all__ = [
     "UnknownAgent",
     "UnknownApproval",
     "UnknownRun",
+    "UnknownSchedule",
     "Vote",
     "agent",
     "approve",
@@ -242,7 +249,7 @@ _HOMES = {
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
         "RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered Unconfirmed "
         "UnknownAgent "
-        "UnknownApproval UnknownRun "
+        "UnknownApproval UnknownRun UnknownSchedule "
     ),
     "holdfast.words.limits": "Limit Rate",
     "holdfast.logs": "LogFilter",
@@ -266,6 +273,8 @@ _HOMES = {
     "holdfast.rehearsal.frames": "Frame",
     "holdfast.rehearsal.replay": "Replay",
     "holdfast.words.notices": "Notice",
+    "holdfast.client.schedules": "ScheduleHandle ScheduleInfo",
+    "holdfast.words.schedules": "Schedule",
     "holdfast.client.streams": "Chunk StreamInfo",
     "holdfast.client.tokens": "Token",
     "holdfast.verbs.approvals": "Decision Vote approve ask",

@@ -17,11 +17,13 @@ from holdfast.client.history import State as AsyncState
 from holdfast.client.history import StepInfo as AsyncStepInfo
 from holdfast.client.run import Receipt as AsyncReceipt
 from holdfast.client.run import Run as AsyncRun
+from holdfast.client.schedules import ScheduleHandle as AsyncScheduleHandle
 
-__all__ = ["Client", "MessageInfo", "Receipt", "Run", "Snapshot", "State", "StepInfo", "Transcript", "open"]
+__all__ = ["Client", "MessageInfo", "Receipt", "Run", "ScheduleHandle", "Snapshot", "State", "StepInfo", "Transcript", "open"]
 
 Run = bridge.mirror(AsyncRun)
 Receipt = bridge.mirror(AsyncReceipt)
+ScheduleHandle = bridge.mirror(AsyncScheduleHandle)
 Transcript = bridge.mirror(AsyncTranscript)
 StepInfo = bridge.mirror(AsyncStepInfo)
 State = bridge.mirror(AsyncState)

@@ -19,6 +19,7 @@ from holdfast.errors import Unconfirmed, UnknownRun
 from holdfast.runtime import AgentSpec
 from holdfast.store.changes import News
 from holdfast.store.contract import write_limit
+from holdfast.store.runs import NewRun
 from holdfast.store.store import Store
 from holdfast.values.signature import Input
 from holdfast.words.durations import Duration, seconds
@@ -63,6 +64,10 @@ class Base:
 
     async def _move_receipt(self, run: str, *, key: str | None, keys: Any) -> Any:
         """Sign that a run was moved here."""
+        raise NotImplementedError
+
+    async def _scheduled_run(self, agent: Any, arguments: Mapping[str, Any]) -> NewRun:
+        """Make what runs of a schedule are created with."""
         raise NotImplementedError
 
     async def _changed_input(self, row: RunRow, before: str, changed: Mapping[str, Any]) -> Input:

@@ -26,6 +26,7 @@ from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners
 from holdfast.client.refusals import Refusals
 from holdfast.client.rehearsal import Rehearsals
 from holdfast.client.run import Run
+from holdfast.client.schedules import Schedules
 from holdfast.client.tokens import Tokens
 from holdfast.client.waiters import Waiters
 from holdfast.declare import Agent
@@ -168,7 +169,7 @@ class _Arguments(NamedTuple):
         return {**(self.kwargs or {}), **self.named}
 
 
-class Client(Questions, Conversations, Control, Rehearsals, Tokens, Bundles):
+class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, Bundles):
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
 
     Example:
@@ -394,18 +395,14 @@ class Client(Questions, Conversations, Control, Rehearsals, Tokens, Bundles):
         """
         options = {"id": id, "labels": labels, "after": after, "budget": budget}
         arguments = _Arguments(args, named, kwargs, [option for option, given in options.items() if given is not None])
-        name, version, given, flow, lane, own_budget = await self._input(agent, arguments)
+        new, given = await self._new_run(agent, arguments, budget)
+        name = new.agent
         run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
         if is_awkward(run_id) and await self.store.run(run_id) is None:
             raise BadArguments(f"{run_id!r} can be mistaken for a folder or an option; let the id begin otherwise")
-        delay_ms = 0 if after is None else milliseconds(after)
-        stored_labels = json.dumps(_checked_labels(labels), sort_keys=True)
-        stored, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
-        uid, queue = secrets.token_hex(16), flow.queue or "default"
-        new = NewRun(run_id, uid, name, stored, version, queue, stored_labels, delay_ms=delay_ms, lane=lane)
-        limits = checked_budget(budget) or own_budget
-        new.budget = None if limits is None else json.dumps(limits.published())
-        new.identity = given.digest
+        new.id, new.delay_ms = run_id, 0 if after is None else milliseconds(after)
+        new.labels = json.dumps(_checked_labels(labels), sort_keys=True)
+        new.input, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
         self._begins(run_id)
         look = f"`await hf.get({run_id!r}).info()` says whether it was started; starting it again with id={run_id!r} is safe"
         row, created = await self._written(self.store.create(new, blobs, **self._author()), look)
@@ -414,6 +411,18 @@ class Client(Questions, Conversations, Control, Rehearsals, Tokens, Bundles):
         if not created and row.id == run_id:
             await self._check_same(row, name, given, agent.spec if isinstance(agent, Agent) else self._spec(name))
         return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
+
+    async def _new_run(self, agent: Any, arguments: _Arguments, budget: Budget | None) -> tuple[NewRun, Input]:
+        """Make a run that is to be created, still without an id, and its arguments."""
+        name, version, given, flow, lane, own_budget = await self._input(agent, arguments)
+        new = NewRun("", secrets.token_hex(16), name, given.text, version, flow.queue or "default", lane=lane)
+        limits = checked_budget(budget) or own_budget
+        new.budget = None if limits is None else json.dumps(limits.published())
+        new.identity = given.digest
+        return new, given
+
+    async def _scheduled_run(self, agent: Any, arguments: Mapping[str, Any]) -> NewRun:
+        return (await self._new_run(agent, _Arguments((), {}, arguments, []), None))[0]
 
     def _begins(self, run: str) -> None:
         """A run of this id is about to be started here."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,11 +10,9 @@ from typing import Any, Final
 
 from holdfast.client.base import Base
 from holdfast.errors import BadArguments
-from holdfast.store.runs import NewRun
 from holdfast.store.schedules import LONGEST_INPUT, Declared, ScheduleRow, template
 from holdfast.words.durations import epoch_ms, moment
-from holdfast.words.model import checked_schedule_name
-from holdfast.words.schedules import Schedule, checked_schedule, delayed, loaded, stored, times
+from holdfast.words.schedules import Schedule, checked_name, checked_schedule, loaded, stored, times
 
 NEXT: Final = 5  # times that are shown
 _LOOK: Final = "`holdfast schedules` shows what there is"
@@ -171,11 +168,11 @@ class Schedules(Base):
             await hf.schedule("weekly", research, holdfast.Schedule("0 7 * * mon", args={"topic": "otters"}))
             ```
         """
-        named = checked_schedule_name(name)
+        named = checked_name(name)
         wanted = checked_schedule(schedule)
         if wanted is None:
             raise BadArguments("a schedule needs its times, as in hf.schedule('weekly', report, '0 7 * * mon')")
-        run = await self._new_run(agent, wanted.args)
+        run = await self._scheduled_run(agent, wanted.args)
         if len(run.input) > LONGEST_INPUT:
             raise BadArguments(f"the arguments of a schedule are at most {LONGEST_INPUT:,} characters; these are {len(run.input):,}")
         made = Declared(named, run.agent, stored(wanted), template(run), "")
@@ -184,7 +181,7 @@ class Schedules(Base):
 
     def get_schedule(self, name: str) -> ScheduleHandle:
         """Return a handle to a schedule. Nothing is read before the handle is used."""
-        return ScheduleHandle(self, checked_schedule_name(name))
+        return ScheduleHandle(self, checked_name(name))
 
     async def schedules(self) -> list[ScheduleInfo]:
         """List all schedules, in the order of their names."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,11 +18,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from holdfast.errors import BadArguments
 from holdfast.values.text import short
 from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.model import is_awkward
 
 Overlap = Literal["skip", "queue", "cancel", "allow"]
 CatchUp = Literal["last", "all", "none"]
 _OVERLAPS: Final = ("skip", "queue", "cancel", "allow")
 _CATCH_UPS: Final = ("last", "all", "none")
+_NAME: Final = re.compile(r"[\w.:-]{1,150}", re.ASCII)
 _SHORTEST_MS: Final = 1_000
 _LONGEST_CRON: Final = 200  # characters
 ON_TIME_MS: Final = 60_000  # a time that is begun so late was not missed
@@ -106,6 +109,15 @@ def checked_schedule(schedule: object) -> Schedule | None:
     if isinstance(schedule, str):
         return Schedule(schedule)
     raise BadArguments(f"schedule={short(schedule)}: give a cron line such as '0 7 * * mon-fri', or a Schedule")
+
+
+def checked_name(name: object) -> str:
+    """The name itself, or `BadArguments` that says what it looks like: ids of runs begin with it."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or is_awkward(name):
+        raise BadArguments(
+            f"{short(name)} is not the name of a schedule; use 1 to 150 letters, digits or any of '_ . : -', such as 'morning-report'"
+        )
+    return name
 
 
 def _zone(tz: object) -> ZoneInfo:
