@@ -471,7 +471,9 @@ def agent(
     def declare(fn: Callable[..., Any]) -> Agent[Any, Any]:
         kept = checked_inputs(inputs)
         times = checked_schedule(schedule)
-        return _declare_agent(fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict, kept, times)
+        return _declare_agent(
+            fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict, kept, times
+        )
 
     return declare if fn is None else declare(fn)
 
@@ -503,6 +505,15 @@ def _declare_agent(
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
     return Agent(
         AgentSpec(
-            own_name, fn, signature, declared("agent", own_name, fn, **flow), version, budget, loops, strict, inputs, schedule
+            own_name,
+            fn,
+            signature,
+            declared("agent", own_name, fn, **flow),
+            version,
+            budget,
+            loops,
+            strict,
+            inputs,
+            schedule,
         )
     )

@@ -19,7 +19,18 @@ from holdfast.client.run import Receipt as AsyncReceipt
 from holdfast.client.run import Run as AsyncRun
 from holdfast.client.schedules import ScheduleHandle as AsyncScheduleHandle
 
-__all__ = ["Client", "MessageInfo", "Receipt", "Run", "ScheduleHandle", "Snapshot", "State", "StepInfo", "Transcript", "open"]
+__all__ = [
+    "Client",
+    "MessageInfo",
+    "Receipt",
+    "Run",
+    "ScheduleHandle",
+    "Snapshot",
+    "State",
+    "StepInfo",
+    "Transcript",
+    "open",
+]
 
 Run = bridge.mirror(AsyncRun)
 Receipt = bridge.mirror(AsyncReceipt)

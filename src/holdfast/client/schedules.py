@@ -113,7 +113,9 @@ class ScheduleHandle:
         at = client.store.clock.now() // 1000 * 1000
         ids = await client._written(client.store.begin_at(self.name, [at], **client._author()), _LOOK)
         if not ids:
-            raise BadArguments(f"schedule {self.name!r} has begun a run in this very second, or its agent is a singleton that runs")
+            raise BadArguments(
+                f"schedule {self.name!r} has begun a run in this very second, or its agent is a singleton that runs"
+            )
         return ids[0]
 
     async def backfill(self, start: datetime, end: datetime) -> list[str]:
@@ -126,11 +128,17 @@ class ScheduleHandle:
         client = self._client
         first, until = epoch_ms(start), epoch_ms(end)
         if not first <= until <= client.store.clock.now():
-            raise BadArguments(f"backfill({start.isoformat()}, {end.isoformat()}): give a start, and an end that is not before it nor in the future")
+            raise BadArguments(
+                f"backfill({start.isoformat()}, {end.isoformat()}): give a start, and an end that is not before it nor in the future"
+            )
         schedule = loaded((await client.store.schedule(self.name)).times)
-        wanted = list(itertools.islice(itertools.takewhile(lambda at: at <= until, times(schedule, first - 1)), _MOST_BACK + 1))
+        wanted = list(
+            itertools.islice(itertools.takewhile(lambda at: at <= until, times(schedule, first - 1)), _MOST_BACK + 1)
+        )
         if len(wanted) > _MOST_BACK:
-            raise BadArguments(f"there are more than {_MOST_BACK:,} times from {start.isoformat()} to {end.isoformat()}; do it in parts")
+            raise BadArguments(
+                f"there are more than {_MOST_BACK:,} times from {start.isoformat()} to {end.isoformat()}; do it in parts"
+            )
         begun: list[str] = []
         for page in range(0, len(wanted), _PAGE):
             some = wanted[page : page + _PAGE]
@@ -174,7 +182,9 @@ class Schedules(Base):
             raise BadArguments("a schedule needs its times, as in hf.schedule('weekly', report, '0 7 * * mon')")
         run = await self._scheduled_run(agent, wanted.args)
         if len(run.input) > LONGEST_INPUT:
-            raise BadArguments(f"the arguments of a schedule are at most {LONGEST_INPUT:,} characters; these are {len(run.input):,}")
+            raise BadArguments(
+                f"the arguments of a schedule are at most {LONGEST_INPUT:,} characters; these are {len(run.input):,}"
+            )
         made = Declared(named, run.agent, stored(wanted), template(run), "")
         await self._written(self.store.make_schedule(made, **self._author()), _LOOK)
         return ScheduleHandle(self, named)
@@ -198,7 +208,11 @@ async def _all(client: Base) -> AsyncIterator[ScheduleRow]:
 
 async def _told(client: Base, row: ScheduleRow) -> ScheduleInfo:
     schedule = loaded(row.times)
-    coming = [] if row.state != "active" or row.since is None else list(itertools.islice(times(schedule, row.since - 1), NEXT))
+    coming = (
+        []
+        if row.state != "active" or row.since is None
+        else list(itertools.islice(times(schedule, row.since - 1), NEXT))
+    )
     last = None if row.last_run is None else await client.store.run(row.last_run)
     return ScheduleInfo(
         row.name, row.agent, str(schedule), row.state, bool(row.digest), schedule.overlap, schedule.catch_up,

@@ -1615,3 +1615,7 @@ SELECT 1 FROM schedules_seen WHERE name = :name AND digest = :digest
 -- name: see_schedule
 -- Note that it was.
 INSERT INTO schedules_seen (name, digest) VALUES (:name, :digest) ON CONFLICT DO NOTHING
+
+-- name: ahead_schedules
+-- Schedules that a clock wrote which was ahead of this one.
+SELECT {schedule} FROM schedules WHERE updated_at > :before ORDER BY updated_at LIMIT :limit

@@ -4,10 +4,13 @@ Any worker begins what is due, in one transaction with the runs it creates: the 
 there. A run is named by its schedule and its time, so a time is begun once, whatever dies, and whatever clocks do. Each row
 has all that a run is created with, so a worker need not know the agent.
 
-Deploys. A schedule that an agent declares is what the newest code declares. Workers write down what theirs declares, with each look.
+Deploys. A schedule that an agent declares is what the newest code declares. Workers write down what theirs declares.
 A declaration that was never seen takes effect at once: that is a deploy. One that was seen before takes effect when no worker
 is left that declares the present one: that is a rollback, and not an old worker that was restarted. To serve the agent without
 a schedule is a declaration too, which retires it. Whether a person has paused it is no part of any of this.
+
+Clocks. A clock that was ahead has moved schedules on to times that are far away once it is right again. Such rows say that they
+were written in the future, and are set to their next time.
 
 Lock order: rows of schedules in the order of their names, then those of runs. Crash points: each work is one transaction.
 """
@@ -33,6 +36,7 @@ _AT_ONCE: Final = 100  # schedules, and times of one schedule, in a transaction
 _LOOK_AGAIN_MS: Final = 2_000  # whether the run before has ended
 LONGEST_INPUT: Final = 30_000  # characters of the arguments: they stand in the row
 NEWS: Final = " schedules"  # under this name listeners hear of a change; no run has it
+_AHEAD_MS: Final = 10_000  # by which clocks may differ
 _GRACE_MS: Final = 10_000  # for a run that its schedule cancels
 
 
@@ -145,7 +149,13 @@ def _existing(tx: Transaction, name: str) -> Asking[ScheduleRow]:
 
 # Declaring
 
+
 def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
+    for found in (yield from tx.rows("ahead_schedules", before=tx.now + _AHEAD_MS, limit=_AT_ONCE)):
+        row = ScheduleRow(*found)
+        since = None if row.since is None else next_time(loaded(row.times), tx.now)
+        yield from tx.rows("set_schedule", name=row.name, state=row.state, since=since, digest=row.digest,
+                           due_at=None if row.due_at is None else since)  # fmt: skip
     for each in sorted(declared, key=lambda each: each.name):
         row = yield from tx.row("lock_schedule", name=each.name)
         if row is None and not each.times:
@@ -186,6 +196,7 @@ def _put(tx: Transaction, new: Declared, before: ScheduleRow | None, by: str) ->
 
 # By hand
 
+
 def _make(tx: Transaction, made: Declared, by: str, via: str) -> Asking[ScheduleRow]:
     row = yield from tx.row("lock_schedule", name=made.name)
     before = None if row is None else ScheduleRow(*row)
@@ -194,7 +205,9 @@ def _make(tx: Transaction, made: Declared, by: str, via: str) -> Asking[Schedule
             f"agent {before.agent!r} declares the schedule {made.name!r} in its code: change it there, or give yours another name"
         )
     yield from _put(tx, made, before, by)
-    yield from audit.note(tx, "", by, via, "schedule", {"schedule": made.name, "agent": made.agent, "times": made.times})
+    yield from audit.note(
+        tx, "", by, via, "schedule", {"schedule": made.name, "agent": made.agent, "times": made.times}
+    )
     return ScheduleRow(*(yield from tx.row("lock_schedule", name=made.name)))
 
 
@@ -237,6 +250,7 @@ def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: st
 
 
 # Beginning
+
 
 def _begin_due(tx: Transaction) -> Asking[list[str]]:
     """Begin what is due of a hundred schedules, those longest due first. Two workers at once take different ones."""
@@ -282,4 +296,6 @@ def _is_open(tx: Transaction, run: str) -> Asking[bool]:
 def _cancel(tx: Transaction, run: str, name: str, at: int) -> Asking[None]:
     """Ask the run before to stop, once: the next one begins when it has."""
     request = f"schedule:{run_of(name, at)}"
-    yield from Cancel(run, "", "schedule", f"schedule {name!r} begins its next run", _GRACE_MS, request, insist=False)(tx)
+    yield from Cancel(run, "", "schedule", f"schedule {name!r} begins its next run", _GRACE_MS, request, insist=False)(
+        tx
+    )

@@ -1,7 +1,7 @@
 """Schedules as they are declared: at which times a run begins by itself. Data and arithmetic only: no clock and no I/O.
 
-A schedule names moments, its times. They come from the schedule alone, so every process finds the same ones: those of a cron line in
-its time zone, or the multiples of `every` since 1970. What is done about times that nobody was there for is `missed`.
+A schedule names moments, its times. They come from the schedule alone, so every process finds the same ones: those of a cron line
+in its time zone, or the multiples of `every` since 1970. What is done about times that nobody was there for is `missed`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Schedule:
         args: Mapping[str, Any] | None = None,
     ) -> None:
         if (cron is None) == (every is None):
-            raise BadArguments("a schedule has a cron line or every=, as in Schedule('0 7 * * *') or Schedule(every='15m')")
+            raise BadArguments(
+                "a schedule has a cron line or every=, as in Schedule('0 7 * * *') or Schedule(every='15m')"
+            )
         every_ms = 0 if every is None else milliseconds(every)
         if every is not None and every_ms < _SHORTEST_MS:
             raise BadArguments(f"every={short(every)}: a schedule begins a run each second at the most")
@@ -115,7 +117,7 @@ def checked_name(name: object) -> str:
     """The name itself, or `BadArguments` that says what it looks like: ids of runs begin with it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or is_awkward(name):
         raise BadArguments(
-            f"{short(name)} is not the name of a schedule; use 1 to 150 letters, digits or any of '_ . : -', such as 'morning-report'"
+            f"{short(name)} is not the name of a schedule; use 1 to 150 letters, digits or any of '_ . : -', such as 'report'"
         )
     return name
 
@@ -141,13 +143,16 @@ def _checked_cron(cron: object, zone: ZoneInfo) -> str:
     try:
         next(CronSim(line, datetime(2024, 1, 1, tzinfo=zone)))
     except CronSimError as error:
-        raise BadArguments(f"{short(cron)} is not a cron line: {error}. It has five fields, as in '0 7 * * mon-fri'") from None
+        raise BadArguments(
+            f"{short(cron)} is not a cron line: {error}. It has five fields, as in '0 7 * * mon-fri'"
+        ) from None
     except StopIteration:
         raise BadArguments(f"{short(cron)} names a day that never comes") from None
     return line
 
 
 # Times
+
 
 def times(schedule: Schedule, after: int) -> Iterator[int]:
     """The times after a moment, in milliseconds since 1970, for ever or until there are none."""
@@ -250,6 +255,7 @@ def run_of(name: str, at: int) -> str:
 
 
 # Stored
+
 
 def stored(schedule: Schedule) -> str:
     """Write a schedule, without its arguments, as the store keeps it: the same text for the same schedule."""

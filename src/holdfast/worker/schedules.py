@@ -38,7 +38,9 @@ def declared_by(spec: AgentSpec) -> Declared:
         return Declared(spec.name, spec.name, "", "", "")
     given = spec.signature.bind((), dict(spec.schedule.args)).input
     if len(given.text) > LONGEST_INPUT:
-        raise BadArguments(f"agent {spec.name!r}: the arguments of a schedule are longer than {LONGEST_INPUT:,} characters")
+        raise BadArguments(
+            f"agent {spec.name!r}: the arguments of a schedule are longer than {LONGEST_INPUT:,} characters"
+        )
     run = NewRun("", "", spec.name, given.text, spec.version, spec.flow.queue or "default")
     run.lane, run.identity = lane_of(spec.flow, spec.signature, given.identity), given.digest
     run.budget = None if spec.budget is None else json.dumps(spec.budget.published())

@@ -17,6 +17,7 @@ CREATE TABLE schedules (
   updated_at BIGINT NOT NULL
 );
 CREATE INDEX schedules_due ON schedules (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX schedules_updated ON schedules (updated_at);  -- finds those that a clock wrote which was ahead
 -- What workers declare ('': they serve the agent, and declare no schedule), and what was ever declared.
 CREATE TABLE schedules_declared (
   worker TEXT NOT NULL,
