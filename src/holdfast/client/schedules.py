@@ -129,7 +129,7 @@ class ScheduleHandle:
         first, until = epoch_ms(start), epoch_ms(end)
         if not first <= until <= client.store.clock.now():
             raise BadArguments(
-                f"backfill({start.isoformat()}, {end.isoformat()}): give a start, and an end that is not before it nor in the future"
+                f"backfill({start.isoformat()}, {end.isoformat()}): give a start, and an end behind it that is past"
             )
         schedule = loaded((await client.store.schedule(self.name)).times)
         wanted = list(

@@ -84,11 +84,11 @@ def template(run: NewRun) -> str:
 
 def _run(row: ScheduleRow, at: int) -> NewRun:
     told = json.loads(row.run)
-    limit, rate = told["limit"], told["rate"]
+    (limit_key, limit_n), (rate_key, rate_n, rate_ms) = told["limit"], told["rate"]
+    lane = Lane(told["priority"], limit_key, limit_n, rate_key, rate_n, rate_ms, told["singleton"])
     return NewRun(
         run_of(row.name, at), secrets.token_hex(16), told["agent"], told["input"], told["version"], told["queue"], told["labels"],
-        lane=Lane(told["priority"], *limit, *rate, told["singleton"]), budget=told["budget"],
-        identity=told["identity"],
+        lane=lane, budget=told["budget"], identity=told["identity"],
     )  # fmt: skip
 
 
@@ -269,12 +269,10 @@ def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
     last_at, last_run, since, missed = row.last_at, row.last_run, todo.next, todo.missed
     again = 0
     for at in todo.begin:
-        if schedule.overlap != "allow" and last_run is not None and (yield from _is_open(tx, last_run)):
+        if schedule.overlap != "allow" and last_run is not None and (yield from _goes_on(tx, last_run, row, at)):
             if schedule.overlap == "skip":
                 missed += 1
                 continue
-            if schedule.overlap == "cancel":
-                yield from _cancel(tx, last_run, row.name, at)
             since, again = at, tx.now + _LOOK_AGAIN_MS
             break
         run = _run(row, at)
@@ -288,14 +286,12 @@ def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
     return begun
 
 
-def _is_open(tx: Transaction, run: str) -> Asking[bool]:
+def _goes_on(tx: Transaction, run: str, row: ScheduleRow, at: int) -> Asking[bool]:
+    """Does the run before still go on? If the schedule says so, it is asked to stop, once."""
     found = yield from tx.row("run", run=run)
-    return found is not None and RunRow(*found).status not in FINISHED
-
-
-def _cancel(tx: Transaction, run: str, name: str, at: int) -> Asking[None]:
-    """Ask the run before to stop, once: the next one begins when it has."""
-    request = f"schedule:{run_of(name, at)}"
-    yield from Cancel(run, "", "schedule", f"schedule {name!r} begins its next run", _GRACE_MS, request, insist=False)(
-        tx
-    )
+    if found is None or RunRow(*found).status in FINISHED:
+        return False
+    if loaded(row.times).overlap == "cancel":
+        why, request = f"schedule {row.name!r} begins its next run", f"schedule:{run_of(row.name, at)}"
+        return (yield from Cancel(run, "", "schedule", why, _GRACE_MS, request, insist=False)(tx)) != "cancelled"
+    return True

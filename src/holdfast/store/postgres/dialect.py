@@ -21,6 +21,7 @@ _BIGINT: Final = """
     priority limit_n rate_n rate_ms micros interval turns turn place span crowd until tokens tokens_us since cost
     usd input_tokens output_tokens model_calls unpriced attempt began chunk_epoch seen
     inbox_count crash_count started_at updated_at asked_at
+    last_at begun missed
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -32,6 +33,7 @@ _TEXT: Final = """
     member_of scopes search base part names
     status_before votes_before passed_before digest_before needs_before told via about
     bundle destination source
+    times state made_by last_run
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 
