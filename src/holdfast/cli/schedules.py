@@ -23,7 +23,7 @@ from holdfast.words.schedules import Schedule
 _ENDS = {"failed": "red", "completed": "green"}
 
 
-class _Moment(click.ParamType):
+class _Moment(click.ParamType[datetime]):
     name = "TIME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
