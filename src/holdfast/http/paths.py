@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
-from holdfast.http import approvals, history, runs
+from holdfast.http import approvals, history, runs, schedules
 from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
@@ -49,6 +49,20 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              approvals.shown, "read", approvals.OneApproval),
     Endpoint("POST", "/api/approvals/{id}", "Decide it: approve, deny, answer or delegate what was seen; by its own id.",
              approvals.decide, "decide", approvals.OneApproval, body=approvals.Decision),
+    Endpoint("GET", "/api/schedules", "What begins by itself, with its next times and its last run.", schedules.listed, "read",
+             schedules.Schedules),
+    Endpoint("GET", "/api/schedules/{name}", "One schedule.", schedules.shown, "read", schedules.OneSchedule),
+    Endpoint("POST", "/api/schedules/{name}", "Make a schedule, or change one that was made so.", schedules.make, "write",
+             schedules.OneSchedule, body=schedules.Make),
+    Endpoint("DELETE", "/api/schedules/{name}", "Delete a schedule that a person made.", schedules.delete, "write",
+             schedules.Gone),
+    Endpoint("POST", "/api/schedules/{name}/pause", "Begin no more runs, also after deploys.", schedules.pause, "write",
+             schedules.OneSchedule),
+    Endpoint("POST", "/api/schedules/{name}/resume", "Begin runs again, from the next time on.", schedules.resume, "write",
+             schedules.OneSchedule),
+    Endpoint("POST", "/api/schedules/{name}/trigger", "Begin a run now.", schedules.trigger, "write", schedules.Begun),
+    Endpoint("POST", "/api/schedules/{name}/backfill", "Begin a run for each past time that has none.", schedules.backfill,
+             "write", schedules.Begun, body=schedules.Between),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents),
 )  # fmt: skip
