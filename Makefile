@@ -101,7 +101,7 @@ dist: $(RELEASE)/.installed  ## wheel, source, requirements with all hashes, and
 	sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml >$(RELEASE)/pyproject.toml    # with the version, for the lists
 	for set in runtime fleet; do
 	    extras=
-	    if [ "$$set" = fleet ]; then extras='[postgres,metrics,server]'; fi
+	    if [ "$$set" = fleet ]; then extras='[postgres,metrics,schedules,server]'; fi
 	    pinned=dist/holdfast-$$version-$$set.txt
 	    echo "holdfast$$extras==$$version --hash=sha256:$$(sha256sum "dist/$$wheel" | cut -d' ' -f1)" >"$$pinned"
 	    cat requirements/$$set.txt >>"$$pinned"
@@ -127,7 +127,7 @@ lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer version
 	}
 	compile pyproject.toml --group dev -o requirements/dev.txt $(LOCK_ARGS)
 	compile pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt $(LOCK_ARGS)
-	compile pyproject.toml --extra postgres --extra metrics --extra server -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
+	compile pyproject.toml --extra postgres --extra metrics --extra schedules --extra server -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
 	compile --group build -c requirements/dev.txt -o requirements/build.txt $(LOCK_ARGS)
 	compile --group dist -c requirements/dev.txt -o requirements/dist.txt $(LOCK_ARGS)
 	compile --group docs -c requirements/dev.txt -o requirements/docs.txt $(LOCK_ARGS)

@@ -426,7 +426,8 @@ async def test_plans(database: Place) -> None:
         "heartbeat_rest": "runs_lease", "orphan": "runs_lease", "append": "runs_pkey", "leave": "runs_pkey",
         "notify": "runs_pkey", "lock_runs": "runs_pkey", "wake": "runs_held", "wake_ours": "runs_held",
         "held_keys": "runs_held", "occupied": "runs_slots", "room": "runs_slots", "singleton": "runs_singleton",
-        "claim_plain": "runs_due", "decide_plain": "approvals_pkey",
+        "claim_plain": "runs_due", "decide_plain": "approvals_pkey", "due_schedules": "schedules_due",
+        "next_schedule": "schedules_due", "ahead_schedules": "schedules_updated",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))
@@ -446,6 +447,10 @@ async def test_plans(database: Place) -> None:
         await connection.execute(
             f"INSERT INTO approvals (id, {columns}, status, asked_at) SELECT 'question-' || n, 'run-' || n, 'run-' || n,"
             " '[]', 'k', 'approve', '?', '', '[]', '1', '[]', '[]', 'open', n FROM generate_series(1, 2000) n"
+        )
+        await connection.execute(
+            "INSERT INTO schedules (name, agent, times, run, digest, state, due_at, made_by, created_at, updated_at)"
+            " SELECT 's' || n, 'agent', '{}', '{}', '', 'active', 9000000 + n, '', n, n FROM generate_series(1, 5000) n"
         )
         for analyzed in (False, True):
             if analyzed:

@@ -236,7 +236,8 @@ async def test_plans(file: Place) -> None:
             "counted_runs": "runs_recent", "would_prune": "runs_finished",
             "runs": "runs_recent", "prunable": "runs_finished", "family": "runs_parent", "relatives": "runs_parent",
             "open_approvals": "approvals_open", "blobs_named": "with_blob", "delete_blob": "runs_with_blob",
-            "census": "COVERING INDEX runs_unfinished", "stuck": "runs_due",
+            "census": "COVERING INDEX runs_unfinished", "stuck": "runs_due", "due_schedules": "schedules_due",
+            "next_schedule": "schedules_due", "ahead_schedules": "schedules_updated",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"

@@ -8,7 +8,7 @@ A file is written under another name, flushed, and gets its own name when it is 
 and what a killed process leaves is called `.NAME.<random>.part`. A checksum of all rows tells whether it still is what was written,
 and its id is one of everything else that matters.
 
-Left out is what belongs to processes: workers and the slots they hold. A run in the middle of a body is interrupted by being
+Left out is what belongs to processes: workers, the slots they hold and the schedules they declare. A run in the middle of a body is interrupted by being
 copied, as by a crash, and goes on as after one.
 """
 
@@ -37,7 +37,7 @@ from holdfast.store.migrate import known, migrate, missing
 from holdfast.store.sqlite.connection import make_private
 from holdfast.store.work import Asking, Feature, Transaction, rows
 
-NOT_COPIED: Final = frozenset({"migrations", "identity", "workers", "slots", "positions"})
+NOT_COPIED: Final = frozenset({"migrations", "identity", "workers", "slots", "positions", "schedules_declared"})
 _PAGES_AT_ONCE: Final = 2_000
 _ROWS_AT_ONCE: Final = 500
 _LARGE: Final = {"blobs": 4, "chunks": 50, "parts": 50, "exports": 1}  # rows at once of tables whose rows are large

@@ -1592,16 +1592,22 @@ DELETE FROM schedules_seen WHERE name = :name
 
 -- name: due_schedules
 -- Schedules whose time has come, the longest due first; another worker's are passed over where the database locks rows.
-SELECT {schedule} FROM schedules WHERE due_at <= :now ORDER BY due_at LIMIT :limit
+-- None in a copy that is held.
+SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+ORDER BY due_at LIMIT :limit
 
 -- name: next_schedule
--- When the next schedule is due.
-SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL
+-- When the next schedule is due; never in a copy that is held.
+SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 
 -- name: declare_schedule
 -- Note what this worker declares.
 INSERT INTO schedules_declared (worker, name, digest) VALUES (:worker, :name, :digest)
-ON CONFLICT (worker, name) DO UPDATE SET digest = excluded.digest
+ON CONFLICT (worker, name) DO UPDATE SET digest = excluded.digest WHERE schedules_declared.digest <> excluded.digest
+
+-- name: undeclare_schedules
+-- Forget what workers declared that are gone.
+DELETE FROM schedules_declared WHERE worker <> :worker AND worker NOT IN (SELECT id FROM workers)
 
 -- name: schedule_declared
 -- How many other workers that are there declare this.

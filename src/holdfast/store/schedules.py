@@ -156,6 +156,7 @@ def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
         since = None if row.since is None else next_time(loaded(row.times), tx.now)
         yield from tx.rows("set_schedule", name=row.name, state=row.state, since=since, digest=row.digest,
                            due_at=None if row.due_at is None else since)  # fmt: skip
+    yield from tx.rows("undeclare_schedules")
     for each in sorted(declared, key=lambda each: each.name):
         row = yield from tx.row("lock_schedule", name=each.name)
         if row is None and not each.times:
@@ -237,15 +238,19 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
 
 
 def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: str) -> Asking[list[str]]:
-    row, begun = (yield from _existing(tx, name)), list[str]()
+    row, begun, last_at = (yield from _existing(tx, name)), list[str](), None
     for at in sorted(set(times)):
         run = _run(row, at)
         if (yield from insert_run(tx, run)) is not None:
             yield from audit.note(tx, run.id, by, via, "start", {"agent": run.agent, "schedule": name})
             begun.append(run.id)
-    last = max([*times, row.last_at or 0])
-    yield from tx.rows("begun_schedule", name=name, since=row.since, due_at=row.due_at, last_at=last,
-                       last_run=run_of(name, last), begun=len(begun), missed=0)  # fmt: skip
+            last_at = at
+    if last_at is None or last_at < (row.last_at or 0):
+        last_at, last_run = row.last_at, row.last_run
+    else:
+        last_run = run_of(name, last_at)
+    yield from tx.rows("begun_schedule", name=name, since=row.since, due_at=row.due_at, last_at=last_at, last_run=last_run,
+                       begun=len(begun), missed=0)  # fmt: skip
     return begun
 
 
@@ -261,7 +266,7 @@ def _begin_due(tx: Transaction) -> Asking[list[str]]:
 
 
 def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
-    """Begin what is due of one schedule. A run that must end first is looked at again soon, and its end wakes a worker."""
+    """Begin what is due of one schedule. A run that must end first is looked at again soon."""
     schedule, begun = loaded(row.times), list[str]()
     if row.since is None or row.due_at is None:
         return begun
@@ -279,6 +284,9 @@ def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
         if (yield from insert_run(tx, run)) is not None:
             yield from audit.note(tx, run.id, "", "schedule", "start", {"agent": run.agent, "schedule": row.name})
             begun.append(run.id)
+        elif (yield from tx.row("run", run=run.id)) is None:  # its agent is a singleton, and another run of it goes on
+            missed += 1
+            continue
         last_at, last_run = at, run.id
     due_at = None if since is None else max(delayed(schedule, row.name, since), again)
     yield from tx.rows("begun_schedule", name=row.name, since=since, due_at=due_at, last_at=last_at, last_run=last_run,

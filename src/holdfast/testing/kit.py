@@ -196,9 +196,14 @@ class TestClient(Client):
         """
         await self._settled()
         self.clock.jump_to(self.clock.now() + milliseconds(duration))
+        self._wake()
+        await self._settled()
+
+    def _wake(self) -> None:
+        """Let the worker look at what is due after a jump."""
         if self._worker is not None:
             self._worker.scheduler.wake()
-        await self._settled()
+            self._worker.schedules.wake()
 
     # Time jumps when every run waits and the test waits for a run
 
@@ -223,8 +228,7 @@ class TestClient(Client):
                 due = await self._next_due()
                 if due is not None and self._idle() and self._nothing_heard() and before == self._moves():
                     self.clock.jump_to(due)
-                    if self._worker is not None:
-                        self._worker.scheduler.wake()
+                    self._wake()
 
     def _nothing_heard(self) -> bool:
         """Does the test wait for a run, and has nothing happened that it is about to look at?"""
@@ -238,7 +242,9 @@ class TestClient(Client):
     def _idle(self) -> bool:
         """Does nothing move: no body, no write on its way, no run that could still act by itself?"""
         worker = self._worker
-        if worker is None or not self._up.is_set() or worker.loading or not worker.scheduler.asleep:
+        if worker is None or not self._up.is_set() or worker.loading:
+            return False
+        if not worker.scheduler.asleep or not worker.schedules.asleep:
             return False
         leaves_first = self._settings.park_grace_s <= 0
         return all(
@@ -249,12 +255,9 @@ class TestClient(Client):
         worker = self._worker
         if worker is None:  # it is crashing right now
             return None
-        parked: int | None = await self.store.next_due(worker.serves)
-        inside = self.clock.next_timer()
-        running = {name for name, attempt in worker.attempts.items() if attempt.is_live}
-        if parked is not None and running and inside is not None:
-            return min(parked, inside)
-        return inside if parked is None else parked if inside is None else min(parked, inside)
+        # Not when a schedule is due: these go on for ever, and a test that waits for a person would see years go by.
+        parked, inside = await self.store.next_due(worker.serves), self.clock.next_timer()
+        return min((due for due in (parked, inside) if due is not None), default=None)
 
     async def _settled(self) -> None:
         """Until what became due has begun or ended, so that the next line of the test sees its effect."""

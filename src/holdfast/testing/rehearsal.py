@@ -444,7 +444,8 @@ class _Stage(Client):
         return SQLiteStore(self.path, durability="none", clock=self.director.clock)
 
     async def _work(self, store: Store) -> None:
-        worker = _Understudy(store, self._specs, self._settings)
+        specs = [dataclasses.replace(spec, schedule=None) for spec in self._specs]  # nothing begins by itself here
+        worker = _Understudy(store, specs, self._settings)
         worker.director = self.director
         await worker.start()
         self._worker = worker

@@ -1,7 +1,7 @@
 """Schedules as they are declared: at which times a run begins by itself. Data and arithmetic only: no clock and no I/O.
 
 A schedule names moments, its times. They come from the schedule alone, so every process finds the same ones: those of a cron line
-in its time zone, or the multiples of `every` since 1970. What is done about times that nobody was there for is `missed`.
+in its time zone, or the multiples of `every` since 1970. What is done about times that nobody was there for is `due`.
 """
 
 from __future__ import annotations
@@ -135,14 +135,12 @@ def _zone(tz: object) -> ZoneInfo:
 
 
 def _checked_cron(cron: object, zone: ZoneInfo) -> str:
-    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only who has schedules needs it
-
     if not isinstance(cron, str) or not 1 <= len(cron) <= _LONGEST_CRON:
         raise BadArguments(f"{short(cron)} is not a cron line; it has five fields, as in '0 7 * * mon-fri'")
-    line = " ".join(cron.split())
+    line, cronsim = " ".join(cron.split()), _cronsim()
     try:
-        next(CronSim(line, datetime(2024, 1, 1, tzinfo=zone)))
-    except CronSimError as error:
+        next(cronsim.CronSim(line, datetime(2024, 1, 1, tzinfo=zone)))
+    except cronsim.CronSimError as error:
         raise BadArguments(
             f"{short(cron)} is not a cron line: {error}. It has five fields, as in '0 7 * * mon-fri'"
         ) from None
@@ -182,10 +180,18 @@ def last_time(schedule: Schedule, until: int) -> int | None:
 
 
 def _cron(schedule: Schedule, at: int, *, reverse: bool = False) -> Iterator[datetime]:
-    from cronsim import CronSim  # noqa: PLC0415 - only who has schedules needs it
-
     begin = datetime.fromtimestamp(at / 1000, UTC).astimezone(ZoneInfo(schedule.tz))
-    return iter(CronSim(schedule.cron or "", begin, reverse=reverse))
+    return iter(_cronsim().CronSim(schedule.cron or "", begin, reverse=reverse))
+
+
+def _cronsim() -> Any:
+    try:
+        import cronsim  # noqa: PLC0415 - only cron lines need it
+    except ImportError:
+        raise BadArguments(
+            'cron lines need cronsim, which is not installed: pip install "holdfast[schedules]"'
+        ) from None
+    return cronsim
 
 
 def _ms(moment: datetime) -> int:

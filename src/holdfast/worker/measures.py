@@ -18,6 +18,7 @@ from holdfast.words.spent import NOTHING, Spent
 
 STEP_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+LATE_BOUNDS_S: Final = (0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 3_600, 86_400)
 BATCH_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 
 
@@ -51,6 +52,8 @@ class Measures:
         self.claimed = 0  # runs
         self.taken_over = 0  # of these, that another worker had left in the middle
         self.recovered = 0  # runs of dead workers that this one made due at once
+        self.begun = 0  # runs that schedules began here
+        self.late = Histogram(LATE_BOUNDS_S)  # seconds after which the first of them began that were due together
         self.left: Counter[str] = Counter()  # runs that left memory, by how: ended, parked, released, paused, lost
         self.finished: Counter[tuple[str, str]] = Counter()  # runs that ended here, by agent and status
         self.spent: dict[str, Spent] = {}  # what bodies said, by agent
@@ -67,6 +70,11 @@ class Measures:
             self.claimed += 1
             self.taken_over += run.crash_count > 0
             self._heard_at = time.monotonic()
+
+    def begin(self, runs: int, late_s: float) -> None:
+        """Schedules began runs, the first of them so late."""
+        self.begun += runs
+        self.late.add(late_s)
 
     def body(self, how: str, seconds: float) -> None:
         """The body of a step ran, and ended like this."""

@@ -34,7 +34,7 @@ from holdfast.worker.agents import Served
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.scheduler import Scheduler
-from holdfast.worker.schedules import Schedules
+from holdfast.worker.schedules import Schedules, declared_by
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
@@ -70,8 +70,8 @@ class Worker:
         self._graces: dict[str, float] = {}
         self._served = Served(specs)
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
-        self._schedules = Schedules(store)
-        self._schedules.declare(self._served.newest)
+        self.schedules = Schedules(store, self.measures)
+        self.schedules.declare(self._served.newest)
         store.code_version, store.queues = self.settings.version, self.settings.queues
         self._stopping = False
 
@@ -81,7 +81,7 @@ class Worker:
         """Take over what dead workers left, then work."""
         self._loop = asyncio.get_running_loop()
         self.store.on_change(self.scheduler.changed)
-        self.store.on_change(self._schedules.changed)
+        self.store.on_change(self.schedules.changed)
         self.store.observe(self.measures.commit)
         await self._served.publish(self.store)
         if await self.store.held():
@@ -91,7 +91,7 @@ class Worker:
             )  # fmt: skip
         self.measures.recovered += await self.store.recover()
         self._leases.start()
-        for work in (self._work(), self._schedules.keep(), self._recover(), self._erase()):
+        for work in (self._work(), self.schedules.keep(), self._recover(), self._erase()):
             self._tasks.append(self._loop.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -276,9 +276,11 @@ class Worker:
     async def serve_instead(self, specs: Iterable[AgentSpec]) -> None:
         """Serve these, in the place of those that had their names and versions."""
         for spec in specs:
+            declared_by(spec)  # refuses arguments that do not fit, before anything is changed
+        for spec in specs:
             self._served.replace(spec)
         await self._served.publish(self.store)
-        self._schedules.declare(self._served.newest)
+        self.schedules.declare(self._served.newest)
         self.scheduler.wake()
 
     @property

@@ -441,4 +441,5 @@ SELECT version(), current_database(), current_schema(), current_setting('synchro
 SELECT {schedule} FROM schedules WHERE name = :name FOR UPDATE
 
 -- name: due_schedules
-SELECT {schedule} FROM schedules WHERE due_at <= :now ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
