@@ -7,7 +7,8 @@ from tests.docs.pages import ROOT, page
 from tests.snapshots.surface import exported
 
 MIRRORS = {
-    f"holdfast.sync.{name}" for name in ("Run", "Receipt", "Transcript", "StepInfo", "Snapshot", "State", "MessageInfo")
+    f"holdfast.sync.{name}"
+    for name in ("Run", "Receipt", "ScheduleHandle", "Transcript", "StepInfo", "Snapshot", "State", "MessageInfo")
 }  # told in one sentence: without `await`
 
 

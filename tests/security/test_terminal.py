@@ -37,6 +37,10 @@ WORDS = {
              ["show", "asks"], ["show", "failed"], ["show", "done"], ["show", "asks", "--events"], ["show", "asks", "--audit"],
              ["show", "paused"], ["show", "cancelled"], ["show", "numbers"], ["show", EVIL], ["show", "asks", "--last", SHORT]],
     "tail": [["tail", "--no-follow"], ["tail", "asks", "--no-follow"], ["tail", "done", "--stream", "answer", "--no-follow"]],
+    "schedules": [["schedules"], ["schedules", "evil"], ["schedules", SHORT], ["schedules", "evil", "--trigger"],
+                  ["schedules", "x", "--agent", NAME, "--every", SHORT], ["schedules", "x", "--agent", "gives", "--cron", EVIL],
+                  ["schedules", "x", "--agent", "gives", "--every", "1h", "--args", EVIL], ["schedules", "evil", "--delete"],
+                  ["schedules", "x", "--agent", "gives", "--cron", "0 7 * * *", "--tz", EVIL]],
     "conversations": [["conversations"], ["conversations", "talk"], ["conversations", SHORT]],
     "doctor": [["doctor"]],
     "steps": [["steps", "asks"], ["steps", "failed"], ["steps", "done", "0"], ["steps", "asks", SHORT], ["steps", EVIL]],
@@ -105,6 +109,7 @@ async def filled(url, folder):
         await hf.get("cancelled").cancel(reason=EVIL, by=SHORT)
         await hf.get("cancelled").wait("cancelled")
         await hf.create_token(NAME, groups=[SHORT])
+        await hf.schedule("evil", forger.gives, holdfast.Schedule(every="1h", args={"text": EVIL}))
         await hf.get("numbers").send(SHORT, EVIL)
         keys = holdfast.Keys(folder / "keys")
         keys.new("ana")
@@ -117,6 +122,7 @@ def made(tmp_path_factory):
     asyncio.run(filled(f"sqlite:{path}", path.parent))
     with apsw.Connection(str(path)) as db:  # by whoever can write the store: no client takes such an id or agent
         db.execute("UPDATE runs SET agent = ?, version = ? WHERE id = 'paused'", (NAME, NAME))
+        db.execute("UPDATE schedules SET agent = ?, last_run = ?", (NAME, NAME))
         db.execute("CREATE TEMP TABLE copied AS SELECT * FROM runs WHERE id = 'cancelled'")
         db.execute("UPDATE copied SET id = ?, uid = 'u', root_id = ?, status = 'failed'", (NAME, NAME))
         db.execute("INSERT INTO runs SELECT * FROM copied")

@@ -475,7 +475,6 @@ async def plan(connection: Any, query: str) -> str:
     array = "[]" in STATEMENTS[query].text
     values |= {"ids": "'[\"a\"]'", "keys": "'[\"a\"]'", "key": "NULL" if array else "'a'", "after": "''"}
     arguments = ", ".join(values.get(name, "NULL") for name in STATEMENTS[query].parameters)
-    lines = await connection.fetch(
-        f"EXPLAIN EXECUTE {query} ({arguments if not array else arguments.replace('1000000', 'NULL')})"
-    )
+    given = arguments if not array else arguments.replace("1000000", "NULL")
+    lines = await connection.fetch(f"EXPLAIN EXECUTE {query} ({given})" if given else f"EXPLAIN EXECUTE {query}")
     return "\n".join(row[0] for row in lines)

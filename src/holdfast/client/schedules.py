@@ -64,7 +64,17 @@ class ScheduleInfo:
 
 
 class ScheduleHandle:
-    """A schedule that can be steered, from `hf.schedule` or `hf.get_schedule`."""
+    """A schedule that can be steered, from `hf.schedule` or `hf.get_schedule`.
+
+    Attributes:
+        name: Its name.
+
+    Example:
+        ```python
+        daily = await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+        await daily.pause()
+        ```
+    """
 
     def __init__(self, client: Base, name: str) -> None:
         self._client, self.name = client, name
@@ -77,6 +87,12 @@ class ScheduleHandle:
 
         Raises:
             UnknownSchedule: There is no such schedule.
+
+        Example:
+            ```python
+            daily = await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+            print((await daily.info()).next[0])
+            ```
         """
         return await _told(self._client, await self._client.store.schedule(self.name))
 
@@ -86,6 +102,13 @@ class ScheduleHandle:
         Raises:
             UnknownSchedule: There is no such schedule.
             BadArguments: It is retired.
+
+        Example:
+            ```python
+            daily = await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+            await daily.pause()
+            assert (await daily.info()).state == "paused"
+            ```
         """
         return await self._steer("paused")
 
@@ -95,6 +118,13 @@ class ScheduleHandle:
         Raises:
             UnknownSchedule: There is no such schedule.
             BadArguments: It is retired.
+
+        Example:
+            ```python
+            daily = await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+            await daily.pause()
+            await daily.resume()
+            ```
         """
         return await self._steer("active")
 
@@ -108,6 +138,13 @@ class ScheduleHandle:
 
         Raises:
             UnknownSchedule: There is no such schedule.
+            BadArguments: It has begun one in this very second, or its agent is a singleton that runs.
+
+        Example:
+            ```python
+            daily = await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+            assert await hf.get(await daily.trigger()).result() == "published"
+            ```
         """
         client = self._client
         at = client.store.clock.now() // 1000 * 1000
@@ -124,6 +161,13 @@ class ScheduleHandle:
         Raises:
             UnknownSchedule: There is no such schedule.
             BadArguments: The times are in the future, or too many.
+
+        Example:
+            ```python
+            daily = await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+            now = (await run.info()).created_at
+            assert len(await daily.backfill(now - timedelta(days=3), now)) == 3
+            ```
         """
         client = self._client
         first, until = epoch_ms(start), epoch_ms(end)
@@ -151,6 +195,12 @@ class ScheduleHandle:
         Raises:
             UnknownSchedule: There is no such schedule.
             BadArguments: An agent declares it.
+
+        Example:
+            ```python
+            daily = await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+            await daily.delete()
+            ```
         """
         client = self._client
         await client._written(client.store.delete_schedule(self.name, **client._author()), _LOOK)
@@ -190,11 +240,28 @@ class Schedules(Base):
         return ScheduleHandle(self, named)
 
     def get_schedule(self, name: str) -> ScheduleHandle:
-        """Return a handle to a schedule. Nothing is read before the handle is used."""
+        """Return a handle to a schedule. Nothing is read before the handle is used.
+
+        Raises:
+            BadArguments: This is no name of a schedule.
+
+        Example:
+            ```python
+            await hf.schedule("daily", research, holdfast.Schedule("0 7 * * *", args={"topic": "otters"}))
+            await hf.get_schedule("daily").pause()
+            ```
+        """
         return ScheduleHandle(self, checked_name(name))
 
     async def schedules(self) -> list[ScheduleInfo]:
-        """List all schedules, in the order of their names."""
+        """List all schedules, in the order of their names.
+
+        Example:
+            ```python
+            for info in await hf.schedules():
+                print(info.name, info.state, info.next[:1])
+            ```
+        """
         return [await _told(self, row) async for row in _all(self)]
 
 

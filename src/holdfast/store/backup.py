@@ -8,8 +8,8 @@ A file is written under another name, flushed, and gets its own name when it is 
 and what a killed process leaves is called `.NAME.<random>.part`. A checksum of all rows tells whether it still is what was written,
 and its id is one of everything else that matters.
 
-Left out is what belongs to processes: workers, the slots they hold and the schedules they declare. A run in the middle of a body is interrupted by being
-copied, as by a crash, and goes on as after one.
+Left out is what belongs to processes: workers, the slots they hold and the schedules they declare. A run in the middle of a body is
+interrupted by being copied, as by a crash, and goes on as after one.
 """
 
 from __future__ import annotations

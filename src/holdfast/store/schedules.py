@@ -37,6 +37,7 @@ _LOOK_AGAIN_MS: Final = 2_000  # whether the run before has ended
 LONGEST_INPUT: Final = 30_000  # characters of the arguments: they stand in the row
 NEWS: Final = " schedules"  # under this name listeners hear of a change; no run has it
 _AHEAD_MS: Final = 10_000  # by which clocks may differ
+_NOBODY: Final = "schedule"  # starts runs of schedules that agents declare
 _GRACE_MS: Final = 10_000  # for a run that its schedule cancels
 
 
@@ -282,7 +283,9 @@ def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
             break
         run = _run(row, at)
         if (yield from insert_run(tx, run)) is not None:
-            yield from audit.note(tx, run.id, "", "schedule", "start", {"agent": run.agent, "schedule": row.name})
+            # Whoever made the schedule starts its runs, and does not decide what is for another person; code is nobody.
+            by = row.made_by or _NOBODY
+            yield from audit.note(tx, run.id, by, "schedule", "start", {"agent": run.agent, "schedule": row.name})
             begun.append(run.id)
         elif (yield from tx.row("run", run=run.id)) is None:  # its agent is a singleton, and another run of it goes on
             missed += 1

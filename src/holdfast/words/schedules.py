@@ -200,7 +200,7 @@ def _ms(moment: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What there is to do about a schedule whose time has come.
+    """The work there is to do about a schedule whose time has come.
 
     Attributes:
         begin: The times for which runs begin now, the earliest first.

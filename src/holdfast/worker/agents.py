@@ -183,7 +183,7 @@ class Served:
 
     @property
     def newest(self) -> Iterable[AgentSpec]:
-        """Of each name the agent that runs without a version get."""
+        """The agents that runs without a version get, one of each name."""
         return self._newest.values()
 
     @property

@@ -79,7 +79,6 @@ class Worker:
 
     async def start(self) -> None:
         """Take over what dead workers left, then work."""
-        self._loop = asyncio.get_running_loop()
         self.store.on_change(self.scheduler.changed)
         self.store.on_change(self.schedules.changed)
         self.store.observe(self.measures.commit)
@@ -92,7 +91,7 @@ class Worker:
         self.measures.recovered += await self.store.recover()
         self._leases.start()
         for work in (self._work(), self.schedules.keep(), self._recover(), self._erase()):
-            self._tasks.append(self._loop.create_task(work))
+            self._tasks.append(asyncio.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop at a safe point: bodies that run may end and are recorded, and every run is given back as soon as it can be.
@@ -156,7 +155,7 @@ class Worker:
 
     def _carry(self, run: RunRow) -> None:
         self.loading[run.id] = self.scheduler.changed_meanwhile(run.id)
-        carrier = self._loop.create_task(self._carry_on(run, self.scheduler.lease_until))
+        carrier = asyncio.create_task(self._carry_on(run, self.scheduler.lease_until))
         self._carriers.add(carrier)
         carrier.add_done_callback(self._carriers.discard)
 

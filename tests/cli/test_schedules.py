@@ -1,0 +1,83 @@
+"""`holdfast schedules`: what begins by itself, listed, made and steered at a terminal."""
+
+import asyncio
+
+import holdfast
+
+STORE = "sqlite:holdfast.db"
+
+
+@holdfast.agent(schedule=holdfast.Schedule("0 7 * * mon", tz="Europe/Vienna"))
+async def weekly() -> None: ...
+
+
+@holdfast.agent
+async def sweep(team: str = "all") -> str:
+    return team
+
+
+def served():
+    async def main():
+        async with holdfast.open(STORE, agents=[weekly, sweep]) as hf:
+            while not await hf.schedules():
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_listed_made_and_steered(cli):
+    served()
+    (declared,) = cli.json("schedules")["schedules"]
+    assert (declared["name"], declared["declared"], declared["state"]) == ("weekly", True, "active")
+    made = cli.json("schedules", "s", "--agent", "sweep", "--every", "1h", "--args", '{"team": "a"}')
+    assert (made["times"], len(made["next"]), made["last_run"]) == ("every 3600s", 5, None)
+    changed = cli("schedules", "s", "--agent", "sweep", "--cron", "0 7 * * *", "--tz", "Europe/Vienna").stdout
+    assert "s: sweep, 0 7 * * * Europe/Vienna; active, made by hand." in changed
+    listed = cli("schedules").stdout
+    assert "weekly" in listed
+    assert "Times are in UTC." in listed
+    assert "paused" in cli("schedules", "s", "--pause").stdout
+    assert cli.json("schedules", "s")["next"] == []
+    assert cli.json("schedules", "s", "--resume")["state"] == "active"
+    (run,) = cli.json("schedules", "s", "--trigger")["runs"]
+    assert run.startswith("s@")
+    assert f"Last run: {run} (ready). Begun: 1, missed: 0." in cli("schedules", "s").stdout
+    filled = cli("schedules", "s", "--backfill", "2026-11-02", "2026-11-04").stdout.split()
+    assert filled == ["s@2026-11-02T06:00:00Z", "s@2026-11-03T06:00:00Z"]
+    assert "no time in between" in cli("schedules", "s", "--backfill", "2026-11-02", "2026-11-04").stdout
+    cli("delete", run)
+    assert "is deleted" in cli("schedules", "s", "--delete").stdout
+    assert [each["name"] for each in cli.json("schedules")["schedules"]] == ["weekly"]
+
+
+def test_what_is_refused(cli):
+    served()
+    for words, told in (
+        (["nobody"], "there is no schedule 'nobody'"),
+        (["nobody", "--pause"], "there is no schedule 'nobody'"),
+        (["a b"], "is not the name of a schedule"),
+        (["--pause"], "name the schedule"),
+        (["weekly", "--pause", "--resume"], "give one of"),
+        (["weekly", "--delete"], "take it out of the code, or pause it"),
+        (["weekly", "--agent", "sweep", "--every", "1h"], "give yours another name"),
+        (["weekly", "--cron", "0 7 * * *"], "give --agent too"),
+        (["s", "--agent", "sweep"], "has a cron line or every="),
+        (["s", "--agent", "nobody", "--every", "1h"], "nobody"),
+        (["s", "--agent", "sweep", "--cron", "7"], "is not a cron line"),
+        (["s", "--agent", "sweep", "--every", "1h", "--args", "{"], "is not JSON"),
+        (["s", "--agent", "sweep", "--every", "1h", "--args", "[1]"], "give arguments by name"),
+        (["weekly", "--backfill", "soon", "later"], "is not a time"),
+    ):
+        refused = cli("schedules", *words)
+        assert refused.exit_code != 0
+        assert told in " ".join(refused.stderr.split()), (words, refused.stderr)
+
+
+def test_none(cli):
+    asyncio.run(opened())
+    assert "No schedules in" in cli("schedules").stdout
+
+
+async def opened():
+    async with holdfast.open(STORE):
+        pass

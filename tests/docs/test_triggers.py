@@ -1,0 +1,29 @@
+"""The blocks of docs/triggers.md, run as they stand there."""
+
+import asyncio
+import sys
+
+from tests.docs.pages import module
+
+import holdfast.testing
+
+PAGE = "docs/triggers.md"
+
+
+def test_declare_and_test(monkeypatch):
+    monkeypatch.setitem(sys.modules, "agents", module(PAGE, "triggers: declare"))
+    asyncio.run(module(PAGE, "triggers: test").test_the_morning())
+
+
+def test_make():
+    morning = module(PAGE, "triggers: declare").morning
+
+    async def main():
+        async with holdfast.testing.open(agents=[morning]) as hf:
+            at = await module(PAGE, "triggers: make").weekly(hf, "sales")
+            assert at.weekday() == 0
+            await hf.advance("8 days")
+            info = await hf.get_schedule("weekly-sales").info()
+            assert await hf.get(info.last_run).result() == "What sales did."
+
+    asyncio.run(main())
